@@ -75,7 +75,7 @@ class Refusal(Answer, frozen=True):
 
 
 class GatewayRefusal(Answer, frozen=True):
-    """What API Gateway says where the queue was not asked.
+    """An answer of API Gateway to a request that it did not pass to the queue.
 
     The request is not signed, the caller may not call the API, nothing is at that address, or the calls are too many.
     """

@@ -81,7 +81,7 @@ class JobSelection(Body, frozen=True):
 
 
 class JobChange(Body, frozen=True):
-    """What to change, one field at least; the rest stays as it is."""
+    """A change of a job. At least one field is required; the other ones stay unchanged."""
 
     priority: Union[Priority, UnsetType] = UNSET
     """The higher, the sooner the job starts."""
@@ -248,7 +248,7 @@ class JobSummary(Answer, frozen=True):
 
 
 class Submission(JobSummary, frozen=True):
-    """What became of a submitted job, and what its owner may want to know about it."""
+    """A submitted job, with warnings for its owner."""
 
     warnings: tuple[str, ...] = ()
     """What the owner may want to change, though the job was accepted."""
@@ -257,7 +257,7 @@ class Submission(JobSummary, frozen=True):
 
 
 class Cancellation(JobSummary, frozen=True):
-    """What became of a job that was cancelled."""
+    """A cancelled job."""
 
     was_finished: bool = False
     """There was nothing left to cancel."""
@@ -343,7 +343,7 @@ class Eviction(Answer, frozen=True):
 
 
 class PlanAnswer(Answer, frozen=True):
-    """What would become of a job, were it submitted now."""
+    """The plan for a job as if it were submitted now."""
 
     would_start: bool = False
     """It would start now, or as soon as those that it evicts have stopped."""
@@ -405,7 +405,7 @@ class PoolStatus(Answer, frozen=True):
 
 
 class DepartmentStatus(Answer, frozen=True):
-    """What a department or project is given and has, by pool."""
+    """The quota, limit, fair share and use of a department or project, by pool."""
 
     name: str
     """As the policy has it."""
@@ -424,7 +424,7 @@ class DepartmentStatus(Answer, frozen=True):
 
 
 class ProjectStatus(DepartmentStatus, frozen=True):
-    """What a project is given and has, by pool."""
+    """The quota, limit, fair share and use of a project, by pool."""
 
     department: Optional[str] = None
     """Of which it is a part."""
@@ -496,7 +496,7 @@ class QueueStatus(Answer, frozen=True):
 
 
 class PolicyAnswer(Answer, frozen=True):
-    """A policy that is applied; version 0 is the default one, which nobody applied."""
+    """A version of the policy. Version 0 is the default policy, which was never applied."""
 
     version: Count
     """Counts the policies that were applied."""
@@ -524,7 +524,7 @@ class PastPolicy(Answer, frozen=True):
 
 
 class PolicyHistory(Answer, frozen=True):
-    """Who applied which policy."""
+    """The stored versions of the policy: by whom and when each was applied."""
 
     versions: tuple[PastPolicy, ...] = ()
     """The present one first; the latest 50."""
@@ -534,7 +534,7 @@ class PolicyHistory(Answer, frozen=True):
 
 
 class Identity(Answer, frozen=True):
-    """Who the caller is to the queue, and which queue it is."""
+    """The caller as the queue sees them, and the queue's settings that matter to clients."""
 
     owner: str
     """ARN of the caller, to whom the jobs that they submit belong."""

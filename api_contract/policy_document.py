@@ -130,7 +130,7 @@ class Project(_Part, frozen=True):
 
 
 class Settings(_Part, frozen=True):
-    """What holds for all."""
+    """Settings for all pools, departments and projects."""
 
     min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
@@ -174,7 +174,7 @@ class Interactive(_Part, frozen=True):
 
 
 class Prices(_Part, frozen=True):
-    """What an instance costs an hour, by the market of its pool."""
+    """The price of an instance hour, by the market of its pool."""
 
     on_demand: Optional[Price] = None
     """Neither of the others."""
@@ -194,7 +194,7 @@ class Policy(_Part, frozen=True):
     departments: tuple[Department, ...] = ()
     """Who shares them above the projects."""
     settings: Union[Settings, msgspec.UnsetType] = msgspec.UNSET
-    """What holds for all."""
+    """Settings for all pools, departments and projects."""
     interactive: Union[Interactive, msgspec.UnsetType] = msgspec.UNSET
     """How interactive jobs are treated."""
     prices: Annotated[Mapping[InstanceType, Union[Price, Prices]], Meta(max_length=500)] = {}

@@ -87,7 +87,7 @@ class ProjectPreview(Answer, frozen=True):
 
 
 class PreviewAnswer(Answer, frozen=True):
-    """What would change, compared with the policy that holds. Of very long lists the first 200 are given."""
+    """The changes compared with the policy in force. Long lists have their first 200 entries."""
 
     policy_version: Count = 0
     """Of the policy that holds."""

@@ -1,9 +1,9 @@
-"""What the queue costs a month, from counted calls: `python benchmarks/cost.py [--keep]`.
+"""Monthly cost of the queue, from counted calls: `python benchmarks/cost.py [--keep]`.
 
-The queue's own functions work in simulated time (`simulated_cloud.py`). Three situations are counted: a minute without
-a job, a job from its submission to its end, and an hour in which a person follows a waiting job. Without an option the
-tables are printed; `--keep` makes the counted units the reference of `tests/unit/test_cost.py`, and puts the tables
-into docs/deploy.md.
+The queue's own functions run in simulated time (`simulated_cloud.py`). Three situations are counted: a minute without a
+job, a whole job, and an hour in which a person follows a waiting job. The tables are printed.
+`--keep` stores the counted units as the reference of `tests/unit/test_cost.py`, and writes the tables to
+docs/deploy.md.
 """
 
 import argparse
@@ -28,14 +28,14 @@ from local_cloud.dynamodb.key_throttle import Access  # noqa: E402
 REFERENCE = Path(__file__).with_name("cost_reference.json")
 PAGE = ROOT / "docs" / "deploy.md"
 BEGIN, END = "<!-- costs: python benchmarks/cost.py --keep -->", "<!-- end of costs -->"
-MINUTES = 20  # in which jobs are counted
-JOBS = 14  # in that time: 1,000 a day
+MINUTES = 20  # time in which the counted jobs are submitted
+JOBS = 14  # number of counted jobs: 1,000 a day
 RUN_SECONDS = 1200.0
 SLOTS = 16
 WATCHED_SECONDS = 3600.0
 JOBS_A_MONTH = 1000 * 30
 WATCHED_HOURS = 50 * 8 * 22  # 50 people, 8 hours a day, 22 days a month
-METRICS = 5, 6  # of the queue, of a project
+METRICS = 5, 6  # number of metrics of the queue, of a project
 TICKS = prices.HOURS * 60
 DOLLARS: Mapping[str, float] = {
     "API requests": prices.API_REQUEST,
@@ -47,7 +47,7 @@ DOLLARS: Mapping[str, float] = {
     "events": prices.EVENT,
     "log bytes": prices.LOG_GB / 1e9,
 }
-"""The price of each unit that is counted."""
+"""The price of each counted unit."""
 
 Units = dict[str, float]
 
@@ -56,12 +56,12 @@ Units = dict[str, float]
 class Counted:
     """Units by situation."""
 
-    minute: Units  # without a job
-    job: Units
-    hour: Units  # that a person follows a waiting job
+    minute: Units  # a minute without a job
+    job: Units  # a job from its submission to its end
+    hour: Units  # an hour in which a person follows a waiting job
 
     def as_json(self) -> dict[str, Any]:
-        """Return the units, rounded as the reference has them."""
+        """Return the units, rounded to four digits."""
         return {name: {unit: float(f"{count:.4g}") for unit, count in vars(self)[name].items()} for name in vars(self)}
 
 
@@ -71,14 +71,14 @@ def dollars(units: Mapping[str, float]) -> float:
 
 
 class Meter:
-    """Counts what a cloud does."""
+    """A count of the units that a cloud uses from now on."""
 
     def __init__(self, cloud: SimulatedCloud) -> None:
         self._cloud = cloud
         self._before = self._all()
 
     def used(self) -> Units:
-        """Return the units since the beginning."""
+        """Return the units since the meter was created."""
         now = self._all()
         return {unit: now[unit] - self._before[unit] for unit in DOLLARS}
 
@@ -87,7 +87,7 @@ class Meter:
         return {
             "API requests": counts["API GET"] + counts["API POST"],
             "invocations": counts["Lambda queue"] + counts["Lambda reads"],
-            "traces": counts["Lambda queue"],  # the function for requests that read leaves none
+            "traces": counts["Lambda queue"],  # the function for requests that read records none
             "GB-seconds": sum(self._cloud.seconds.values()),
             "read units": tables.units[Access.READ],
             "write units": tables.units[Access.WRITE],
@@ -104,7 +104,7 @@ def minutes(cloud: SimulatedCloud, count: float) -> None:
 
 
 def idle_minute() -> Units:
-    """Count a minute without a job."""
+    """Return the units of a minute without a job."""
     cloud = SimulatedCloud(slots=SLOTS, idle_minutes=0)
     with cloud.running():
         minutes(cloud, 2)
@@ -114,9 +114,9 @@ def idle_minute() -> Units:
 
 
 def job(minute: Units) -> Units:
-    """Count a job, beside others, from its submission to its end.
+    """Return the units of a job from its submission to its end, beside other jobs.
 
-    :param minute: the units of a minute without a job, which are no job's.
+    :param minute: the units of a minute without a job, which are subtracted.
     """
     cloud = SimulatedCloud(slots=SLOTS, idle_minutes=0)
     with cloud.running():
@@ -134,9 +134,9 @@ def job(minute: Units) -> Units:
 
 
 def followed_hour(polling: Polling | None = None) -> Units:
-    """Count what one person adds who follows a waiting job for an hour, beside jobs that run.
+    """Return the units that one person adds by following a waiting job for an hour, beside running jobs.
 
-    :param polling: None: the client's own schedule.
+    :param polling: the schedule of requests; None: the client's own.
     """
     used: list[Units] = []
     for followed in (False, True):
@@ -156,7 +156,10 @@ def followed_hour(polling: Polling | None = None) -> Units:
 
 
 def follow(cloud: SimulatedCloud, until: float, polling: Polling) -> None:
-    """Ask for the last job again and again."""
+    """Request the last job repeatedly, by a schedule.
+
+    :param until: seconds of simulated time.
+    """
     pace = polling.follower()
     while cloud.timeline.now < until:
         name = f"job{2 * SLOTS - 1:05}"
@@ -165,18 +168,21 @@ def follow(cloud: SimulatedCloud, until: float, polling: Polling) -> None:
 
 
 def counted(polling: Polling | None = None) -> Counted:
-    """Count all situations."""
+    """Return the units of all situations."""
     minute = idle_minute()
     return Counted(minute, job(minute), followed_hour(polling))
 
 
 def reference() -> Counted:
-    """Return the units that were kept."""
+    """Return the stored units."""
     return Counted(**json.loads(REFERENCE.read_text()))
 
 
 def dearer(now: Counted, before: Counted, tolerance: float = 0.1) -> list[str]:
-    """Return what costs more than before by more than this part, each with its units."""
+    """Return a message for each situation that became more expensive, with the units that increased.
+
+    :param tolerance: the part by which the price may increase.
+    """
     found = []
     for what in ("minute", "job", "hour"):
         units, known = getattr(now, what), getattr(before, what)
@@ -189,7 +195,7 @@ def dearer(now: Counted, before: Counted, tolerance: float = 0.1) -> list[str]:
 
 
 def fixed() -> list[tuple[str, str, float]]:
-    """Return what costs the same whatever happens: what it is, the formula, dollars a month."""
+    """Return the fixed costs: name, formula, dollars a month."""
     resources = yaml_parse((ROOT / "template.yaml").read_text())["Resources"].values()
     alarms = sum(resource["Type"] == "AWS::CloudWatch::Alarm" for resource in resources)
     of_queue, of_project = METRICS
@@ -232,14 +238,14 @@ def table(units: Counted) -> str:
 
 
 def written(page: str, content: str) -> str:
-    """Return a page with the tables between its markers."""
+    """Return a page with new content between its markers."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{content}\n\n{END}{after}"
 
 
 def main() -> int:
-    """Print the tables, or store them."""
+    """Print the tables. With `--keep`, store the units and the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", action="store_true", help="make the units the test's reference, and write the page")
     parser.add_argument("--pause", type=float, help="seconds between two requests (default: the client's schedule)")

@@ -1,9 +1,12 @@
-"""Sixty jobs through a local cloud in which much goes wrong: `python benchmarks/faults.py [--seeds 10] [--hasty]`.
+"""Sixty jobs on a local cloud with many faults: `python benchmarks/faults.py [--seeds 10] [--hasty]`.
 
 Every seed has a local cloud of its own. Eight threads submit the jobs, some of them gangs, the later ones with higher
-priorities. At the end SageMaker's own records must show that each job was completed exactly once, that no two of its
-attempts lived at the same time, that the instances in use were never more than the queue may use, and that the queue's
-history has each attempt once and for as long as it ran. Ends with status 1 where they do not.
+priorities. At the end SageMaker's records must show the following, or the status is 1:
+
+- each job was completed exactly once
+- no two attempts of a job ran at the same time
+- never more instances were in use than the queue may use
+- the queue's history has each attempt once, with its times
 """
 
 import argparse
@@ -34,9 +37,9 @@ FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,s
 JOBS = 60
 THREADS = 8
 SLOTS = 12
-INSTANCES = (1, 1, 2, 1, 3)  # of one job after the other
+INSTANCES = (1, 1, 2, 1, 3)  # the numbers of successive jobs
 PRIORITIES = 5
-SHORT, LONG = 0.3, 3.0  # seconds of training; jobs of the lowest priority are the long ones, and wait for the gate
+SHORT, LONG = 0.3, 3.0  # seconds of training; the jobs of the lowest priority are long, and also wait for the gate
 PATIENCE = 1800.0  # seconds
 KIND = "ml.p5.48xlarge"
 NOT_ITS_FAULT = ("CapacityError", "InternalServerError")
@@ -44,19 +47,23 @@ NOT_ITS_FAULT = ("CapacityError", "InternalServerError")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run."""
+    """The result of one run."""
 
     seconds: float
     injected: dict[str, int]
     attempts: int
-    preempted: int  # of the attempts
+    preempted: int  # attempts that were stopped
     most_in_use: int
     dead_letters: int
-    faults: list[str]  # of the queue: there should be none
+    faults: list[str]  # errors of the queue: none are expected
 
 
 def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience: float = PATIENCE) -> Outcome:
-    """Pass the jobs through `cloud`; `waiting` is called again and again until all have finished, or for so long."""
+    """Run the jobs on a local cloud and check the results.
+
+    :param waiting: called repeatedly until all jobs have finished.
+    :param patience: maximum seconds to wait for that.
+    """
     began, submitted = time.monotonic(), datetime.now(UTC) - timedelta(days=1)
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
     cloud.client("s3").create_bucket(Bucket="models")
@@ -96,9 +103,9 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
 
 
 def request(cloud: LocalCloud, name: str, number: int, gate: Path) -> dict[str, Any]:
-    """A CreateTrainingJob request for the cheapest job there is.
+    """Return a CreateTrainingJob request for a job that needs almost no processor time.
 
-    :param gate: a file; the long jobs go on until it is there, so that many run at once, however slow the machine is.
+    :param gate: a file. The long jobs run until it exists, so that many run at once, however slow the machine is.
     """
     priority = number * PRIORITIES // JOBS
     long = f"sleep {LONG}; until [ -e '{gate}' ]; do sleep 0.2; done"
@@ -122,7 +129,7 @@ def request(cloud: LocalCloud, name: str, number: int, gate: Path) -> dict[str, 
 
 
 def described(sagemaker: Any) -> Iterator[dict[str, Any]]:
-    """All training jobs there ever were, as SageMaker describes them. A strict account's past is left out."""
+    """Yield SageMaker's descriptions of all training jobs, without those of a strict account's past."""
     for page in sagemaker.get_paginator("list_training_jobs").paginate():
         for job in page["TrainingJobSummaries"]:
             if job["TrainingJobName"].startswith(PAST):
@@ -131,12 +138,12 @@ def described(sagemaker: Any) -> Iterator[dict[str, Any]]:
 
 
 def job_of(attempt: dict[str, Any]) -> str:
-    """The job that an attempt is of, by its name."""
+    """Return the name of an attempt's job."""
     return str(attempt["TrainingJobName"]).rpartition("-qstamp-")[0]
 
 
 def wrong_states(queue: QueueClient, names: Sequence[str]) -> Iterator[str]:
-    """Jobs that the queue has lost, or has not recorded as completed."""
+    """Yield an error for each job that the queue has lost, or has not recorded as completed."""
     states = {job.job: job.state for job in queue.jobs("all")}
     for name in names:
         if (state := states.get(name)) != "completed":
@@ -144,7 +151,11 @@ def wrong_states(queue: QueueClient, names: Sequence[str]) -> Iterator[str]:
 
 
 def wrong_attempts(name: str, attempts: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What is wrong with the attempts of one job: one of them has completed it, and the others have made room."""
+    """Yield the errors in the attempts of one job.
+
+    Exactly one attempt must have completed. The others must have been stopped, or have failed for a reason of
+    SageMaker's. No attempt may begin before the previous one has ended.
+    """
     own = sorted((each for each in attempts if job_of(each) == name), key=lambda each: each["CreationTime"])
     statuses = Counter(each["TrainingJobStatus"] for each in own)
     if statuses["Completed"] != 1 or set(statuses) - {"Completed", "Stopped", "Failed"}:
@@ -159,7 +170,10 @@ def wrong_attempts(name: str, attempts: Sequence[dict[str, Any]]) -> Iterator[st
 
 
 def wrong_history(history: Sequence[PastAttempt], attempts: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Where the queue's history and SageMaker's records of its attempts differ: one entry each, to the second."""
+    """Yield the differences between the queue's history and SageMaker's records of its attempts.
+
+    Each attempt must have one entry, with times that are equal to the second.
+    """
     counts = Counter(past.training_job_name for past in history)
     own = {str(attempt["TrainingJobName"]): attempt for attempt in attempts}
     yield from (f"{name} is in the history {number} times" for name, number in counts.items() if number != 1)
@@ -196,7 +210,7 @@ def _instance_seconds(attempt: dict[str, Any]) -> float:
 
 
 def dead_letters(cloud: LocalCloud) -> int:
-    """The number of events that nobody could handle."""
+    """Return the number of events in dead-letter queues: the function failed to handle them."""
     sqs = cloud.client("sqs")
     counts = [
         sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
@@ -206,7 +220,7 @@ def dead_letters(cloud: LocalCloud) -> int:
 
 
 def main() -> int:
-    """Run the seeds and print a table; returns the exit status."""
+    """Run the seeds and print a table; return the exit status."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--faults", default=FAULTS, help=f"default {FAULTS}")
     arguments.add_argument("--seeds", type=int, default=10, metavar="N", help="how many seeds (default 10)")
@@ -235,7 +249,7 @@ def main() -> int:
 
 
 def one(faults: str, seed: int, *, hasty: bool, strict: bool) -> int:
-    """Run one seed and print its line."""
+    """Run one seed and print its line; return the exit status."""
     with LocalCloud(SLOTS, faults=Faults(parse(faults), seed), strict=strict) as cloud:
         outcome = run(cloud, TimeWarp(cloud)) if hasty else run(cloud)
     counts = (
@@ -252,7 +266,7 @@ def one(faults: str, seed: int, *, hasty: bool, strict: bool) -> int:
 
 
 def row(*cells: object) -> str:
-    """One line of a table in Markdown."""
+    """Return a line of a table in Markdown."""
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 

@@ -1,4 +1,4 @@
-"""Load in simulated time: people who follow jobs, many ends at once, and submissions. Part of `benchmarks/load.py`."""
+"""Load in simulated time: followers of jobs, many ends at once, and submissions. Part of `benchmarks/load.py`."""
 
 import random
 import statistics
@@ -25,10 +25,10 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Polling:
-    """The schedule by which followers ask.
+    """The schedule of followers' requests.
 
     :param fixed: seconds between two requests; None: the client's own schedule.
-    :param followed: seconds for which a follower has followed its job already.
+    :param followed: seconds for which a follower has already followed its job at the beginning.
     """
 
     fixed: float | None = None
@@ -48,13 +48,14 @@ class FollowerPace:
         self._has_asked = False
 
     def first(self) -> float:
-        """Return the seconds until the first request, at random: followers have not begun together."""
+        """Return random seconds until the first request, since followers do not begin at the same time."""
         return random.uniform(0, self._polling.fixed or min(LONGEST_SECONDS, max(POLL_SECONDS, self._polling.followed)))
 
     def after(self, status: int, job: Mapping[str, Any] | None) -> float:
         """Return the pause after an answer, in seconds.
 
-        :param job: as the answer describes it.
+        :param status: HTTP status of the answer.
+        :param job: the job as described by the answer.
         """
         if self._polling.fixed is not None:
             return self._polling.fixed
@@ -72,25 +73,25 @@ class FollowerPace:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens."""
+    """The parameters of the load."""
 
     followers: int = 1000
-    active: int = 500  # jobs that run; as many end at once
-    waiting: int = 500
+    active: int = 500  # running jobs, which all end at once
+    waiting: int = 500  # waiting jobs
     per_minute: int = 500  # submissions
     seconds: float = 60.0
-    concurrency: int = 1000
+    concurrency: int = 1000  # Lambda executions that the account may have at once
     polling: Polling = field(default_factory=Polling)
 
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The result of a scenario."""
 
-    cycles: list[float]
-    refused: int = 0  # submissions, after all tries of the client
-    looks: int = 0
-    looks_refused: int = 0
+    cycles: list[float]  # seconds of each cycle
+    refused: int = 0  # submissions that were refused after all tries of the client
+    looks: int = 0  # answered requests of followers
+    looks_refused: int = 0  # requests of followers that were refused after all tries of the client
     ends_after: float = 0.0  # seconds until the last end was recorded
 
 
@@ -113,7 +114,7 @@ class Load:
         self._over = False
 
     def run(self) -> str:
-        """Play the scenario; return a row of the table."""
+        """Run the scenario; return its row of the table."""
         cloud, scenario = self.cloud, self._scenario
         timeline = cloud.timeline
         with cloud.running():
@@ -175,7 +176,7 @@ class Load:
             self.cloud.timeline.sleep(pace.after(status, job))
 
     def _watch_ends(self, attempts: list[str]) -> None:
-        """Note when the last of these attempts is no active job's any more."""
+        """Record when no job of these attempts is active any more."""
         began, rows = self.cloud.timeline.now, self.cloud.tables.rows
         names = {attempt.partition("-qstamp-")[0] for attempt in attempts}
         while any(place[2] in names for place in rows if place[1] == "active"):
@@ -186,13 +187,13 @@ class Load:
 
 
 def add(cloud: SimulatedCloud, name: str, number: int) -> tuple[int, object]:
-    """Submit a job of one of the owners."""
+    """Submit a job of one of the owners; return the status and the content of the answer."""
     place = {"S3Uri": f"s3://bucket/user{number % OWNERS}/{name}"}
     return cloud.ask("POST", "/add-job", body=a_body(name, 1, CheckpointConfig=place), caller=_owner(number))
 
 
 def filled(active: int, waiting: int) -> SimulatedCloud:
-    """Make a cloud in which so many jobs run and wait."""
+    """Return a cloud with the given numbers of running and waiting jobs."""
     cloud = SimulatedCloud(slots=active, create_rate=1000, create_burst=1000, idle_minutes=0)
     with cloud.running():
         with patch("job_queue.controller.cycle.Controller.wake"):
@@ -214,7 +215,7 @@ def _owner(number: int) -> str:
 
 
 def table(scenario: Scenario, followers: tuple[int, ...], concurrencies: tuple[int, ...]) -> Iterator[str]:
-    """Yield the lines of the table: each number of followers with each concurrency."""
+    """Yield the lines of the table, with a row for each number of followers and each concurrency."""
     yield HEADER
     yield f"|{'---|' * (HEADER.count('|') - 1)}"
     cloud = filled(scenario.active, scenario.waiting)

@@ -1,9 +1,10 @@
-"""What the hooks cost those who do not need them: `python benchmarks/hooks.py [--calls 400] [--rounds 15]`.
+"""Cost of the hooks for programs that do not need them: `python benchmarks/hooks.py [--calls 400] [--rounds 15]`.
 
-A call of S3 by a client without hooks and by one that `install(everywhere=True)` has hooked; before, by two without, as
-a check of the measurement. S3 answers inside the process, so nothing but botocore's work is measured. Rounds alternate,
-and the least processor time of each kind counts. Then, what the `.pth` file costs each Python that starts without
-SAGEMAKER_QUEUE_INSTALL, beside a start as a whole.
+An S3 call by a client without hooks is compared with one by a client that `install(everywhere=True)` has hooked. First,
+two clients without hooks are compared, as a check of the measurement. S3 answers inside the process, so only botocore's
+work is measured. Rounds alternate between the clients, and the least processor time of each client counts. Finally, the
+time of the `.pth` file in a Python that starts without SAGEMAKER_QUEUE_INSTALL is compared with the time of the whole
+start.
 """
 
 import argparse
@@ -38,7 +39,7 @@ class _Body:
 
 
 def s3_client() -> Any:
-    """A client of its own session, whose requests are answered at once."""
+    """Return an S3 client with its own session, whose requests are answered at once without a connection."""
     client: Any = boto3.Session("AKIDEXAMPLE", "none", region_name="eu-west-1").client("s3")
     client.meta.events.register(
         "before-send.s3", lambda request, **_: AWSResponse(request.url, 200, HTTPHeaders(), _Body())
@@ -47,7 +48,7 @@ def s3_client() -> Any:
 
 
 def seconds(client: Any, calls: int) -> float:
-    """Processor seconds of one call."""
+    """Return the processor seconds of one call, averaged over `calls`."""
     began = time.process_time()
     for _ in range(calls):
         client.head_object(Bucket="bucket", Key="key")
@@ -55,7 +56,7 @@ def seconds(client: Any, calls: int) -> float:
 
 
 def compared(one: Any, other: Any, calls: int, rounds: int) -> tuple[float, float]:
-    """The least of many rounds, of each."""
+    """Return the least processor seconds of one call in all rounds, for each client."""
     measured: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
         for client, times in sorted(zip((one, other), measured, strict=True), key=lambda _: 0, reverse=number % 2 == 1):
@@ -64,7 +65,7 @@ def compared(one: Any, other: Any, calls: int, rounds: int) -> tuple[float, floa
 
 
 def starts(variables: dict[str, str], rounds: int) -> float:
-    """Processor milliseconds of a Python that starts and ends, the median."""
+    """Return the median processor milliseconds of a Python that starts and ends."""
     times = []
     for _ in range(rounds):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -75,17 +76,12 @@ def starts(variables: dict[str, str], rounds: int) -> float:
 
 
 def microseconds(action: Callable[[], object], repeated: int = 2000) -> float:
-    """The least of five."""
+    """Return the least microseconds of one execution in five measurements."""
     return min(timeit.repeat(action, number=repeated, repeat=5)) / repeated * 1e6
 
 
-def show(what: str, one: float, other: float) -> None:
-    """Print two times and their ratio."""
-    print(f"S3 call, {what}: {one * 1e6:.0f} and {other * 1e6:.0f} µs, ratio {other / one:.3f}")
-
-
 def main() -> None:
-    """Measure, and print."""
+    """Measure and print all times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=15)
@@ -96,7 +92,7 @@ def main() -> None:
     print(
         f"S3 call, two clients without hooks: {without * 1e6:.0f} and {same * 1e6:.0f} µs, ratio {same / without:.3f}"
     )
-    gc.freeze()  # what is not found is not hooked: the first client stays as it is
+    gc.freeze()  # so that install() does not find the first client, and leaves it without hooks
     install(everywhere=True, queue=QueueClient(url=NOWHERE, region="eu-west-1"))
     hooked = s3_client()
     without, same = compared(bare, hooked, options.calls, options.rounds)

@@ -1,14 +1,13 @@
 """Load in simulated time and on a local cloud: `python benchmarks/load.py [--only simulated | real] [...]`.
 
-In simulated time (`followed_load.py`): 500 jobs run, 500 wait, 1,000 people follow those that wait, 500 jobs end at
-once, and 500 are submitted in a minute; once without followers and once with them, in an ordinary account and in a new
-one, which has a Lambda concurrency of 10. DynamoDB throttles partition keys as AWS does. The figures are the same on
-any machine.
+In simulated time (`followed_load.py`): 500 jobs run, 500 wait, and 1,000 people follow the waiting jobs. The 500
+running jobs end at once, and 500 are submitted in a minute. This is measured without and with followers, in an ordinary
+account and in a new account, which has a Lambda concurrency of 10. DynamoDB throttles partition keys as AWS does. The
+figures are the same on any machine.
 
-On a local cloud: first many submissions at once, from 16 threads. Then, with a long backlog, a storm of SageMaker's
-events (repeated ones of jobs that have ended, progress of those that run, jobs that nobody knows) while short jobs come
-and go and somebody uses the API. At the end nothing may be lost, the API must have answered, and jobs must have gone on
-starting: else it ends with status 1.
+On a local cloud: first many submissions at once, from 16 threads. Then a storm of SageMaker's events during a long
+backlog, while short jobs start and end and a user calls the API. The events are repeated ends, progress of running
+jobs, and events of unknown jobs. The status is 1 if a job is lost, the API fails, or jobs stop starting.
 """
 
 import argparse
@@ -38,23 +37,23 @@ from sagemaker_queue import QueueClient, QueueError  # noqa: E402
 THREADS = 16
 SLOTS = 4
 SHORT_JOBS = 20
-SHORT = "ml.g5.xlarge"  # the type of the jobs that come and go
+SHORT = "ml.g5.xlarge"  # instance type of the short jobs
 LONG = "ml.p5.48xlarge"
-PATIENCE = 600.0  # seconds for what is under way to come to an end
+PATIENCE = 600.0  # maximum seconds to wait for a condition
 
 
 @dataclass
 class Times:
-    """How long calls took, and what went wrong."""
+    """The seconds of calls, and their errors."""
 
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-    def call(self, what: Any, *arguments: Any) -> Any:
-        """Call it, measured."""
+    def call(self, function: Any, *arguments: Any) -> Any:
+        """Call a function and record its time. Return its result; None after a QueueError, which is recorded."""
         began = time.monotonic()
         try:
-            return what(*arguments)
+            return function(*arguments)
         except QueueError as error:
             self.errors.append(str(error))
             return None
@@ -62,7 +61,10 @@ class Times:
             self.seconds.append(time.monotonic() - began)
 
     def row(self, name: str, wall: float) -> str:
-        """A row of the table."""
+        """Return a row of the table.
+
+        :param wall: seconds in which all calls were made.
+        """
         ranked = sorted(self.seconds)
         p99 = ranked[min(len(ranked) - 1, int(len(ranked) * 0.99))]
         figures = f"{statistics.median(ranked):.2f} | {p99:.2f} | {ranked[-1]:.2f}"
@@ -70,21 +72,21 @@ class Times:
 
 
 class Events:
-    """SageMaker's events: delivered, and kept to be sent again."""
+    """SageMaker's events, which are delivered. Events of ends are also kept, to be sent again."""
 
     def __init__(self) -> None:
         self.targets: RuleTargets | None = None
         self.ended: list[str] = []
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Take in an event and pass it on."""
+        """Deliver an event."""
         if event["detail"]["TrainingJobStatus"] in ("Completed", "Stopped", "Failed"):
             self.ended.append(json.dumps(event))
         if self.targets:
             self.targets.deliver(event)
 
     def storm(self) -> Iterator[str]:
-        """Old news again, and news of jobs that nobody knows, in turns."""
+        """Yield repeated events of ended jobs and events of unknown jobs, alternately and without end."""
         for number in itertools.count():
             if number % 2 and self.ended:
                 yield self.ended[number % len(self.ended)]
@@ -104,7 +106,11 @@ class Load:
         self._names: list[str] = []
 
     def submit(self, count: int, kind: str, seconds: float, priority: int = 0) -> tuple[Times, float]:
-        """That many jobs at once, from all threads; also gives the seconds that it took."""
+        """Submit jobs from all threads at once; return the times of the calls, and the seconds for all of them.
+
+        :param kind: instance type.
+        :param seconds: runtime of each job.
+        """
         times, began = Times(), time.monotonic()
         names = [f"job{len(self._names) + number:05}" for number in range(count)]
         self._names += names
@@ -118,11 +124,16 @@ class Load:
         return times, time.monotonic() - began
 
     def storm(self, a_second: int, seconds: float) -> tuple[Times, float, int]:
-        """Events at this rate while people look and short jobs run; also gives the seconds and the events sent."""
+        """Send events while short jobs run and a user calls the API.
+
+        Return the times of the user's calls, the seconds for all of it, and the number of events.
+
+        :param a_second: events a second.
+        """
         times, over = Times(), threading.Event()
         self.submit(SHORT_JOBS, SHORT, 0.2, priority=9)
-        people = threading.Thread(target=self._look, args=(times, over))
-        people.start()
+        user = threading.Thread(target=self._look, args=(times, over))
+        user.start()
         began, sent = time.monotonic(), list[Future[Any]]()
         with ThreadPoolExecutor(THREADS) as pool:
             for number, event in enumerate(self._events.storm()):
@@ -130,27 +141,30 @@ class Load:
                 if due > began + seconds:
                     break
                 time.sleep(max(0.0, due - time.monotonic()))
-                # Each is waited for: without AWS's bounds, a process is started for every event that meets busy ones.
+                # Synchronous calls: the local cloud would start a process for each event that finds no idle one.
                 invoke = partial(self._function.invoke, FunctionName=self._cloud.function_name)
                 sent.append(pool.submit(invoke, Payload=event))
         wall = time.monotonic() - began
         over.set()
-        people.join()
+        user.join()
         failed = [answer["FunctionError"] for call in sent if "FunctionError" in (answer := call.result())]
         times.errors += [f"an event met an error: {error}" for error in failed]
         return times, wall, len(sent)
 
     def completed(self) -> int:
-        """How many jobs are."""
+        """Return the number of completed jobs."""
         return sum(job.state == "completed" for job in self._queue.jobs("finished"))
 
     def lost(self) -> list[str]:
-        """Jobs that were accepted, and of which the queue knows nothing, or twice."""
+        """Return the accepted jobs that the queue does not list exactly once."""
         known = Counter(job.job for job in [*self._queue.jobs("live"), *self._queue.jobs("finished")])
         return [name for name in self._names if known[name] != 1]
 
     def wait(self, what: str, reached: Callable[[], bool]) -> bool:
-        """Wait until it is so, but not for ever."""
+        """Wait for a condition; return False if it is not true after PATIENCE seconds.
+
+        :param what: the condition, for the message.
+        """
         deadline = time.monotonic() + PATIENCE
         while not reached():
             if time.monotonic() > deadline:
@@ -182,7 +196,7 @@ class Load:
 
 
 def main() -> int:
-    """Print the tables; returns the exit status."""
+    """Print the tables; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--submissions", type=int, default=500, help="jobs submitted at once (default 500)")
     parser.add_argument("--backlog", type=int, default=2000, help="jobs that wait during the storm (default 2000)")
@@ -203,7 +217,7 @@ def main() -> int:
 
 
 def real(options: argparse.Namespace) -> int:
-    """Print the table of a local cloud; returns the exit status."""
+    """Print the table of a local cloud; return the exit status."""
     events = Events()
     with LocalCloud(slots=SLOTS, deliver=events, key_limits=AWS_LIMITS) as cloud:
         events.targets = RuleTargets(cloud.client("events"), cloud.client("lambda"))

@@ -1,6 +1,6 @@
-"""How long one plan takes, and how that grows: `python benchmarks/planner.py [--quick]`.
+"""Time of one plan, by the size of the snapshot: `python benchmarks/planner.py [--quick]`.
 
-Every snapshot is made from a fixed seed. Printed are seconds of processor time for one plan, the best of three.
+Every snapshot is created with a fixed seed. The table has the processor seconds of one plan, the best of three tries.
 """
 
 import argparse
@@ -32,7 +32,10 @@ NOW = 1_000_000.0
 
 
 def plain(active: int, waiting: int, projects: int = 20) -> Snapshot:
-    """One pool, full, one-slot jobs of equal priority: half of the projects hold twice their quota, half nothing."""
+    """Return a snapshot with one full pool and one-slot jobs of equal priority.
+
+    One half of the projects hold twice their quota, and the other half nothing.
+    """
     holders = projects // 2
     return Snapshot(
         policy=Policy(
@@ -49,7 +52,10 @@ def plain(active: int, waiting: int, projects: int = 20) -> Snapshot:
 
 
 def mixed(active: int, waiting: int, projects: int = 20, pools: int = 2) -> Snapshot:
-    """Several pools, gangs of 1 to 4, second alternatives, four departments, some jobs not preemptible, priorities."""
+    """Return a snapshot with several pools, gangs of 1 to 4 slots, second alternatives and four departments.
+
+    Jobs have different priorities, and a tenth of them are not preemptible.
+    """
     random = Random(1)
     names = [f"pool{n}" for n in range(pools)]
     used = dict.fromkeys(names, 0)
@@ -98,7 +104,10 @@ def mixed(active: int, waiting: int, projects: int = 20, pools: int = 2) -> Snap
 
 
 def shared(active: int, waiting: int, projects: int = 20) -> Snapshot:
-    """Full carriers of eight members of one GPU, as many as hold the active; members and whole jobs wait."""
+    """Return a snapshot with carriers that are full with eight members of one GPU each.
+
+    There are as many carriers as `active` members need. Members and jobs with whole instances wait.
+    """
     random = Random(1)
     carriers = [
         Carrier(f"c{n:04}", "p5", f"p{n % projects}", "", 8, JobState.RUNNING, NOW - 9000) for n in range(active // 8)
@@ -133,7 +142,7 @@ def shared(active: int, waiting: int, projects: int = 20) -> Snapshot:
 
 
 def seconds(snapshot: Snapshot, tries: int) -> tuple[float, int, int]:
-    """Processor time of the best of some tries, evictions, starts."""
+    """Return the processor seconds of the best try, and the plan's numbers of evictions and starts."""
     best = float("inf")
     for _ in range(tries):
         gc.collect()

@@ -4,7 +4,7 @@ Sources, the price pages under https://aws.amazon.com/: api-gateway/pricing, lam
 eventbridge/pricing, cloudwatch/pricing, xray/pricing, s3/pricing, kms/pricing, privatelink/pricing.
 """
 
-HOURS = 730  # of a month
+HOURS = 730  # in a month
 API_REQUEST = 3.50 / 1e6  # a request to a REST API
 LAMBDA_REQUEST = 0.20 / 1e6
 LAMBDA_GB_SECOND = 0.0000166667  # x86_64

@@ -1,14 +1,14 @@
-"""How well runtimes are predicted: `python benchmarks/runtimes.py TRACE.csv ...`.
+"""Quality of predicted runtimes: `python benchmarks/runtimes.py TRACE.csv ...`.
 
-Each job of a trace is predicted when it is submitted, and again once it has run for an hour, from the jobs that have
-ended by then; each is taken to run as soon as it is submitted. Printed are, over the jobs of which anything is said:
+The runtime of each job of a trace is predicted when the job is submitted, and again when it has run for an hour. The
+predictions use the jobs that have ended by then. Jobs are assumed to start when they are submitted. The columns are:
 
-- known: the part of the jobs of which anything is said
-- within: the part of runtimes in the interval, which means to hold 80 %; below and above it
-- factor: by how much the median misses the runtime, up or down, for half of the jobs
-- order: the part of the pairs of jobs, drawn with a fixed seed, of which the shorter one has the smaller median
+- known: part of the jobs with a prediction; the other columns are about these jobs
+- within, below, above: part of the runtimes in, below and above the predicted interval, which should contain 80 %
+- factor: median of the ratio of the predicted median to the runtime, or of its inverse if that is larger
+- order: part of the pairs of jobs, drawn with a fixed seed, in which the shorter job has the smaller predicted median
 
-"none alike" predicts each job from all others, whatever they have in common with it.
+"none alike" predicts each job from all other jobs, without regard to similarity.
 """
 
 import argparse
@@ -25,29 +25,31 @@ from job_queue.prediction.runtimes import JobTraits, Prediction, RuntimePredicto
 from job_queue.simulation.trace import TraceJob, read_trace, traits_of  # noqa: E402
 
 HOUR = 3600.0
-LONGEST = 48 * HOUR  # at which durations are cut, as simulations do
+LONGEST = 48 * HOUR  # longer durations are cut, as in simulations
 PAIRS = 100_000
 
 Predicted = list[tuple[float, Prediction | None]]
-"""Runtimes, and what was said of them."""
+"""Runtimes in seconds, and their predictions; None: no prediction was possible."""
 
 
 def replayed(trace: Sequence[TraceJob], traits: Callable[[TraceJob], JobTraits]) -> tuple[Predicted, Predicted]:
-    """What is said of each job at its submission, and once it has run for an hour."""
+    """Return the predictions of all jobs at their submission, and of the longer ones after an hour."""
     predictor = RuntimePredictor()
     at_submission, after_an_hour = Predicted(), Predicted()
-    events: list[tuple[float, int, int]] = []  # time, what happens, which job
+    events: list[
+        tuple[float, int, int]
+    ] = []  # time, event (0: end, 1: submission, 2: ran for an hour), index of the job
     for number, job in enumerate(trace):
         heappush(events, (job.submitted + min(job.duration, LONGEST), 0, number))
         heappush(events, (job.submitted, 1, number))
         if job.duration > HOUR:
             heappush(events, (job.submitted + HOUR, 2, number))
     while events:
-        _, what, number = heappop(events)
+        _, event, number = heappop(events)
         job, runtime = trace[number], min(trace[number].duration, LONGEST)
-        if what == 0:
+        if event == 0:
             predictor.learn(traits(job), runtime)
-        elif what == 1:
+        elif event == 1:
             at_submission.append((runtime, predictor.predict(traits(job))))
         else:
             after_an_hour.append((runtime, predictor.predict(traits(job), ran=HOUR)))
@@ -55,11 +57,12 @@ def replayed(trace: Sequence[TraceJob], traits: Callable[[TraceJob], JobTraits])
 
 
 def row(what: str, predicted: Predicted) -> str:
-    """A row of the table."""
-    known = [(runtime, said) for runtime, said in predicted if said is not None]
-    below = sum(runtime < said.low for runtime, said in known) / len(known)
-    above = sum(runtime > said.high for runtime, said in known) / len(known)
-    factor = median(max(a, b) / max(1.0, min(a, b)) for a, b in ((runtime, said.median) for runtime, said in known))
+    """Return a row of the table."""
+    known = [(runtime, prediction) for runtime, prediction in predicted if prediction is not None]
+    below = sum(runtime < prediction.low for runtime, prediction in known) / len(known)
+    above = sum(runtime > prediction.high for runtime, prediction in known) / len(known)
+    pairs = [(runtime, prediction.median) for runtime, prediction in known]
+    factor = median(max(pair) / max(1.0, min(pair)) for pair in pairs)
     ordered = list(_ordered(known))
     return (
         f"| {what} | {len(known) / len(predicted):.0%} | {1 - below - above:.0%} | {below:.0%} | {above:.0%} "
@@ -68,13 +71,13 @@ def row(what: str, predicted: Predicted) -> str:
 
 
 def _ordered(known: Sequence[tuple[float, Prediction]]) -> Iterator[float]:
-    """Of each pair whether its order was said, 1, or the contrary, 0; nothing was said: half."""
+    """Yield for each pair 1 if its order was predicted, 0 for the reverse order, and 0.5 for equal medians."""
     random = Random(0)
     for _ in range(PAIRS):
         (one, of_one), (other, of_other) = random.choice(known), random.choice(known)
         if one != other:
-            said = of_one.median - of_other.median
-            yield 0.5 if not said else float((said < 0) == (one < other))
+            difference = of_one.median - of_other.median
+            yield 0.5 if not difference else float((difference < 0) == (one < other))
 
 
 def main() -> None:

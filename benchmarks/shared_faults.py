@@ -1,9 +1,9 @@
-"""Sixty members on two carriers, while much goes wrong: `python benchmarks/shared_faults.py [--seeds 10] [--first 1]`.
+"""Sixty members on two carriers with many faults: `python benchmarks/shared_faults.py [--seeds 10] [--first 1]`.
 
-Every seed has a local cloud of its own, with faults in AWS as benchmarks/faults.py has them. Agents are killed, a
-carrier is stopped past the queue, reports of members are lost, some members ignore signals. At the end each job must
-have been completed exactly once by what its agents have reported, and at no look at the processes may members have had
-more than the whole of a GPU.
+Every seed has a local cloud of its own, with the faults of benchmarks/faults.py. In addition, agents are killed, a
+carrier is stopped past the queue, events about reports of members are lost, and some members ignore signals. At the end
+the agents' reports must show that each job was completed exactly once. The processes are checked repeatedly: members
+must never have more than the whole of a GPU.
 """
 
 import argparse
@@ -35,13 +35,13 @@ from sagemaker_queue import QueueClient  # noqa: E402
 
 FAULTS = "throttle=0.1,duplicate=0.3,late=0.3,lost=0.2,slow=0.1,unanswered=0.05"
 JOBS = 60
-GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # of one job after the other
+GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # the tags of successive jobs
 PRIORITIES = 5
 KIND = "ml.p5.48xlarge"
 PATIENCE = 1800.0  # seconds
-KILLED_AT = (8, 20, 40)  # jobs finished, when an agent is killed
-STOPPED_AT = 50  # jobs finished, when somebody stops a carrier past the queue
-DEAF_FROM, DEAF_TO = 10, 30  # jobs finished, between which no event tells of reports
+KILLED_AT = (8, 20, 40)  # finished jobs at which an agent is killed
+STOPPED_AT = 50  # finished jobs at which a carrier is stopped past the queue
+NO_EVENTS_FROM, NO_EVENTS_TO = 10, 30  # finished jobs between which the queue gets no events about reports
 POLICY = {
     "pools": [{"name": "p5", "instance_type": KIND, "capacity": 2, "shared": True, "keep_warm": 30}],
     "projects": [{"name": "nlp", "quota": {"p5": 2}}],
@@ -50,49 +50,49 @@ POLICY = {
 
 @dataclass
 class Run:
-    """One seed."""
+    """The run of one seed."""
 
     cloud: LocalCloud
     seed: int
-    killed: int = 0
-    stopped: int = 0
-    looks: int = 0
+    killed: int = 0  # agents
+    stopped: int = 0  # carriers
+    looks: int = 0  # checks of the processes
     wrong: list[str] = field(default_factory=list)
 
     def go(self) -> float:
-        """Pass the jobs through; gives the seconds."""
+        """Run the jobs with all faults, and check the results; return the seconds."""
         began, rng, warp = time.monotonic(), random.Random(self.seed), TimeWarp(self.cloud)
         queue = QueueClient(url=self.cloud.queue_url, boto_session=self.cloud.boto_session())
         self.cloud.client("s3").create_bucket(Bucket="models")
         names = [f"job{number:02}" for number in range(JOBS)]
         for number, name in enumerate(names):
             queue.submit(self.request(name, number))
-        deaf = False
+        enabled = True
         while (done := finished(queue, names)) < JOBS and time.monotonic() - began < PATIENCE:
             if self.killed < len(KILLED_AT) and done >= KILLED_AT[self.killed]:
                 self.kill_an_agent(rng)
             if done >= STOPPED_AT and not self.stopped:
                 self.stop_a_carrier()
-            if deaf != (DEAF_FROM <= done < DEAF_TO):
-                deaf = not deaf
-                self.hear(not deaf)
-            self.look()
+            if enabled == (NO_EVENTS_FROM <= done < NO_EVENTS_TO):
+                enabled = not enabled
+                self.set_report_events(enabled=enabled)
+            self.check_gpus()
             warp()
             time.sleep(0.3)
         self.cloud.faults.end()
-        self.wrong += self.of_states(queue, names)
+        self.wrong += self.wrong_ends(queue, names)
         return time.monotonic() - began
 
     def request(self, name: str, number: int) -> dict[str, Any]:
-        """The cheapest member that there is; each twelfth ignores what it is told."""
-        deaf = "trap '' TERM; " if number % 12 == 5 else ""
+        """Return the request for a member that needs almost no processor time. Each twelfth ignores SIGTERM."""
+        ignoring = "trap '' TERM; " if number % 12 == 5 else ""
         return {
             "TrainingJobName": name,
             "RoleArn": self.cloud.role,
             "AlgorithmSpecification": {
                 "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
                 "TrainingInputMode": "File",
-                "ContainerEntrypoint": ["sh", "-c", f"{deaf}sleep {1 + number % 4}"],
+                "ContainerEntrypoint": ["sh", "-c", f"{ignoring}sleep {1 + number % 4}"],
             },
             "OutputDataConfig": {"S3OutputPath": "s3://models/output"},
             "ResourceConfig": {"InstanceType": KIND, "InstanceCount": 1, "VolumeSizeInGB": 30},
@@ -103,34 +103,34 @@ class Run:
             ],
         }
 
-    # --- what goes wrong ---------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------------
 
     def kill_an_agent(self, rng: random.Random) -> None:
-        """As when it is out of memory."""
+        """Kill an agent, as Linux does when memory runs out."""
         agents = [process for process, env in self.processes() if "SMQ_MEMBER" not in env and is_agent(process)]
         if agents:
             rng.choice(agents).kill()
             self.killed += 1
 
     def stop_a_carrier(self) -> None:
-        """As by somebody in SageMaker's console."""
+        """Stop a carrier's training job, as an operator could in SageMaker's console."""
         sagemaker = self.cloud.client("sagemaker")
         running = sagemaker.list_training_jobs(StatusEquals="InProgress")["TrainingJobSummaries"]
         for job in running[:1]:
-            with suppress(sagemaker.exceptions.ClientError):  # it has ended meanwhile
+            with suppress(sagemaker.exceptions.ClientError):  # the job has ended meanwhile
                 sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
                 self.stopped += 1
 
-    def hear(self, told: bool) -> None:  # noqa: FBT001
-        """Whether events tell the queue of reports."""
+    def set_report_events(self, *, enabled: bool) -> None:
+        """Enable or disable the events by which the queue learns of members' reports."""
         events = self.cloud.client("events")
         (rule,) = [it["Name"] for it in events.list_rules()["Rules"] if "aws.s3" in it.get("EventPattern", "")]
-        (events.enable_rule if told else events.disable_rule)(Name=rule)
+        (events.enable_rule if enabled else events.disable_rule)(Name=rule)
 
-    # --- what must be true -------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """No two members have more than the whole of a GPU."""
+    def check_gpus(self) -> None:
+        """Check that the members on each GPU have no more than the whole of it."""
         self.looks += 1
         members = {env["SMQ_MEMBER"]: env for _, env in self.processes() if "SMQ_MEMBER" in env}
         taken: Counter[tuple[str, str]] = Counter()
@@ -141,8 +141,8 @@ class Run:
             f"GPU {gpu} of {carrier} is given {tenths}/10" for (carrier, gpu), tenths in taken.items() if tenths > 10
         ]
 
-    def of_states(self, queue: QueueClient, names: list[str]) -> Iterator[str]:
-        """Each job is completed, by one attempt."""
+    def wrong_ends(self, queue: QueueClient, names: list[str]) -> Iterator[str]:
+        """Yield an error for each job that was not completed by exactly one attempt, and for too many instances."""
         states = {job.job: job.state for job in queue.jobs("all")}
         ends: Counter[str] = Counter()
         s3 = self.cloud.client("s3")
@@ -162,7 +162,7 @@ class Run:
             yield f"{self.cloud.training.most_in_use[KIND]} instances were in use at once"
 
     def processes(self) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
-        """Those of this cloud's jobs."""
+        """Yield the processes of this cloud's jobs, with their environments."""
         for process in psutil.process_iter():
             try:
                 env = process.environ()
@@ -173,17 +173,17 @@ class Run:
 
 
 def is_agent(process: psutil.Process) -> bool:
-    """Whether a process runs the agent of a carrier."""
+    """Return whether a process runs the agent of a carrier."""
     return "carrier_agent.agent" in " ".join(process.cmdline())
 
 
 def finished(queue: QueueClient, names: list[str]) -> int:
-    """How many of the jobs have ended."""
+    """Return the number of finished jobs."""
     return len({job.job for job in queue.jobs("finished")} & set(names))
 
 
 def one(seed: int) -> int:
-    """Run one seed and print its line."""
+    """Run one seed and print its line; return the exit status."""
     with TemporaryDirectory(), LocalCloud(2, policy=POLICY, faults=Faults(parse(FAULTS), seed)) as cloud:
         run = Run(cloud, seed)
         seconds = run.go()
@@ -195,13 +195,13 @@ def one(seed: int) -> int:
 
 
 def described(cloud: LocalCloud) -> Iterator[dict[str, Any]]:
-    """All training jobs there ever were."""
+    """Yield the summaries of all training jobs."""
     for page in cloud.client("sagemaker").get_paginator("list_training_jobs").paginate():
         yield from page["TrainingJobSummaries"]
 
 
 def main() -> int:
-    """Run the seeds and print a table; returns the exit status."""
+    """Run the seeds and print a table; return the exit status."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seeds", type=int, default=10, metavar="N", help="how many seeds (default 10)")
     arguments.add_argument("--first", type=int, default=1, metavar="SEED", help="the first of them (default 1)")

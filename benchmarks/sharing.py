@@ -1,8 +1,8 @@
-"""How soon a member starts: `python benchmarks/sharing.py [--jobs N] [--provisioning SECONDS]`.
+"""Time until a member starts: `python benchmarks/sharing.py [--jobs N] [--provisioning SECONDS]`.
 
-On a local cloud, whose training jobs are real processes, jobs of `smq submit`'s kind are submitted one after the other:
-with a whole instance, which SageMaker takes a while to provide, and with one GPU of an instance on which a carrier
-runs. It is measured from the request until the job has begun to write.
+Jobs are submitted one after the other to a local cloud, whose training jobs are real processes. Some jobs have a whole
+instance, which SageMaker takes a while to provide. The others have one GPU of an instance on which a carrier runs. The
+time is measured from the request until the job's process writes its first line.
 """
 
 import argparse
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from local_cloud.aws.stack import LocalCloud  # noqa: E402
 from tests.system.conftest import System  # noqa: E402
 
-MOST_SECONDS = 10.0  # from submission to the first line of a member on a carrier that runs
+MOST_SECONDS = 10.0  # limit from submission to the first line of a member on a running carrier
 POLICY = {
     "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 1, "shared": True, "keep_warm": 600}],
     "projects": [{"name": "nlp", "quota": {"p5": 1}}],
@@ -26,13 +26,16 @@ POLICY = {
 
 
 class Measured:
-    """Jobs that leave a file when they begin."""
+    """Submission of jobs that write a file when they begin."""
 
     def __init__(self, system: System, folder: Path) -> None:
         self._system, self._folder = system, folder
 
     def first_line(self, name: str, gpus: str | None) -> float:
-        """Seconds from the submission of a job until its process writes."""
+        """Run a job to its end; return the seconds from its submission until its process writes.
+
+        :param gpus: the value of the tag `gpus`; None: the job has a whole instance.
+        """
         begun = self._folder / name
         tags = [{"Key": "gpus", "Value": gpus}] if gpus else []
         request = self._system.request(name, f"open({str(begun)!r}, 'w').write('line')", Tags=tags)
@@ -49,7 +52,7 @@ class Measured:
 
 
 def main() -> int:
-    """Both ways, as a table. Gives 1 where a member takes longer than it may."""
+    """Print both kinds of jobs as a table. Return 1 if the median member takes longer than MOST_SECONDS, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10, help="of each kind (default 10)")
     parser.add_argument("--provisioning", type=float, default=180, help="of an instance, in seconds (default 180)")
@@ -57,7 +60,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, LocalCloud(slots=1, policy=POLICY) as cloud:
         measured = Measured(System(cloud), Path(folder))
         whole = [measured.first_line(f"whole{number}", None) for number in range(options.jobs)]
-        first = measured.first_line("first", "1")  # its carrier is launched
+        first = measured.first_line("first", "1")  # with the launch of its carrier
         members = [measured.first_line(f"member{number}", "1") for number in range(options.jobs)]
     wait = options.provisioning
     print("| from submission to the first line, in seconds | median | slowest |\n|---|---|---|")

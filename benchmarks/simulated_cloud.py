@@ -1,7 +1,7 @@
-"""The queue's own functions in simulated time: API Gateway, Lambda, DynamoDB with its limit for each key, SageMaker.
+"""The queue's own functions in simulated time, with API Gateway, Lambda, DynamoDB and SageMaker.
 
-Invocations run side by side, each in a process of its own, as in Lambda. Every call and every row that is read takes a
-fixed time, so the figures are the same on any machine.
+DynamoDB limits the rate of each partition key. Invocations run concurrently, each with an App of its own, as in Lambda.
+Every call and every row that is read takes a fixed time, so the figures are the same on any machine.
 """
 
 import copy
@@ -34,18 +34,18 @@ from tests.jobs import NOW, ROLE
 from tests.metered_tables import UnitTables, again
 from tests.payloads import api_event
 
-TABLE_SECONDS = 0.006  # of a call of DynamoDB
-ROW_SECONDS = 0.0003  # of a row: boto3 unpacks it, and it is planned with, on the 0.57 cores that 1 GB of Lambda has
+TABLE_SECONDS = 0.006  # for a call of DynamoDB
+ROW_SECONDS = 0.0003  # to unpack a row with boto3 and to plan with it, on the 0.57 cores that 1 GB of Lambda has
 TRAINING_SECONDS = {"create": 0.4, "describe": 0.15, "page": 0.3, "stop": 0.2}
 ASYNC_SECONDS = 0.2  # from an event to its invocation
 MOST_ASYNC_SECONDS = 300.0  # between two tries of an event that Lambda throttles
 LAMBDA_SECONDS = 45.0
-TRIES, MOST_PAUSE_SECONDS = 5, 8.0  # of the client
+TRIES, MOST_PAUSE_SECONDS = 5, 8.0  # tries of the client, longest pause between two of them
 READ_METHODS = ("GET",)
 
 
 class Timeline:
-    """Simulated time. Processes are greenlets; the one that wakes first goes on."""
+    """Simulated time. Processes are greenlets; the process with the earliest wake-up runs next."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -55,15 +55,15 @@ class Timeline:
 
     @property
     def outside(self) -> bool:
-        """Whether no process runs now."""
+        """True if the caller is no process of this timeline."""
         return getcurrent() is self._hub
 
     def spawn(self, work: Callable[[], object], after: float = 0.0) -> None:
-        """Begin a process later."""
+        """Start a process after some seconds of simulated time."""
         self._wake(greenlet(work, parent=self._hub), after)
 
     def sleep(self, seconds: float) -> None:
-        """Let a process wait; outside of one, time passes at once."""
+        """Let the present process wait. Outside of a process, only advance the time."""
         if self.outside:
             self.now += seconds
             return
@@ -71,18 +71,18 @@ class Timeline:
         self.switch()
 
     def switch(self) -> None:
-        """Let others go on until this process is woken."""
-        router: Any = BaseRouter  # Powertools has one request at a time
+        """Let other processes run until the present process is woken."""
+        router: Any = BaseRouter  # Powertools keeps the present request in class attributes
         seen = router.__dict__.get("current_event"), router.__dict__.get("lambda_context")
         self._hub.switch()
         router.current_event, router.lambda_context = seen
 
     def wake(self, process: Any) -> None:
-        """Have a process that waits go on now."""
+        """Let a waiting process continue now."""
         self._wake(process, 0.0)
 
     def run(self, until: float) -> None:
-        """Let processes go on up to this time."""
+        """Run processes up to a time."""
         while self._due and self._due[0][0] <= until:
             self.now, _, process = heapq.heappop(self._due)
             process.switch()
@@ -99,7 +99,7 @@ class Pool:
         self._timeline = timeline
 
     def submit(self, work: Callable[[], Any]) -> "Task":
-        """Begin the work, or, outside of a process, leave it until its result is asked for."""
+        """Start work concurrently. Outside of a process, it runs when its result is requested."""
         task = Task(self._timeline, work)
         if not self._timeline.outside:
             self._timeline.spawn(task.run)
@@ -107,7 +107,7 @@ class Pool:
 
 
 class Task:
-    """Work that is under way."""
+    """Work that was submitted to a pool, like a Future."""
 
     def __init__(self, timeline: Timeline, work: Callable[[], Any]) -> None:
         self._timeline = timeline
@@ -118,17 +118,17 @@ class Task:
         self._waiting: Any = None
 
     def run(self) -> None:
-        """Do the work."""
+        """Execute the work and wake the process that waits for its result."""
         try:
             self._answer = self._work()
-        except Exception as error:  # noqa: BLE001  (raised where the result is asked for)
+        except Exception as error:  # noqa: BLE001  (raised by `result`)
             self._error = error
         self._done = True
         if self._waiting is not None:
             self._timeline.wake(self._waiting)
 
     def result(self) -> Any:
-        """Wait for the result; raise the work's error."""
+        """Return the result, after waiting for it. Raise the error of the work."""
         if not self._done and self._timeline.outside:
             self.run()
         elif not self._done:
@@ -140,9 +140,9 @@ class Task:
 
 
 class Calls:
-    """The tables, whose calls take time and are counted.
+    """Access to the tables, whose calls take time and are counted.
 
-    :param consistent: whether reads are strongly consistent; the units depend on it.
+    :param consistent: whether reads are strongly consistent, which doubles their units.
     """
 
     def __init__(self, cloud: "SimulatedCloud", *, consistent: bool = True) -> None:
@@ -172,7 +172,7 @@ class Calls:
 
 
 class Tables(UnitTables):
-    """Tables that remember the units of each key in each second."""
+    """Tables that record the units of each partition key in each second."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(AWS_LIMITS, clock)
@@ -180,20 +180,23 @@ class Tables(UnitTables):
         self.seconds: defaultdict[tuple[Access, PartitionKey, int], float] = defaultdict(float)
 
     def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
-        """Take units from keys, and remember when."""
+        """Charge the units of a call to its partition keys, and record them."""
         super().charge(access, units)
         for key, count in units.items():
             self.seconds[access, key, int(self._now())] += count
 
     def hottest(self, access: Access, since: float) -> tuple[float, str]:
-        """Return the most units of a key in a second, and the key."""
+        """Return the most units of any key in one second, and the key.
+
+        :param since: epoch seconds.
+        """
         found = [(count, key) for (kind, key, at), count in self.seconds.items() if kind is access and at >= since]
         count, key = max(found, default=(0.0, PartitionKey("", "")))
         return count, key.value
 
 
 class SimulatedTraining(FakeTraining):
-    """SageMaker, whose calls take time."""
+    """SageMaker's training API, whose calls take time and are counted."""
 
     def __init__(self, cloud: "SimulatedCloud") -> None:
         super().__init__()
@@ -213,14 +216,14 @@ class SimulatedTraining(FakeTraining):
 
 
 class Output(io.StringIO):
-    """Where functions write their logs and metrics: counts characters, and keeps the times of cycles."""
+    """The output stream of the functions' logs and metrics, which counts characters and records the times of cycles."""
 
     def __init__(self, cloud: "SimulatedCloud") -> None:
         super().__init__()
         self._cloud = cloud
 
     def write(self, text: str) -> int:
-        """Take in a part of a line, or a line."""
+        """Count a line or a part of one. A metric CycleTime is always within one call."""
         self._cloud.counts["log bytes"] += len(text)
         if '"CycleTime"' in text:
             found = json.loads(text)["CycleTime"]
@@ -229,18 +232,19 @@ class Output(io.StringIO):
 
 
 class SimulatedCloud:
-    """An account with the queue in it.
+    """A simulated AWS account with the queue.
 
-    :param concurrency: executions that the account may have at once.
-    :param reads: executions that are reserved for the function that reads; 0: none.
+    :param concurrency: maximum concurrent executions of the account.
+    :param reads: executions that are reserved for the function that answers requests that read; 0: none.
     :param slots: instances that the queue may use.
+    :param settings: further settings of the deployment.
     """
 
     def __init__(self, *, concurrency: int = 1000, reads: int = 10, slots: int = 500, **settings: Any) -> None:
         self.timeline = Timeline()
         self.counts: Counter[str] = Counter()
-        self.seconds: defaultdict[str, float] = defaultdict(float)  # of functions
-        self.cycles: list[tuple[float, float]] = []  # when each ended, and its seconds
+        self.seconds: defaultdict[str, float] = defaultdict(float)  # of execution, by function
+        self.cycles: list[tuple[float, float]] = []  # epoch seconds of the end, duration in seconds
         clock = lambda: self.timeline.now  # noqa: E731
         self.tables = Tables(clock)
         self.training = SimulatedTraining(self)
@@ -248,13 +252,13 @@ class SimulatedCloud:
         self._free = {"queue": concurrency - reads, "reads": reads}
         self._shared = reads == 0
         self._idle: dict[str, list[App]] = {"queue": [], "reads": []}
-        limits = {"GET": Rate(20, 20), "POST": Rate(50, 100)}  # as template.yaml has them
+        limits = {"GET": Rate(20, 20), "POST": Rate(50, 100)}  # as in template.yaml
         self._gateway = {method: TokenBucket(rate, clock) for method, rate in limits.items()}
         self._requests = itertools.count(1)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Within it the queue's code uses this cloud."""
+        """Make the queue's code use this cloud within a `with` block."""
         time = SimpleNamespace(
             time=lambda: self.timeline.now, monotonic=lambda: self.timeline.now, sleep=self.timeline.sleep
         )
@@ -277,16 +281,16 @@ class SimulatedCloud:
             yield
 
     def take_over(self, other: "SimulatedCloud") -> None:
-        """Begin with the tables, training jobs and time of another cloud."""
+        """Copy the tables, training jobs and time of another cloud."""
         self.timeline.now = other.timeline.now
         self.tables.rows = copy.deepcopy(other.tables.rows)
         for name in ("jobs", "requests", "created"):
             setattr(self.training, name, dict(getattr(other.training, name)))
 
-    # --- people ----------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, *, body: str | None = None, caller: str, **query: str) -> tuple[int, Any]:
-        """Make a request as the client does, with its tries; return the last status and the answer's content."""
+        """Make a request and retry it as the client does; return the last status and the answer's content."""
         status, content = 0, None
         for number in range(TRIES):
             if number:
@@ -304,7 +308,7 @@ class SimulatedCloud:
             return 429, None
         event = api_event(method, path, body=body, caller=caller, **query)
         answered, answer = self._invoke(kind, event)
-        status = answer["statusCode"] if answered else 500  # API Gateway's, where Lambda throttles
+        status = answer["statusCode"] if answered else 500  # the status of API Gateway if Lambda throttles
         if status >= 429:
             self.counts[f"API {method} {status}"] += 1
         return status, json.loads(answer["body"]) if answered and answer["body"] else None
@@ -312,7 +316,7 @@ class SimulatedCloud:
     # --- events ----------------------------------------------------------------------------------
 
     def send(self, event: Mapping[str, Any], after: float = ASYNC_SECONDS) -> None:
-        """Have Lambda invoke the function with an event; an event that is throttled is tried again later."""
+        """Invoke the function with an event asynchronously. If Lambda throttles it, try again later."""
 
         def deliver() -> None:
             pause = 1.0
@@ -324,14 +328,14 @@ class SimulatedCloud:
         self.timeline.spawn(deliver, after)
 
     def end(self, attempt: str) -> None:
-        """A training job completes, and SageMaker's event arrives."""
+        """Complete a training job, and send SageMaker's event."""
         self.training.run(attempt, self.training.created[attempt], self.timeline.now)
         self.training.end(attempt)
         detail = self.training.event(attempt)
         self.send({"source": "aws.sagemaker", "detail-type": "SageMaker Training Job State Change", "detail": detail})
 
     def tick(self) -> None:
-        """The schedule fires."""
+        """Send the event of the schedule."""
         self.send({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})
 
     def _client(self, service: str, **_: Any) -> Any:
@@ -348,7 +352,7 @@ class SimulatedCloud:
     # --- Lambda ----------------------------------------------------------------------------------
 
     def _invoke(self, function: str, event: Mapping[str, Any]) -> tuple[bool, Any]:
-        """Run the function in a process that is free; False: Lambda throttles."""
+        """Invoke a function in an idle App or a new one; return False and None if Lambda throttles."""
         pool = "queue" if self._shared else function
         if self._free[pool] <= 0:
             self.counts[f"Lambda {function} throttled"] += 1

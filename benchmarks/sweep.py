@@ -1,11 +1,11 @@
-"""A search of 30 trials on three slots, and Optuna alone: `python benchmarks/sweep.py [--seeds 1] [--alone 100]`.
+"""A search with 30 trials on three slots, and Optuna alone: `python benchmarks/sweep.py [--seeds 1] [--alone 100]`.
 
-`smq sweep` runs the trials on a local cloud. In the middle a job that needs all slots preempts those that run, and the
-process of the search is killed and started again. The function has a known optimum, 0. Beside it, Optuna alone calls
-the same function as often, one trial after the other and three at a time, with its own sampler and with ours. Since
-what TPE proposes depends on what has ended by then, trials of a search with several at a time are not those of Optuna
-alone: how good their best is can be compared, with many seeds. Ends with status 1 if a trial is lost or ran twice, or
-if the search is worse than 95 of 100 of Optuna's own.
+`smq sweep` runs the trials on a local cloud. In the middle, a job that needs all slots preempts the running trials, and
+the process of the search is killed and started again. The minimised function has a known optimum, 0. For comparison,
+Optuna alone calls the same function 30 times, one trial or three trials at a time, with its own sampler and with ours.
+TPE's proposals depend on the trials that have ended. So a search with several trials at a time has other trials than
+Optuna alone. Only the best values can be compared, over many seeds. The status is 1 if a trial is lost or ran twice.
+The status is also 1 if the search is worse than 95 of 100 runs of Optuna alone.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from sagemaker_queue.tuning.samplers import distributions, sampler_of  # noqa: E
 from sagemaker_queue.tuning.space import Choice, Interval, Space  # noqa: E402
 
 TRIALS, SLOTS = 30, 3
-HELD = 12  # the trial whose first attempt does not end by itself
+HELD = 12  # number of the trial whose first attempt runs until it is preempted
 PATIENCE = 900.0  # seconds
 SPACE: Space = {"lr": Interval(1e-5, 1, log=True), "x": Interval(-1, 1), "opt": Choice(("adam", "sgd"))}
 OPTIONS = ["--space", "lr=log:1e-5..1", "--space", "x=-1..1", "--space", "opt=adam,sgd"]
@@ -50,13 +50,17 @@ print("loss:", (math.log10(lr) + 2) ** 2 + 4 * (x - 0.3) ** 2 + (opt == "sgd"))
 
 
 def loss(params: dict[str, Any]) -> float:
-    """The function, as TRAIN has it."""
+    """Return the value of the minimised function, the same as in TRAIN."""
     away: float = (math.log10(params["lr"]) + 2) ** 2 + 4 * (params["x"] - 0.3) ** 2 + (params["opt"] == "sgd")
     return away
 
 
 def alone(seed: int, *, ours: bool, at_once: int = 1) -> float:
-    """The best that Optuna finds by itself."""
+    """Return the best value that Optuna alone finds.
+
+    :param ours: whether to use the sampler of `smq sweep`; otherwise Optuna's own.
+    :param at_once: trials at a time.
+    """
     sampler = sampler_of("tpe", seed, SPACE) if ours else optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(sampler=sampler)
     live: deque[optuna.Trial] = deque()
@@ -70,7 +74,10 @@ def alone(seed: int, *, ours: bool, at_once: int = 1) -> float:
 
 
 def search(cloud: LocalCloud, seed: int, folder: Path) -> tuple[float, list[str]]:
-    """The best that a search finds which is preempted, killed and started again; and what was wrong with it."""
+    """Run a search that is preempted, killed and started again; return its best value and its errors.
+
+    :param folder: working folder of the search.
+    """
     name = f"bench{seed}"
     (folder / "train.py").write_text(TRAIN)
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
@@ -116,7 +123,7 @@ def search(cloud: LocalCloud, seed: int, folder: Path) -> tuple[float, list[str]
 
 
 def urgent(cloud: LocalCloud, name: str) -> dict[str, Any]:
-    """A job that needs all slots for a moment."""
+    """Return the request for a job that needs all slots for half a second."""
     return {
         "TrainingJobName": name,
         "RoleArn": cloud.role,
@@ -133,7 +140,7 @@ def urgent(cloud: LocalCloud, name: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Search, compare and tell; returns the exit status."""
+    """Run the searches, compare them and print the results; return the exit status."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seeds", type=int, default=1, metavar="N", help="searches on the local cloud (default 1)")
     arguments.add_argument("--alone", type=int, default=100, metavar="N", help="runs of Optuna alone (default 100)")

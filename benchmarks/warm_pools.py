@@ -1,4 +1,4 @@
-"""What warm pools gain in a sweep: `python benchmarks/warm_pools.py [--jobs N] [--provisioning SECONDS]`.
+"""Time that warm pools save in a sweep: `python benchmarks/warm_pools.py [--jobs N] [--provisioning SECONDS]`.
 
 The queue's own code schedules 20 jobs of two minutes on two instances of a SageMaker in memory, in simulated time. A
 training job takes three minutes to get new instances, and ten seconds to start on instances that are kept warm.
@@ -22,25 +22,25 @@ INSTANCES = 2
 
 @dataclass(frozen=True)
 class Sweep:
-    """The jobs, and how long SageMaker takes for what."""
+    """The jobs of a sweep, and the seconds that SageMaker takes."""
 
     jobs: int
-    seconds: float  # of training
-    provisioning: float
-    warm_start: float
+    seconds: float  # training time of each job
+    provisioning: float  # seconds until new instances are ready
+    warm_start: float  # seconds until a job starts on warm instances
 
 
 @dataclass(frozen=True)
 class Result:
-    """How it went."""
+    """The times of a sweep."""
 
-    seconds: float  # from the submission of the first to the end of the last
-    waited: float  # for instances, all jobs together
-    idle: float  # instance-seconds that were kept warm and billed
+    seconds: float  # from the submission of the first job to the end of the last
+    waited: float  # seconds that jobs waited for instances, summed over all jobs
+    idle: float  # billed instance-seconds in which instances were kept warm
 
 
 def run(sweep: Sweep, keep_warm: int | None) -> Result:
-    """A sweep in a pool with this setting."""
+    """Run a sweep in a pool with the given setting `keep_warm` (seconds; None: no warm pools)."""
     queue = Harness()
     pool = {"name": "p5", "instance_type": P5, "capacity": INSTANCES, "keep_warm": keep_warm}
     policy = {"pools": [pool], "projects": [{"name": "default", "quota": {"p5": INSTANCES}}]}
@@ -75,7 +75,7 @@ def run(sweep: Sweep, keep_warm: int | None) -> Result:
 
 
 def main() -> int:
-    """Both ways, as a table. Gives 1 where warm pools gain nothing."""
+    """Print the times without and with warm pools as a table. Return 1 if warm pools save no time, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=120, help="that each job trains")

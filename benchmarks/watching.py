@@ -1,7 +1,7 @@
-"""What following a waiting job costs: `python benchmarks/watching.py [--active N] [--waiting N]`.
+"""Cost of following a waiting job: `python benchmarks/watching.py [--active N] [--waiting N]`.
 
-The client's own follower asks the queue's own API for an hour of simulated time, on tables in memory that count read
-units by the sizes of rows. A tick comes every two minutes. Nothing else uses the queue, so no reads are shared.
+The client's follower asks the queue's API for an hour of simulated time. The tables are in memory and count read units
+by the sizes of rows. A tick comes every two minutes. Nothing else uses the queue, so no reads are shared.
 """
 
 import argparse
@@ -32,11 +32,11 @@ from tests.unit.queue_api import Api  # noqa: E402
 
 HOUR = 3600.0
 TICK_SECONDS = 120.0  # less than the age at which a plan, or an outlook, counts as old
-MEMORY_GB = 1.0  # of the function, as template.yaml has it
+MEMORY_GB = 1.0  # the function's, as in template.yaml
 CALL_SECONDS = 0.005  # that the function waits for a call of DynamoDB
-OWN_SECONDS = 0.010  # of its own for a request; the benchmark prints what it took here
-LOOK_AHEAD_SECONDS = 2.0  # of a processor, for each look ahead
-LOG_BYTES = 600  # that Lambda logs of an invocation
+OWN_SECONDS = 0.010  # assumed processor time of the function per request; the benchmark prints its own measurement
+LOOK_AHEAD_SECONDS = 2.0  # processor time for each computation of the outlook
+LOG_BYTES = 600  # that Lambda logs for an invocation
 
 
 class HourOverError(Exception):
@@ -44,9 +44,10 @@ class HourOverError(Exception):
 
 
 class CountedTables(MemoryTables):
-    """Tables that count calls that read, and their read units.
+    """Tables in memory that count the calls that read, and their read units.
 
-    :param whole: the tables whose rows are read.
+    :param whole: the tables with the rows.
+    :param consistent: whether reads are strongly consistent, which doubles their units.
     """
 
     def __init__(self, whole: MemoryTables, *, consistent: bool) -> None:
@@ -63,16 +64,16 @@ class CountedTables(MemoryTables):
 
 @dataclass(frozen=True)
 class Watch:
-    """An hour of a follower."""
+    """The requests of one follower in an hour, and their use of the function and the tables."""
 
     requests: int
     read_units: float
     calls: int
-    own_seconds: float  # of a processor, for the requests
+    own_seconds: float  # measured processor time of the requests
 
     @property
     def lambda_seconds(self) -> float:
-        """How long the function runs for it."""
+        """The seconds for which the function runs."""
         return self.requests * OWN_SECONDS + self.calls * CALL_SECONDS
 
     @property
@@ -88,7 +89,7 @@ class Watch:
 
 
 def a_queue(active: int, waiting: int) -> Harness:
-    """A full fleet, and jobs that wait for it."""
+    """Return a queue with a full fleet and waiting jobs, the last of which is called `followed`."""
     queue = Harness(slots=active)
     for number in range(active):
         queue.accept(f"a-job-that-runs-{number:04}", 5)
@@ -109,7 +110,7 @@ def _store(queue: Harness, job: Job) -> None:
 def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
     """Follow a waiting job for an hour in which its state does not change.
 
-    :param foreseen: whether the queue looks ahead, and so may tell when the job starts.
+    :param foreseen: whether the queue computes an outlook, and so may have an expected start of the job.
     """
     consistent, eventual = CountedTables(queue.tables, consistent=True), CountedTables(queue.tables, consistent=False)
     api = Api(queue=queue, consistent=consistent, eventual=eventual)
@@ -133,7 +134,7 @@ def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
             raise HourOverError
 
     class Asked:
-        """The queue's API, as its client."""
+        """A stand-in for the client that calls the queue's API directly."""
 
         requests = 0
 
@@ -156,7 +157,7 @@ def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the table: a small and a large queue, with and without an outlook."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--active", type=int, default=500)
     parser.add_argument("--waiting", type=int, default=500)

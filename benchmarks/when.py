@@ -1,15 +1,15 @@
-"""How good estimates of starts are: `python benchmarks/when.py TRACE.csv ... [--every HOURS] [--days N]`.
+"""Quality of estimated starts: `python benchmarks/when.py TRACE.csv ... [--every HOURS] [--days N]`.
 
-Each trace is simulated, with predicted runtimes. Every few hours all that wait are told when they will start; later
-that is compared with when they did. The estimate knows nothing of what is to come: runtimes are predicted from the
-jobs that have ended, and those who come later are like those who came in the last day.
+Each trace is simulated, with predicted runtimes. Every few hours the starts of all waiting jobs are estimated. The
+estimates are compared with the simulated starts. An estimate uses no later information: runtimes are predicted from
+finished jobs, and the arrivals of the last day are repeated.
 
-- told: estimates that were made, one for each job that waited at each of the moments
-- none: no start could be told
-- no good: a start was told, and that it is no more than a guess
-- within: of the others, the part whose wait, from the moment on, was within 25 % or 10 minutes of what was told
-- all within: the same of all that were told a start, guesses or not
-- not after: the part that were given a latest start; held: the part of these that started by then
+- told: number of estimates, one for each waiting job at each moment
+- none: part of the estimates without a start
+- no good: part of the estimates with a start that is only a guess
+- within: part of the other estimates with a start for which the wait was within 25 % or 10 minutes of the estimate
+- all within: the same part of all estimates with a start, including guesses
+- not after: part of the estimates with a latest start; held: part of these whose job started by then
 """
 
 import argparse
@@ -42,12 +42,12 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 LOAD = 0.9
 GANG = 2  # instances
-LIKELY = 20  # runtimes of each job
+LIKELY = 20  # equally likely runtimes of each job
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a job was told, and what became of it."""
+class Checked:
+    """An estimate that was made at a moment, and the run of its job."""
 
     run: JobRun
     at: float
@@ -55,23 +55,28 @@ class Told:
 
     @property
     def waited(self) -> float:
-        """For how long it still waited; for ever, if it never started."""
+        """Seconds that the job still waited; infinite if it never started."""
         return next((start for start in self.run.starts if start > self.at), float("inf")) - self.at
 
     @property
     def is_right(self) -> bool:
-        """Whether it was near."""
+        """Whether the estimated start was close to the start."""
         return self.estimate.start is not None and is_close(self.estimate.start - self.at, self.waited)
 
     @property
     def held(self) -> bool:
-        """Whether it started by the time that it was given."""
+        """Whether the job started by its latest start."""
         assert self.estimate.not_after is not None
         return self.at + self.waited <= self.estimate.not_after
 
 
 class Replay:
-    """A trace in simulated time, and what waiting jobs are told meanwhile."""
+    """A trace in simulated time, and the estimates that are made meanwhile.
+
+    :param every: seconds between two moments at which starts are estimated.
+    :param arrivals: whether estimates expect further jobs.
+    :param futures: futures of each estimate; None: as many as are fast.
+    """
 
     def __init__(self, trace: Sequence[TraceJob], every: float, *, arrivals: bool, futures: int | None) -> None:
         reading = Reading(priorities=(10, 60, 30), longest=2 * DAY)
@@ -86,14 +91,14 @@ class Replay:
         self._every, self._next = every, DAY + every / 2
         self._arrivals, self._futures = arrivals, futures
         self._simulator = Simulator(self._policy, self._overheads, self._look, predicted=True)
-        self._told: list[tuple[float, Estimate]] = []
-        self.seconds = 0.0
-        self.most = 0
+        self._estimates: list[tuple[float, Estimate]] = []
+        self.seconds = 0.0  # processor time of the slowest forecast
+        self.most = 0  # waiting jobs of the largest forecast
 
-    def told(self) -> list[Told]:
-        """All that anybody was told."""
+    def checked(self) -> list[Checked]:
+        """Simulate the trace; return all estimates with the runs of their jobs."""
         runs = {run.job.name: run for run in self._simulator.run(self._jobs)}
-        return [Told(runs[estimate.job], at, estimate) for at, estimate in self._told]
+        return [Checked(runs[estimate.job], at, estimate) for at, estimate in self._estimates]
 
     def _look(self, _: int) -> None:
         now = self._simulator.now
@@ -107,21 +112,21 @@ class Replay:
         live = {job.name for job in snapshot.active} | {job.name for job in snapshot.waiting}
 
         def work(job: SimulatedJob, random: Random) -> float:
-            """As long as it trained; of one that has not ended nobody knows that, so what is likely."""
+            """Return the work of an arrival: its own, or a likely one if the job has not ended yet."""
             if job.name not in live or job.name not in runtimes:
                 return 0.0 if job.name in live else job.work
             return max(0.0, random.choice(runtimes[job.name]) - self._overheads.provisioning)
 
-        come = repeat_arrivals(lately, now, DAY, work) if self._arrivals else no_arrivals
+        arrivals = repeat_arrivals(lately, now, DAY, work) if self._arrivals else no_arrivals
         began = time.process_time()
-        estimates = forecast(snapshot, runtimes, self._overheads, come, futures=self._futures)
+        estimates = forecast(snapshot, runtimes, self._overheads, arrivals, futures=self._futures)
         self.seconds = max(self.seconds, time.process_time() - began)
         self.most = max(self.most, len(estimates))
-        self._told += [(now, estimate) for estimate in estimates.values()]
+        self._estimates += [(now, estimate) for estimate in estimates.values()]
 
 
 def speed(futures: int | None) -> Iterator[str]:
-    """How long one forecast takes with 100 active jobs, 1,000 waiting, and as many a day that come."""
+    """Yield the time of one forecast with 100 active and 1,000 waiting jobs, without and with 1,000 arrivals a day."""
     random, now, projects = Random(1), 10 * DAY, 10
     policy = Policy((Pool("p5", 100),), tuple(Project(f"p{n}", quota={"p5": 10}) for n in range(projects)))
     active = tuple(
@@ -143,14 +148,14 @@ def speed(futures: int | None) -> Iterator[str]:
     come = repeat_arrivals(came, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
     for what, arrivals in (("nobody comes", no_arrivals), ("1,000 come a day", come)):
         began = time.process_time()
-        told = forecast(Snapshot(policy, now, active, waiting), likely, None, arrivals, futures=futures)
-        last = max((it.start or now) - now for it in told.values())
+        estimates = forecast(Snapshot(policy, now, active, waiting), likely, None, arrivals, futures=futures)
+        last = max((it.start or now) - now for it in estimates.values())
         yield f"{what}: {time.process_time() - began:.1f} s; the last to start is told {last / HOUR:.0f} hours"
 
 
-def rows(name: str, told: Sequence[Told]) -> Iterator[str]:
-    """The rows of a trace: all jobs, and each kind."""
-    kinds: list[tuple[str, Callable[[Told], bool]]] = [
+def rows(name: str, checked: Sequence[Checked]) -> Iterator[str]:
+    """Yield the rows of a trace: one for all jobs, and one for each kind of job."""
+    kinds: list[tuple[str, Callable[[Checked], bool]]] = [
         ("all", lambda it: True),
         ("highest priority", lambda it: it.run.job.priority == 3),
         ("middle", lambda it: it.run.job.priority == 2),
@@ -159,36 +164,36 @@ def rows(name: str, told: Sequence[Told]) -> Iterator[str]:
         ("several", lambda it: it.run.job.instances >= GANG),
     ]
     for kind, belongs in kinds:
-        if own := [it for it in told if belongs(it)]:
+        if own := [it for it in checked if belongs(it)]:
             yield row(f"{name}, {kind}", own)
 
 
-def row(what: str, told: Sequence[Told]) -> str:
-    """A row of the table."""
-    started = [it for it in told if it.estimate.start is not None]
+def row(what: str, checked: Sequence[Checked]) -> str:
+    """Return a row of the table."""
+    started = [it for it in checked if it.estimate.start is not None]
     good = [it for it in started if it.estimate.doubt is None]
-    bounded = [it for it in told if it.estimate.not_after is not None]
+    bounded = [it for it in checked if it.estimate.not_after is not None]
     cells = [
         what,
-        str(len(told)),
-        f"{1 - len(started) / len(told):.0%}",
-        f"{(len(started) - len(good)) / len(told):.0%}",
+        str(len(checked)),
+        f"{1 - len(started) / len(checked):.0%}",
+        f"{(len(started) - len(good)) / len(checked):.0%}",
         part(it.is_right for it in good),
         part(it.is_right for it in started),
-        f"{len(bounded) / len(told):.0%}",
+        f"{len(bounded) / len(checked):.0%}",
         part(it.held for it in bounded),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def part(are: Iterable[bool]) -> str:
-    """How many of them are, as a part of all."""
-    values = list(are)
+def part(found: Iterable[bool]) -> str:
+    """Return the part of the values that are true, as a percentage; - without values."""
+    values = list(found)
     return f"{sum(values) / len(values):.0%}" if values else "-"
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the speed of a forecast if requested, and the table of the traces."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
     parser.add_argument("--every", type=float, default=6, metavar="HOURS", help="between two moments (6)")
@@ -206,7 +211,7 @@ def main() -> None:
     for path in options.traces:
         trace = [row for row in read_trace(path) if options.days is None or row.submitted < options.days * DAY]
         replay = Replay(trace, options.every * HOUR, arrivals=not options.alone, futures=options.futures)
-        for line in rows(path.name.partition(".")[0], replay.told()):
+        for line in rows(path.name.partition(".")[0], replay.checked()):
             print(line, flush=True)
         print(f"at most {replay.seconds:.1f} s for one look, at most {replay.most} jobs waited", file=sys.stderr)
 

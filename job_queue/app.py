@@ -1,4 +1,4 @@
-"""Puts the parts together: the only module that builds them."""
+"""Construction of all parts of the queue, and the entry points of an invocation. No other module builds them."""
 
 import time
 import uuid
@@ -39,20 +39,20 @@ from job_queue.services.job_commands import JobCommands
 from job_queue.services.outlook import OutlookService
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
-from job_queue.services.readings import Readings
+from job_queue.services.queue_reader import QueueReader
 from job_queue.services.submission import SubmissionService
 
-API_CYCLE_SECONDS = 10  # after which an API call starts no further cycle: its caller waits for the answer
-CYCLE_SECONDS = 25  # after which another invocation starts no further cycle
-WORKERS = 16
-NOTIFYING_SECONDS = 4  # that an invocation waits for EventBridge at most; PutEvents takes 3 at most
-LOOK_AHEAD_SECONDS = 15  # after which a look ahead is given up
-FLUSH_SECONDS = NOTIFYING_SECONDS + 4  # of an invocation that are left for what it has to send
+API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, since its caller waits
+CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
+WORKERS = 16  # threads for parallel AWS calls, and connections of each AWS client
+NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; PutEvents takes 3 at most
+LOOK_AHEAD_SECONDS = 15  # maximum time to compute the outlook
+FLUSH_SECONDS = NOTIFYING_SECONDS + 4  # reserved at the end of an invocation for metrics and notifications
 DAY_SECONDS = 24 * 3600
 
 
 class App:
-    """The queue, put together from real parts. Each Lambda process has one."""
+    """The queue on real AWS clients. Each Lambda process has one instance."""
 
     def __init__(self, settings: DeploymentSettings) -> None:
         pool = ThreadPoolExecutor(WORKERS)
@@ -85,7 +85,7 @@ class App:
         self._repository = _repository(DynamoDBTables(dynamodb), settings, observers)
         unshared = DynamoDBTables(dynamodb, consistent=False)
         shared = SharedReads(unshared, time.monotonic)
-        seen, current = _repository(shared, settings), _repository(unshared, settings)
+        shared_rows, fresh_rows = _repository(shared, settings), _repository(unshared, settings)
         training = Training(
             boto3.client("sagemaker", config=with_retries),
             boto3.client("sagemaker", config=no_retries),
@@ -110,9 +110,9 @@ class App:
             sleep=time.sleep,
             wake_up=self._notifier.wake_up,
         )
-        readings = Readings(seen, policies, current.last_cycle, clock, parallel, renew=shared.begin)
-        answers = Readings(self._repository, policies, self._repository.last_cycle, clock, parallel)
-        decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, current))
+        shared_reader = QueueReader(shared_rows, policies, fresh_rows.last_cycle, clock, parallel, renew=shared.begin)
+        own_reader = QueueReader(self._repository, policies, self._repository.last_cycle, clock, parallel)
+        decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, fresh_rows))
         idle_watch = (
             IdleWatch(GpuUtilization(boto3.client("cloudwatch", config=brief)), settings.idle_minutes, observers)
             if settings.idle_minutes
@@ -124,11 +124,11 @@ class App:
             self._repository,
             SubmissionService(self._repository, training, policies, settings, clock, parallel),
             self._controller,
-            readings,
-            answers,
+            shared_reader,
+            own_reader,
             dry_run,
-            JobPages(seen, parallel),
-            HistoryPages(seen.attempts, clock),
+            JobPages(shared_rows, parallel),
+            HistoryPages(shared_rows.attempts, clock),
             JobCommands(self._repository, policies, settings, clock),
             PolicyService(self._repository, policies, decisions.cluster, clock),
             PreviewService(policies, partial(dry_run.cluster, ahead=True), clock),
@@ -152,15 +152,15 @@ class App:
         return self._api.resolve(event, context)
 
     def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext) -> None:
-        """Apply an event of SageMaker, and run a cycle if that may do more now.
+        """Apply an event of SageMaker. Run a cycle if the event may let it do more than the last one.
 
-        :param detail: of SageMaker's event "Training Job State Change".
+        :param detail: the detail of SageMaker's event "Training Job State Change".
         """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.training_job_changed(detail, self._invocation)
 
     def mailboxes_changed(self, reported: Sequence[tuple[str, str | None]], context: LambdaContext) -> None:
-        """Apply what agents of carriers have written into their mailboxes.
+        """Apply the reports that agents of carriers have written into their mailboxes.
 
         :param reported: see `adapters.carriers.mailbox.reported_attempts`.
         """
@@ -168,13 +168,13 @@ class App:
         self._controller.mailboxes_changed(reported, self._invocation)
 
     def tick(self, context: LambdaContext) -> None:
-        """Compare the records with SageMaker's and run a cycle, as the schedule asks each minute."""
+        """Reconcile with SageMaker, run a cycle and update the outlook. The schedule invokes this each minute."""
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.tick(self._invocation)
         self._look_ahead(context)
 
     def _look_ahead(self, context: LambdaContext) -> None:
-        """Work out when jobs start. The queue's own work is done; who looks for that sees what was known before."""
+        """Compute when jobs start and store it. An error is only logged: readers then see the previous outlook."""
         began = time.monotonic()
 
         def may_go_on() -> bool:
@@ -184,20 +184,23 @@ class App:
         try:
             self._outlook.refresh(may_go_on)
         except Exception as error:
-            log.exception("outlook not worked out", exc_info=error)
+            log.exception("outlook not computed", exc_info=error)
 
     def woken(self, context: LambdaContext, by: str) -> None:
-        """Run a cycle that another invocation has asked for."""
+        """Run a cycle that another invocation has requested.
+
+        :param by: the name of that invocation, for the log.
+        """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True, woken_by=by)
         self._controller.wake(self._invocation)
 
     def flush(self, context: LambdaContext) -> None:
-        """Send metrics and notifications; those that cannot be sent are lost."""
+        """Send metrics and notifications. If they cannot be sent, they are lost and the error is logged."""
         left = context.get_remaining_time_in_millis() / 1000 - 1
         try:
             self._notifier.flush(max(0, min(NOTIFYING_SECONDS, left)))
             self._metrics.flush()
-        except Exception as error:  # the queue's own work is done
+        except Exception as error:  # the work of the invocation is done
             log.exception("metrics or notifications lost", exc_info=error)
 
     def _current(self) -> Invocation:

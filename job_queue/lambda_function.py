@@ -1,4 +1,4 @@
-"""The handler of the Lambda function: API requests, SageMaker's events, the schedule."""
+"""The handler of the Lambda function, for API requests, events and the schedule."""
 
 from typing import Any
 
@@ -12,15 +12,20 @@ from job_queue.adapters.telemetry import log
 from job_queue.app import App
 from job_queue.domain.names import QUEUE_NAME
 
-REQUEST_OR_EVENT = "requestContext.requestId || id"  # API Gateway's request, as in its own log, or EventBridge's event
+CORRELATION_ID = (
+    "requestContext.requestId || id"  # JMESPath: API Gateway's request id, as in its own log, or EventBridge's
+)
 
 _app: App | None = None
 
 
-@log.inject_lambda_context(clear_state=True, correlation_id_path=REQUEST_OR_EVENT)
+@log.inject_lambda_context(clear_state=True, correlation_id_path=CORRELATION_ID)
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
-    """Handle API Gateway's requests, SageMaker's events and the schedule."""
-    global _app  # noqa: PLW0603  (kept between invocations of a warm process)
+    """Handle an invocation by API Gateway, EventBridge or the queue of the carriers' mailboxes (SQS).
+
+    Only requests of API Gateway have an answer. An event of unknown form is logged and ignored.
+    """
+    global _app  # noqa: PLW0603  (reused by later invocations of the process)
     _app = _app or App(DeploymentSettings.from_environment())
     try:
         return _dispatch(_app, event, context)

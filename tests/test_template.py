@@ -24,6 +24,7 @@ from job_queue.adapters.records.heavy_requests import HEAVY, SLOT_SECONDS
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import summary
+from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
 from job_queue.services.dry_run import ADVICE_SECONDS
@@ -856,7 +857,9 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
         reason="Out of memory",
     )
     item = {attribute: content for attribute, content in job_item(job).items() if attribute in seen}
-    listed, whole = (summary(JobSummary, it, QueuePosition.nowhere(), lambda job: True) for it in (job_from(item), job))
+    listed, whole = (
+        summary(JobSummary, it, QueuePosition(PublishedPlan()), lambda job: True) for it in (job_from(item), job)
+    )
     assert listed == whole
 
 

@@ -105,7 +105,7 @@ def unregister(emitter: Any, name: str) -> None:
             emitter.unregister(f"before-call.{of}", unique_id=f"sagemaker-queue-{name}-{of}")
 
 
-def leave_alone(emitter: Any) -> None:
+def pass_all_calls(emitter: Any) -> None:
     """Let all calls of a client pass to AWS, although its events are or will be hooked: the hooks use this client."""
     # This handler runs before the handlers of the event that is answered.
     emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
@@ -159,10 +159,10 @@ def begin() -> None:
         return
     botocore = sys.modules.get("botocore")
     if botocore is not None:  # another .pth file has imported it, and may have created clients
-        from sagemaker_queue.integrations.boto.sessions import hook_what_is_there  # noqa: PLC0415  # boto3
+        from sagemaker_queue.integrations.boto.sessions import hook_existing_emitters  # noqa: PLC0415  # boto3
 
         hook_new_sessions(botocore)
-        hook_what_is_there()
+        hook_existing_emitters()
     elif not any(isinstance(finder, _BotocoreFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BotocoreFinder())
 
@@ -175,7 +175,7 @@ def hook_new_sessions(botocore: Any) -> None:
         botocore.register_initializer(hook_session)
 
 
-def leave_new_sessions(botocore: Any) -> None:
+def unhook_new_sessions(botocore: Any) -> None:
     """Undo ``hook_new_sessions``; existing sessions stay hooked."""
     global _hooking  # noqa: PLW0603
     if _hooking:

@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def stage(rank: int, stages: int) -> nn.Module:
-    """The layers of one stage of two; a large model would have so many that no GPU holds them all."""
+    """Return the layers of one of two stages. A large model has too many layers for the memory of one GPU."""
     if stages != 2:
         raise SystemExit(f"this network has two stages, not {stages}: run it on two instances")
     torch.manual_seed(rank)

@@ -1,1 +1,1 @@
-"""HTTP ends here: routes, request bodies, responses, pages."""
+"""The HTTP layer: routes, request bodies, responses, pages."""

@@ -1,4 +1,4 @@
-"""What HTTP makes of an error: the one place that knows both."""
+"""The mapping of the queue's errors to HTTP. No other module knows both."""
 
 from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ CODES: Mapping[type[QueueError], ErrorCode] = {
 
 
 def refusal(error: QueueError) -> tuple[int, Refusal]:
-    """The status and the body that tell a caller of an error."""
+    """Return the HTTP status and the body for an error."""
     code = CODES[type(error)]
     errors = (Error(code.value, issue.message, issue.field or None, issue.remedy) for issue in error.issues)
     return code.status, Refusal(tuple(errors))

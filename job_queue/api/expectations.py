@@ -1,4 +1,4 @@
-"""When a waiting job is expected to start, as the API tells it."""
+"""The expected start of a waiting job in the form of the API."""
 
 from datetime import UTC, datetime
 
@@ -6,9 +6,9 @@ from api_contract.models import Expectation
 from job_queue.simulation.forecast import Doubt, Estimate
 
 LONGEST_PAUSE = 60  # seconds
-SHORTEST_HINT = 30  # seconds, to which followers go by themselves
+SHORTEST_HINT = 30  # seconds; followers use intervals up to this one without a hint
 
-_NOBODY_KNOWS = {
+_UNKNOWN = {
     Doubt.NEVER: "Never, as things are: its reason says what keeps it.",
     Doubt.UNKNOWN_RUNTIMES: "Nobody can tell: too little is known of how long the jobs run that it waits for. "
     "MaxRuntimeInSeconds would tell, and so will jobs like them that end.",
@@ -25,7 +25,10 @@ _GUESS = {
 
 
 def expectation(estimate: Estimate, at: float) -> Expectation:
-    """What is told of an estimate that was made then (epoch seconds)."""
+    """Return an estimate in the form of the API.
+
+    :param at: epoch seconds at which the estimate was made.
+    """
     return Expectation(
         message=_message(estimate),
         start=rounded(estimate.start),
@@ -36,12 +39,13 @@ def expectation(estimate: Estimate, at: float) -> Expectation:
 
 
 def ask_again_after(waits_since: float, expected: float | None, now: float) -> int | None:
-    """Return the seconds after which it is worth to ask again for a waiting job; None if that is soon.
+    """Return the seconds after which a follower should ask for a waiting job again; None for SHORTEST_HINT or less.
 
-    It is a tenth of what the job is expected to wait still or, if that is not known, of what it has waited so far.
+    The result is a tenth of the expected remaining wait or, if that is unknown, of the wait so far, and at most
+    LONGEST_PAUSE.
 
-    :param waits_since: epoch seconds, as are the others.
-    :param expected: its expected start; None if it is not known.
+    :param waits_since: epoch seconds, like the other times.
+    :param expected: the job's expected start; None if it is unknown.
     """
     seconds = min(LONGEST_PAUSE, ((now - waits_since) if expected is None else (expected - now)) / 10)
     return round(seconds) if seconds > SHORTEST_HINT else None
@@ -49,7 +53,7 @@ def ask_again_after(waits_since: float, expected: float | None, now: float) -> i
 
 def _message(estimate: Estimate) -> str:
     if estimate.start is None:
-        return _NOBODY_KNOWS.get(estimate.doubt or Doubt.NEVER, "Nobody can tell.")
+        return _UNKNOWN.get(estimate.doubt or Doubt.NEVER, "Nobody can tell.")
     when = f"At about {_minute(estimate.start)}"
     if estimate.doubt:
         when += f": {_GUESS.get(estimate.doubt, 'a guess')}"
@@ -62,5 +66,5 @@ def _minute(seconds: float) -> str:
 
 
 def rounded(seconds: float | None) -> datetime | None:
-    """Epoch seconds as a time, to the second."""
+    """Return epoch seconds as a UTC time, rounded to the second."""
     return None if seconds is None else datetime.fromtimestamp(round(seconds), UTC)

@@ -1,4 +1,4 @@
-"""How attempts that have ended look in the API's answers."""
+"""Conversion of attempt records to the API's answers."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,10 @@ from job_queue.scheduler import GPUS, WHOLE
 
 
 def past_attempt(found: AttemptRecord) -> PastAttempt:
-    """An attempt that has ended."""
+    """Return an attempt record in the form of the API.
+
+    If the number of GPUs is not recorded, it is computed from the instance types.
+    """
     began = found.began or found.ended
     return PastAttempt(
         job=found.job,
@@ -47,7 +50,10 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
 
 
 def gpus_of(instances: Mapping[str, int]) -> int | None:
-    """The accelerators of instances together; None where it is not known how many a type has."""
+    """Return the total number of accelerators; None without instances, or if an instance type is unknown.
+
+    :param instances: count by instance type.
+    """
     if not instances or not instances.keys() <= GPUS.keys():
         return None
     return sum(GPUS[instance_type] * count for instance_type, count in instances.items())

@@ -1,4 +1,4 @@
-"""Pages of jobs: live ones in the order of the queue, then finished ones, latest first; and of ended attempts."""
+"""Pages of jobs (live jobs in the order of the queue, then finished jobs, latest first) and of attempt records."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
 from job_queue.validation.issue import quoted
 
-# Where a page goes on. DynamoDB refuses keys that no row could have, so they are looked at before.
+# Formats of the positions in tokens. They are checked first, since DynamoDB fails for keys that no row can have.
 _NAME, _TIME = r"[A-Za-z0-9-]{1,63}", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 LIVE_KEY = re.compile(rf"\d{{10}}#{_TIME}#{_NAME}", re.ASCII)
 INDEX_KEY = {
@@ -30,7 +30,7 @@ INDEX_KEY = {
     "stateSince": re.compile(_TIME, re.ASCII),
 }
 HISTORY_KEY = re.compile(rf"\d{{4}}-\d\d-\d\d|{_TIME}#[A-Za-z0-9-]{{0,63}}", re.ASCII)  # a day, or an attempt
-HISTORY_SECONDS = 7 * 24 * 3600  # that are shown by themselves
+HISTORY_SECONDS = 7 * 24 * 3600  # the period of the history if the request names no start
 _SETS = {
     "live": frozenset(state for state in JobState if not state.finished),
     "finished": frozenset(state for state in JobState if state.finished),
@@ -40,9 +40,10 @@ _STATES = frozenset(state.value for state in JobState)
 
 
 def states_of(text: str) -> frozenset[JobState]:
-    """The states that a filter names: live, finished, all, or states with commas between.
+    """Return the states that a filter names.
 
-    :raises InvalidRequest: it names something else.
+    :param text: live, finished, all or a state, or several of these, separated by commas.
+    :raises InvalidRequest: the filter names something else.
     """
     found: set[JobState] = set()
     for word in text.split(","):
@@ -57,14 +58,17 @@ def states_of(text: str) -> frozenset[JobState]:
 
 
 class JobPages:
-    """Reads pages of jobs."""
+    """A reader of pages of jobs."""
 
     def __init__(self, repository: JobRepository, parallel: Parallel) -> None:
         self._repository = repository
         self._parallel = parallel
 
     def page(self, states: frozenset[JobState], limit: int, token: str | None) -> tuple[list[Job], str | None]:
-        """Up to `limit` jobs (fewer where a filter leaves fewer), and the token of the next page."""
+        """Return a page of jobs and the token of the next page; None after the last page.
+
+        A page has at most `limit` jobs. A page before the last may have fewer, since jobs in other states are dropped.
+        """
         cursor = _unpacked(token) if token else {}
         if "finished" not in cursor and any(not state.finished for state in states):
             return self._live(states, limit, cursor.get("live"))
@@ -74,15 +78,15 @@ class JobPages:
         return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
 
     @staticmethod
-    def after(job: Job) -> str:
-        """The token of a page that begins behind this job, where not all of the page before fitted in the answer."""
+    def token_after(job: Job) -> str:
+        """Return the token of the page after this job, needed if only a part of a page fits in the answer."""
         if not job.state.finished:
             return _packed({"live": order_of(job)})
         return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
-        # A job that goes back to waiting is among the active ones, which are read first, or among those that wait. Only
-        # cycles start jobs: if one has written meanwhile, the active jobs are read again.
+        # Active jobs are read before waiting jobs, so that a job that goes back to waiting is in one of the two. A job
+        # that starts could be missing in both. Only cycles start jobs: if one has written, active jobs are read again.
         metadata = self._repository.metadata()
         reads = [self._repository.active()]
         lines = sorted(metadata.waiting_queues)
@@ -100,7 +104,7 @@ class JobPages:
 
 
 class HistoryPages:
-    """Reads pages of attempts that have ended.
+    """A reader of pages of attempt records.
 
     :param clock: seconds since the epoch.
     """
@@ -119,9 +123,14 @@ class HistoryPages:
         owner: str | None = None,
         project: str | None = None,
     ) -> tuple[list[AttemptRecord], str | None]:
-        """Up to `limit` attempts that have ended in a time, and the token of the next page.
+        """Return a page of attempts that ended in a period, and the token of the next page; None after the last page.
 
-        :param owner: an ARN, or a pattern of ARNs; None: anybody.
+        A page has at most `limit` attempts. A page before the last may have fewer, since the filters drop some.
+
+        :param since: None means HISTORY_SECONDS before `until`.
+        :param until: None means now. The period does not include it.
+        :param owner: an ARN, or a pattern of ARNs; None means every owner.
+        :raises InvalidRequest: the period ends before it begins, or the token is invalid.
         """
         now = self._clock()
         last = now if until is None else until.timestamp()

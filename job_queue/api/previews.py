@@ -1,4 +1,4 @@
-"""What a preview says, as the API's answer."""
+"""Conversion of preview requests and previews between the API and the service."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -23,16 +23,16 @@ from job_queue.scheduler import Evict
 from job_queue.services.preview import Preview, PreviewService
 from job_queue.simulation.what_if import comparison as compared
 
-MOST_LISTED = 200  # of each kind
+MOST_LISTED = 200  # entries in each list of the answer
 
 Part = TypeVar("Part")
 Shown = TypeVar("Shown")
 
 
 def preview_of(previews: PreviewService, wanted: PreviewRequest) -> Preview:
-    """What is asked for.
+    """Compute the preview that a request describes.
 
-    :raises InvalidRequest: it is neither a policy nor capacities, or both, or one of them is wrong.
+    :raises InvalidRequest: the request has neither a policy nor capacities, or both, or one of them is invalid.
     """
     policy, capacity, horizon = wanted.policy, wanted.capacity, wanted.hours * 3600
     if isinstance(capacity, UnsetType):
@@ -47,7 +47,7 @@ def preview_of(previews: PreviewService, wanted: PreviewRequest) -> Preview:
 
 
 def preview_answer(preview: Preview) -> PreviewAnswer:
-    """What would change."""
+    """Return a preview in the form of the API, with at most MOST_LISTED entries in each list."""
     found = preview.comparison
     starts, more_starts = _first(found.starts, lambda it: PreviewedStart(it.job, it.slots))
     evictions, more_evictions = _first(found.evictions, _eviction)
@@ -72,12 +72,12 @@ def preview_answer(preview: Preview) -> PreviewAnswer:
         projects=tuple(_project(it) for it in found.projects if it.waiting or it.used_before or it.used_after),
         in_use=preview.in_use,
         warnings=preview.warnings,
-        not_looked_at=tuple(_not_looked_at(preview)),
+        not_looked_at=tuple(_limitations(preview)),
     )
 
 
 def _first(parts: Iterable[Part], shown: Callable[[Part], Shown]) -> tuple[tuple[Shown, ...], int]:
-    """The first of them as they are shown, and how many more there are."""
+    """Return the first MOST_LISTED parts in the form of the API, and the number of the other parts."""
     listed = [shown(part) for part in parts]
     return tuple(listed[:MOST_LISTED]), max(0, len(listed) - MOST_LISTED)
 
@@ -106,7 +106,7 @@ def _project(found: compared.ProjectFigures) -> ProjectPreview:
     )
 
 
-def _not_looked_at(preview: Preview) -> Iterator[str]:
+def _limitations(preview: Preview) -> Iterator[str]:
     found = preview.comparison
     if not found.all_examined:
         yield "There was no time to see of every waiting job whether it could start at all."

@@ -1,4 +1,4 @@
-"""Where each waiting job stands in the queue, and why it waits."""
+"""The positions of waiting jobs in the queue, and the reasons why they wait."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -27,9 +27,9 @@ _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 
 
 class QueuePosition:
-    """Where each waiting job stands, and why it waits, as it was planned last.
+    """The positions of waiting jobs and the reasons why they wait, by the last plan.
 
-    :param outlook: what is expected of live jobs.
+    :param outlook: expected starts and ends of live jobs, and the jobs with idle GPUs.
     """
 
     def __init__(self, plan: PublishedPlan, outlook: Outlook | None = None) -> None:
@@ -39,42 +39,41 @@ class QueuePosition:
         self._plan = plan
         self._outlook = outlook or Outlook()
 
-    @classmethod
-    def nowhere(cls) -> "QueuePosition":
-        """Return the position of a job that does not wait."""
-        return cls(PublishedPlan())
-
     def position(self, job: Job) -> int | None:
-        """Its place among the jobs that wait, 1 is the next; None if it does not wait or is too far behind to say."""
+        """Return a job's place among the waiting jobs, from 1.
+
+        None if the job does not wait or is not in the plan. None also if the reason why it waits has no place in the
+        order, such as a hold or a dependency.
+        """
         return self._positions.get(job.name) if job.state.waits else None
 
     def expectation(self, job: Job) -> Expectation | None:
-        """When it is expected to start; None if it does not wait, or nobody has looked ahead lately."""
+        """Return when a job is expected to start; None if the job does not wait or the outlook has no estimate."""
         estimate = self._outlook.estimates.get(job.name) if job.name in self._holds and job.state.waits else None
         return expectation(estimate, self._outlook.at) if estimate else None
 
     def ask_again_after(self, job: Job) -> int | None:
-        """Return for how many seconds followers need not ask again; None if they decide themselves."""
+        """Return the seconds for which followers need not ask again; None if they use their own intervals."""
         if not job.state.waits or not self._plan.has_seen(job):
             return None
         estimate = self._outlook.estimates.get(job.name)
         return ask_again_after(epoch(job.since), estimate.start if estimate else None, self._plan.asked)
 
     def expected_end(self, job: Job) -> datetime | None:
-        """When it is expected to end; None if nobody can tell, or nobody has looked ahead lately."""
+        """Return when a live job is expected to end; None if that is unknown or the outlook is too old."""
         return rounded(self._outlook.end(job))
 
     def idle_since(self, job: Job) -> datetime | None:
-        """Since when it holds instances whose GPUs do nothing; None if they work, or nobody knows."""
+        """Return since when the GPUs of a job's instances are idle; None if they work or that is unknown."""
         return rounded(self._outlook.idle_since(job, self._outlook.asked))
 
-    def never_starts(self, job: Job) -> str | None:
-        """Why the job would wait for ever, if it would."""
+    def unschedulable_message(self, job: Job) -> str | None:
+        """Return why no instances of the policy can ever hold the job; None if some can."""
         hold = self._holds.get(job.name)
         return hold.message if hold and hold.reason in _UNSCHEDULABLE else None
 
     def reason(self, job: Job) -> Explanation | None:
-        """Why it waits, or why it ended; None where there is nothing to explain."""
+        """Return why a job waits, failed or was stopped; None for other jobs."""
         if job.state in (JobState.FAILED, JobState.STOPPED):
             return Explanation(job.state.value.upper(), job.reason or "")
         if not job.state.waits:
@@ -93,7 +92,7 @@ class QueuePosition:
         return self._not_planned(job)
 
     def _not_planned(self, job: Job) -> Explanation:
-        """Why a job waits that the plan does not hold."""
+        """Return why a job waits that the plan does not hold, or that changed after the plan."""
         if job.name in self._plan.unrecorded:
             message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
             return Explanation("NOT_RECORDED", message)
@@ -105,27 +104,30 @@ class QueuePosition:
         return self._not_held(job)
 
     def _not_held(self, job: Job) -> Explanation:
-        """Why a job waits that was planned, and is not kept waiting by the plan."""
+        """Return why a job waits that was planned, but has no hold in the published plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
             ahead = f"the first {window} jobs" if window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
             return Explanation("BEYOND_WINDOW", message)
-        if job.reason is not None:  # its last launch was refused, or its last attempt failed
+        if job.reason is not None:  # the last launch was refused, or the last attempt failed
             return Explanation(Reason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
         if self._plan.left_out and not starts:
             return Explanation("NOT_LISTED", "It waits. So many jobs wait that its reason is not kept: smq why asks.")
         return Explanation("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
-        """What is ahead of a waiting job, who blocks it, and what would change that."""
+        """Return the jobs ahead of a waiting job, its blockers, and advice; None if the plan does not hold the job."""
         hold = self._holds.get(job.name) if job.state.waits else None
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
 
 
 def _kept_back(job: Job) -> Explanation | None:
-    """Why a job waits that is behind the window, as far as it says so itself."""
+    """Return the reason to wait that the job's own record has; None if it has none.
+
+    The plan does not hold such a job, since the job is parked or waits for other jobs.
+    """
     if job.parked is not None and job.held:
         return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
     if job.after:
@@ -141,7 +143,7 @@ def _kept_back(job: Job) -> Explanation | None:
 
 
 def _tried_again_message(reason: str, *, refused: bool) -> str:
-    """Say that the next cycle tries a job again, with what SageMaker said the last time."""
+    """Return the message that the next cycle tries a job again, with SageMaker's last reason."""
     if not refused:
         return f"It is tried again within a minute (last: {reason})."
     return f"SageMaker refused its last launch. {sentence(reason)} It is tried again within a minute."

@@ -1,8 +1,8 @@
-"""What of a job only its owner and admins are shown.
+"""Removal of the values of a request that only the job's owner and admins may see.
 
-People put keys and passwords where a container finds them: into its environment, its hyperparameters, the words of its
-command. Names stay, as others have to see what a job is; values do not. Nor does what a program said when it failed:
-SageMaker repeats the command there, with all its words, and whatever the program has written last.
+Users put keys and passwords into the environment, the hyperparameters and the command of a container. Names stay, since
+other users need them to recognise a job. Values are replaced. A failed program's message is replaced elsewhere
+(`domain.access.program_output`): SageMaker repeats there the whole command and the last output of the program.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from job_queue.domain.access.program_output import REDACTED
 
-# Paths to what programs are told; "*" stands for each element of a list.
+# Paths to values that the program receives. "*" means each element of a list.
 _PRIVATE = (
     ("Environment",),
     ("HyperParameters",),
@@ -25,7 +25,7 @@ _PRIVATE = (
 
 
 def redacted(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A CreateTrainingJob request without the values that may be secret."""
+    """Return a CreateTrainingJob request in which values that may be secret are replaced."""
     shown: Any = dict(request)
     for path in _PRIVATE:
         shown = _without(shown, path)
@@ -44,7 +44,7 @@ def _without(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _hidden(value: Any) -> Any:
-    """The same shape, with the names of members."""
+    """Return a value of the same shape: members keep their names, and other values are replaced."""
     if isinstance(value, Mapping):
         return {name: _hidden(below) for name, below in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a request asks for, read from its body and its query."""
+"""Conversion of request bodies and queries to the types of the API contract."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,10 +14,10 @@ BodyType = TypeVar("BodyType", bound=Body)
 
 
 def read_body(kind: type[BodyType], content: Mapping[str, Any]) -> BodyType:
-    """A request's body.
+    """Return a request's body as the given type.
 
-    :param content: the JSON object that came.
-    :raises InvalidRequest: it is something else; names each field that is wrong.
+    :param content: the JSON object of the body.
+    :raises InvalidRequest: the body does not have this type. The error names each field that is wrong.
     """
     if not content and not any(field.required for field in msgspec.structs.fields(kind)):
         raise InvalidRequest("The body asks for nothing.", remedy=f"Say what is to be done: {_known(kind)}.")
@@ -25,9 +25,9 @@ def read_body(kind: type[BodyType], content: Mapping[str, Any]) -> BodyType:
 
 
 def read_query(kind: type[BodyType], query: Mapping[str, str] | None) -> BodyType:
-    """A request's query; parameters that nobody knows are ignored, as those of proxies are.
+    """Return a request's query as the given type. Unknown parameters are ignored, since proxies may add some.
 
-    :raises InvalidRequest: it is something else; names each parameter that is wrong.
+    :raises InvalidRequest: the query does not have this type. The error names each parameter that is wrong.
     """
     names = {field.encode_name for field in msgspec.structs.fields(kind)}
     return _read(kind, {name: text for name, text in (query or {}).items() if name in names}, strict=False)
@@ -55,7 +55,10 @@ def _read(kind: type[BodyType], content: Mapping[str, Any], *, strict: bool) -> 
 
 
 def _in_utc(value: Any) -> Any:
-    """A time in UTC, which is not in every year that can be written in another time zone; all else as it is."""
+    """Return an aware time in UTC and any other value unchanged.
+
+    :raises OverflowError: the time in UTC is outside of the years 1 to 9999.
+    """
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
 
 

@@ -1,4 +1,4 @@
-"""How the queue's records look in the API's answers."""
+"""Conversion of the queue's records to the API's answers."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from api_contract.models import (
 )
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.redaction import redacted
-from job_queue.api.sizes import MOST_BYTES, bytes_of, that_fit
+from job_queue.api.sizes import MOST_BYTES, bytes_of, take_fitting
 from job_queue.domain import job as records
 from job_queue.domain import policy as policies
 from job_queue.domain.access.program_output import without_program_output
@@ -44,17 +44,18 @@ from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Pol
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
-Sees = Callable[[Job], bool]  # whether who asks is shown those values of a job that may be secret
+ShowsValues = Callable[[Job], bool]
+"""Returns whether the caller is shown those values of a job that may be secret."""
 
 
-def summary(kind: type[Summary], job: Job, positions: QueuePosition, sees: Sees, **more: Any) -> Summary:
-    """A job in a line.
+def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_values: ShowsValues, **more: Any) -> Summary:
+    """Return the summary of a job.
 
-    :param kind: the answer that it is part of.
-    :param more: what that has besides.
+    :param kind: the type of the summary: JobSummary, or a type with further fields.
+    :param more: the further fields.
     """
     reason = positions.reason(job)
-    if reason and not sees(job):
+    if reason and not shows_values(job):
         reason = msgspec.structs.replace(reason, message=without_program_output(reason.message))
     return kind(
         job=job.name,
@@ -93,10 +94,10 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, sees: Sees,
     )
 
 
-def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], sees: Sees) -> JobDetail:
-    """All that is known of a job."""
+def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], shows_values: ShowsValues) -> JobDetail:
+    """Return the full description of a job: its summary, request, history, attempts and reasons to wait."""
     job, request = record.job, json.loads(record.details)
-    seen = sees(job)
+    full = shows_values(job)
     attempts = [_attempt(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
         instances = job.instances if job.seat is None else None
@@ -107,10 +108,10 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
         JobDetail,
         job,
         positions,
-        sees,
-        history=tuple(_transition(entry, seen=seen) for entry in record.history),
+        shows_values,
+        history=tuple(_transition(entry, full=full) for entry in record.history),
         attempts=tuple(attempts),
-        request=request if seen else redacted(request),
+        request=request if full else redacted(request),
         why=positions.why(job, advice),
         ask_again_after=positions.ask_again_after(job),
     )
@@ -129,20 +130,22 @@ def _attempt(ended: EndedAttempt) -> Attempt:
     )
 
 
-def _transition(entry: HistoryEntry, *, seen: bool) -> Transition:
-    cause = entry.cause if seen or entry.cause is None else without_program_output(entry.cause)
+def _transition(entry: HistoryEntry, *, full: bool) -> Transition:
+    cause = entry.cause if full or entry.cause is None else without_program_output(entry.cause)
     return Transition(entry.state, _time(entry.at), entry.attempt, cause)
 
 
 def queue_status(
-    cluster: ClusterState, plan: PublishedPlan, now: float, sees: Sees, room: int = MOST_BYTES
+    cluster: ClusterState, plan: PublishedPlan, now: float, shows_values: ShowsValues, room: int = MOST_BYTES
 ) -> QueueStatus:
-    """Pools, departments, projects, who runs and who waits, in order.
+    """Return the status of the queue: pools, departments, projects, active jobs, waiting jobs and external jobs.
 
-    :param plan: the last one that was published. Waiting jobs that it does not know follow those that it has.
+    Active jobs are sorted by priority and entry time. Waiting jobs are in the order of the plan.
+
+    :param plan: the last published plan. Waiting jobs that are not in the plan come last.
     :param now: epoch seconds.
-    :param room: for all of it, in bytes. Jobs that run come first, then those that wait, then external jobs; but those
-        that wait always have half of what the pools and projects leave, and external jobs a quarter.
+    :param room: bytes for the answer. Pools and projects are always complete. External jobs get at most a quarter of
+        the rest. Active jobs take precedence over waiting jobs, for which half of the remaining room is reserved.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
     external, pools = cluster.external_slots(), cluster.pools_at(now)
@@ -171,15 +174,18 @@ def queue_status(
     )
     room -= bytes_of(status)
     outside = [job for job in cluster.external if job.warm is None or job.warm.fixed]
-    named, _ = that_fit((_external_job(job, policy) for job in outside), room // 4)
+    named, _ = take_fitting((_external_job(job, policy) for job in outside), room // 4)
     room -= sum(map(bytes_of, named))
-    active = [summary(JobSummary, job, positions, sees) for job in in_order(cluster.active.values())]
+    active = [summary(JobSummary, job, positions, shows_values) for job in in_order(cluster.active.values())]
     planned = dict.fromkeys(hold.job for hold in plan.holds if hold.job in cluster.waiting)
     others = [job for job in in_order(cluster.waiting.values()) if job.name not in planned]
-    waiting = [summary(JobSummary, it, positions, sees) for it in [*(cluster.waiting[it] for it in planned), *others]]
+    waiting = [
+        summary(JobSummary, job, positions, shows_values)
+        for job in [*(cluster.waiting[name] for name in planned), *others]
+    ]
     needed = sum(map(bytes_of, waiting))
-    running, left = that_fit(active, room - min(needed, room // 2))
-    next_ones, _ = that_fit(waiting, min(needed, room // 2) + left)
+    running, left = take_fitting(active, room - min(needed, room // 2))
+    next_ones, _ = take_fitting(waiting, min(needed, room // 2) + left)
     return msgspec.structs.replace(
         status,
         active=running,
@@ -217,7 +223,7 @@ def _pool_status(
 
 
 def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
-    """GPUs of a shared pool that members have, or jobs with whole instances."""
+    """Return the GPUs in use in a shared pool: GPUs of members, and all GPUs of whole instances. 0 for other pools."""
     if pool.gpus is None:
         return 0.0
     here = {name for name, job in cluster.active.items() if pool.name in job.slots}
@@ -271,7 +277,7 @@ def _share(
 
 
 def policy_answer(applied: AppliedPolicy, warnings: Sequence[str] = ()) -> PolicyAnswer:
-    """The policy with its version."""
+    """Return a version of the policy in the form of the API."""
     return PolicyAnswer(
         version=applied.version,
         policy=applied.document,
@@ -282,7 +288,7 @@ def policy_answer(applied: AppliedPolicy, warnings: Sequence[str] = ()) -> Polic
 
 
 def policy_history(versions: Iterable[policies.PastPolicy]) -> PolicyHistory:
-    """Who applied which policy."""
+    """Return versions of the policy, without their documents, in the form of the API."""
     return PolicyHistory(
         tuple(PastPolicy(it.version, it.applied_by, _time(it.applied_at), it.restored) for it in versions)
     )
@@ -297,10 +303,11 @@ def plan_answer(
     warnings: Sequence[str],
     ahead: Outlook | None,
 ) -> PlanAnswer:
-    """What a plan would do with one waiting job, and to whom.
+    """Return what a plan decides about one waiting job, and which jobs it evicts for that job.
 
-    :param cluster: the one that was planned, at `now` (epoch seconds), with this job.
-    :param ahead: when it would start; None where nobody has looked.
+    :param cluster: the planned cluster state, which contains the job.
+    :param now: epoch seconds of the plan.
+    :param ahead: the outlook with the expected start of the job; None if it was not computed.
     """
     positions = QueuePosition(PublishedPlan.of(cluster, decided, now), ahead)
     begins = decided.begins
@@ -308,7 +315,7 @@ def plan_answer(
     why = positions.why(job, advice) or Why()
     slots = begins.get(job.name, decided.reservations.get(job.name) if evictions else None)
     return PlanAnswer(
-        would_start=job.name in begins or bool(evictions),  # now, or as soon as those that it evicts have stopped
+        would_start=job.name in begins or bool(evictions),  # now, or as soon as its victims have stopped
         slots=slots or None,
         evicts=tuple(Eviction(evict.job, evict.rule.value) for evict in evictions),
         position=positions.position(job),
@@ -326,10 +333,13 @@ def _time(text: str | None) -> datetime | None:
 
 
 def in_order(jobs: Iterable[Job]) -> list[Job]:
-    """The article's order of a table: priority descending, then entry time, then name."""
+    """Return jobs sorted by `order_of`."""
     return sorted(jobs, key=order_of)
 
 
 def order_of(job: Job) -> str:
-    """Sort key of that order; also where a page of jobs goes on. Parked jobs come last."""
+    """Return the sort key of lists: priority (descending), entry time, name. Parked jobs come last.
+
+    The key is also the position at which the next page of jobs begins.
+    """
     return live_position(job)

@@ -1,4 +1,4 @@
-"""The routes of the private REST API: HTTP is read and written here, and nowhere else."""
+"""The routes of the private REST API. No other module reads or writes HTTP."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -44,7 +44,7 @@ from job_queue.api.previews import preview_answer, preview_of
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.requests import read_body, read_query
 from job_queue.api.responses import (
-    Sees,
+    ShowsValues,
     detail,
     plan_answer,
     policy_answer,
@@ -52,7 +52,7 @@ from job_queue.api.responses import (
     queue_status,
     summary,
 )
-from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
+from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, take_fitting
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
 from job_queue.domain.carriers.founding import owner_part
@@ -64,12 +64,12 @@ from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
-from job_queue.services.readings import Readings
+from job_queue.services.queue_reader import QueueReader
 from job_queue.services.submission import MAX_REQUEST_BYTES, SubmissionService
 from job_queue.validation.issue import quoted
 from job_queue.validation.json_text import json_object
 
-MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # white space and escapes are not kept, but there is an end to them
+MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # more than is kept, since white space and escapes are dropped
 RETRY_AFTER = {"Retry-After": "2"}  # seconds
 
 ACTIONS = {
@@ -98,8 +98,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     repository: JobRepository,
     submissions: SubmissionService,
     scheduler: Controller,
-    readings: Readings,
-    answers: Readings,
+    shared_reader: QueueReader,
+    own_reader: QueueReader,
     dry_run: DryRun,
     listing: JobPages,
     history: HistoryPages,
@@ -109,17 +109,17 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     settings: DeploymentSettings,
     invocation: Callable[[], Invocation],
 ) -> APIGatewayRestResolver:
-    """The API.
+    """Return the API with all its routes.
 
-    :param readings: for requests that read.
-    :param answers: for requests that change something, and are told of their own changes.
-    :param invocation: the one that is under way.
+    :param shared_reader: for requests that read; its rows are shared between requests for a few seconds.
+    :param own_reader: for requests that change something, since it shows their own changes.
+    :param invocation: returns the present invocation.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
     rights = settings.rights
     serves = partial(_serves, api, rights)
 
-    def _sees() -> Sees:
+    def _shows_values() -> ShowsValues:
         return partial(commands.may_see_values, caller=_caller(api))
 
     @serves(contract.ADD_JOB)
@@ -130,40 +130,47 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         if not job.state.finished:
             scheduler.wake(invocation(), accepted.metadata)
         record = repository.record(job.name) or accepted.record
-        positions = _positions(answers, record.job)
+        positions = _positions(own_reader, record.job)
         warnings = list(accepted.warnings)
-        never = positions.never_starts(record.job)
+        never = positions.unschedulable_message(record.job)
         if never and not any(never in warning for warning in warnings):
             warnings.append(f"The job cannot start: {never} Cancel it, or ask for less.")
-        answer = summary(Submission, record.job, positions, _sees(), warnings=tuple(warnings), known=accepted.known)
+        answer = summary(
+            Submission,
+            record.job,
+            positions,
+            _shows_values(),
+            warnings=tuple(warnings),
+            known=accepted.known,
+        )
         return 200 if accepted.known else 202, answer
 
     @serves(contract.LIST_JOBS)
     def list_jobs() -> tuple[int, JobPage]:
         wanted = read_query(JobFilter, _query(api))
-        states, told = states_of(wanted.state), readings.told()
-        jobs, following = listing.page(states, wanted.limit, _given(wanted.next))
-        positions, sees = QueuePosition(told.plan, told.outlook), _sees()
-        page, _ = that_fit((summary(JobSummary, job, positions, sees) for job in jobs), MOST_BYTES)
-        return 200, JobPage(page, listing.after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
+        states, published = states_of(wanted.state), shared_reader.published()
+        jobs, following = listing.page(states, wanted.limit, _optional(wanted.next))
+        positions, shows_values = QueuePosition(published.plan, published.outlook), _shows_values()
+        page, _ = take_fitting((summary(JobSummary, job, positions, shows_values) for job in jobs), MOST_BYTES)
+        return 200, JobPage(page, listing.token_after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
 
     @serves(contract.LIST_HISTORY)
     def list_history() -> tuple[int, HistoryPage]:
         wanted = read_query(HistoryFilter, _query(api))
-        filters = {"owner": _given(wanted.owner), "project": _given(wanted.project)}
-        since, until = _given(wanted.since), _given(wanted.until)
-        found, following = history.page(since, until, wanted.limit, _given(wanted.next), **filters)
+        filters = {"owner": _optional(wanted.owner), "project": _optional(wanted.project)}
+        since, until = _optional(wanted.since), _optional(wanted.until)
+        found, following = history.page(since, until, wanted.limit, _optional(wanted.next), **filters)
         return 200, HistoryPage(tuple(map(past_attempt, found)), following)
 
     @serves(contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:
         wanted, record = read_query(JobSelection, _query(api)), commands.record(name)
         if not (wanted.advice and record.job.state.waits):
-            return 200, detail(record, _positions(readings, record.job), [], _sees())
+            return 200, detail(record, _positions(shared_reader, record.job), [], _shows_values())
         with repository.heavy_requests.slot(_caller(api), dry_run.now(), DRY_RUN_SLOTS):
             cluster, decided, advice = dry_run.advice(record.job.name)
             plan = PublishedPlan.of(cluster, decided, dry_run.now())
-            return 200, detail(record, QueuePosition(plan, cluster.outlook), advice, _sees())
+            return 200, detail(record, QueuePosition(plan, cluster.outlook), advice, _shows_values())
 
     @serves(contract.CANCEL_JOB)
     def cancel_job(name: str) -> tuple[int, Cancellation]:
@@ -171,19 +178,19 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         if changed:
             record = _woken(record)
         was_finished = record.job.state.finished and not changed
-        positions = _positions(answers, record.job)
-        answer = summary(Cancellation, record.job, positions, _sees(), was_finished=was_finished)
+        positions = _positions(own_reader, record.job)
+        answer = summary(Cancellation, record.job, positions, _shows_values(), was_finished=was_finished)
         return 200 if was_finished else 202, answer
 
     @serves(contract.CHANGE_JOB)
     def change_job(name: str) -> tuple[int, JobSummary]:
         wanted = read_body(JobChange, json_object(_body(api), 'such as {"priority": 5} or {"held": true}'))
         record, changed = commands.change(
-            name, _caller(api), priority=_given(wanted.priority), held=_given(wanted.held)
+            name, _caller(api), priority=_optional(wanted.priority), held=_optional(wanted.held)
         )
         if changed:
             record = _woken(record)
-        return 200, summary(JobSummary, record.job, _positions(answers, record.job), _sees())
+        return 200, summary(JobSummary, record.job, _positions(own_reader, record.job), _shows_values())
 
     def _woken(record: JobRecord) -> JobRecord:
         scheduler.wake(invocation())
@@ -191,8 +198,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.DESCRIBE_QUEUE)
     def show_queue() -> tuple[int, QueueStatus]:
-        cluster, told = readings.queue()
-        return 200, queue_status(cluster, told.plan, told.plan.asked, _sees())
+        cluster, published = shared_reader.queue()
+        return 200, queue_status(cluster, published.plan, published.plan.asked, _shows_values())
 
     @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:
@@ -207,7 +214,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @serves(contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:
         wanted = read_query(PolicySelection, _query(api))
-        version = _given(wanted.version)
+        version = _optional(wanted.version)
         applied = policy_service.current() if version is None else policy_service.of_version(version)
         return 200, policy_answer(applied, policy_service.warnings(applied))
 
@@ -263,10 +270,10 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         return _response(*refusal(NotFound(f"There is nothing at {quoted(f'{event.http_method} {event.path}')}.")))
 
     @api.exception_handler(Exception)  # type: ignore[untyped-decorator]
-    def surprise(error: Exception) -> Response[str]:
+    def unexpected_error(error: Exception) -> Response[str]:
         log.exception("unexpected", exc_info=error)
-        told = QueueError("The queue failed; nothing is lost.", remedy="Its log has the details.")
-        return _response(*refusal(told))
+        answer = QueueError("The queue failed; nothing is lost.", remedy="Its log has the details.")
+        return _response(*refusal(answer))
 
     return api
 
@@ -274,9 +281,10 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 def _serves(
     api: APIGatewayRestResolver, rights: Rights, operation: Operation[Answered]
 ) -> Callable[[Callable[Parameters, tuple[int, Answered]]], Callable[Parameters, Response[str]]]:
-    """Makes a function the one that answers an operation, for those who may have it done.
+    """Return a decorator that registers a function as the answer to an operation.
 
-    What depends on a job or a project, the services ask for.
+    A caller without the right to the operation is refused. Rights that depend on a job or a project are not checked
+    here, but by the services.
     """
     action = ACTIONS[operation.id]
 
@@ -322,13 +330,13 @@ def _body(api: APIGatewayRestResolver) -> str:
     return body
 
 
-def _given(value: Value | msgspec.UnsetType) -> Value | None:
+def _optional(value: Value | msgspec.UnsetType) -> Value | None:
     return None if isinstance(value, msgspec.UnsetType) else value
 
 
-def _positions(readings: Readings, job: Job) -> QueuePosition:
-    told = readings.told_of(job)
-    return QueuePosition(told.plan, told.outlook)
+def _positions(reader: QueueReader, job: Job) -> QueuePosition:
+    published = reader.published_for(job)
+    return QueuePosition(published.plan, published.outlook)
 
 
 def _caller(api: APIGatewayRestResolver) -> str:

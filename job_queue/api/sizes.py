@@ -1,4 +1,4 @@
-"""How long answers may be. Lambda answers 6 MB at most, and what is longer is lost with an error that says nothing."""
+"""Limits on the size of answers. Lambda replaces an answer above 6 MB by an error without a cause."""
 
 import json
 from collections.abc import Iterable
@@ -8,24 +8,30 @@ import msgspec
 
 from api_contract.shape import Shape
 
-LARGEST_ANSWER = 6_000_000  # bytes as Lambda sends them; its limit is 6 MiB
-MOST_BYTES = 5_000_000  # of an answer's lists together
+LARGEST_ANSWER = 6_000_000  # bytes as Lambda sends them; the limit of Lambda is 6 MiB
+MOST_BYTES = 5_000_000  # limit on the lists of an answer together
 
 Part = TypeVar("Part", bound=Shape)
 
 
 def sent_bytes(body: str) -> int:
-    """What a body takes in Lambda's answer, in which it is a text: quotes are escaped once more, and other scripts."""
+    """Return the bytes of a body in Lambda's answer.
+
+    The body is a JSON string there, so quotes and non-ASCII characters are escaped (again).
+    """
     return len(json.dumps(body))
 
 
 def bytes_of(part: object) -> int:
-    """What a part of an answer takes."""
+    """Return the bytes of a part of an answer, as Lambda sends them."""
     return sent_bytes(msgspec.json.encode(part).decode())
 
 
-def that_fit(parts: Iterable[Part], room: int) -> tuple[tuple[Part, ...], int]:
-    """The first of them, as many as there is room for, in bytes; and the room that is left, none if not all fit."""
+def take_fitting(parts: Iterable[Part], room: int) -> tuple[tuple[Part, ...], int]:
+    """Return the first parts that fit, and the bytes that are left. If not all parts fit, 0 bytes are left.
+
+    :param room: bytes for all parts together.
+    """
     fitting: list[Part] = []
     for part in parts:
         left = room - bytes_of(part)

@@ -1,4 +1,4 @@
-"""Advice: what would let a waiting job start. Each remedy was tried by planning again with one thing changed."""
+"""Advice: changes that would let a waiting job start. Each was tried by planning again with one thing changed."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from functools import cache
 from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, WhatIf, duration, instances, join, of_pool
 from job_queue.scheduler.what_if import Figure, Outcome, OutOfTimeError
 
-RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # seconds, that are tried as MaxRuntimeInSeconds
+RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntimeInSeconds to try
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
 NOTHING_TO_DO: Mapping[Reason, str] = {
     Reason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
@@ -33,23 +33,23 @@ LAST_RESORT: Mapping[Reason, str] = {
 def advise(
     snapshot: Snapshot, hold: Hold, *, submitted: bool = True, may_go_on: Callable[[], bool] = lambda: True
 ) -> list[str]:
-    """Sentences for the owner of a waiting job, the remedies first that help at once.
+    """Return sentences of advice for the owner of a waiting job: remedies that were found to help, then general advice.
 
-    :param snapshot: the one in which it waits.
-    :param hold: why it waits in the plan of that snapshot.
+    :param snapshot: contains the waiting job.
+    :param hold: the job's hold in the plan of that snapshot.
     :param submitted: whether the job is stored, so that a command can change it.
-    :param may_go_on: asked before each further plan. Where it says no, the remedies found so far are given.
+    :param may_go_on: called before each further plan. If it returns False, the remedies found so far are returned.
     """
     if hold.reason in NOTHING_TO_DO:
         return [NOTHING_TO_DO[hold.reason]]
     job = next(job for job in snapshot.waiting if job.name == hold.job)
     if hold.reason is Reason.HELD_BY_USER:
-        when = _when(WhatIf(snapshot, job).changed(held=False))
+        when = _start_phrase(WhatIf(snapshot, job).changed(held=False))
         return [f"Release it: smq release {job.name}. {f'It would start {when}.' if when else 'It would still wait.'}"]
     what_if, remedies = WhatIf(snapshot, job, may_go_on), list[str]()
     with suppress(OutOfTimeError):
         for remedy in _remedies(what_if, job, hold.reason, submitted=submitted):
-            remedies.append(remedy)  # one by one: those found in time are kept
+            remedies.append(remedy)  # one by one, so that remedies found in time are kept
     return [*remedies, *filter(None, [LAST_RESORT.get(hold.reason)])]  # a new reason may have none
 
 
@@ -64,11 +64,11 @@ def _remedies(what_if: WhatIf, job: WaitingJob, reason: Reason, *, submitted: bo
 
 def _owner_remedies(what_if: WhatIf, job: WaitingJob, *, submitted: bool) -> Iterator[str]:
     priorities = what_if.priorities()
-    if found := _first(priorities, lambda priority: _when(what_if.changed(priority=priority))):
+    if found := _first(priorities, lambda priority: _start_phrase(what_if.changed(priority=priority))):
         priority, start = found
         command = f": smq set-priority {job.name} {priority}" if submitted else ""
         yield f"With a priority of {priority} it would start {start}{command}."
-    if not job.preemptible and (when := _when(what_if.submitted(preemptible=True, interactive=False))):
+    if not job.preemptible and (when := _start_phrase(what_if.submitted(preemptible=True, interactive=False))):
         tags = "without the tag interactive" if job.interactive else "tag preemptible=true"
         yield f"Submitted as a job that may be stopped ({tags}) it would start {when}."
     if all(len(need) == 1 for need in job.demand):
@@ -77,25 +77,25 @@ def _owner_remedies(what_if: WhatIf, job: WaitingJob, *, submitted: bool) -> Ite
 
 
 def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """One more pool that its project may use, of any instance type."""
+    """Yield the first further pool in which the job would start. The pool may have any instance type."""
     allowed = what_if.pools()
     own = [pool for pool in dict.fromkeys(pool for need in job.demand for pool in need) if pool in allowed]
     count = max(job.demand[0].values())
     for pool in allowed:
-        if pool not in own and (when := _when(what_if.submitted(demand=(*job.demand, {pool: count})))):
+        if pool not in own and (when := _start_phrase(what_if.submitted(demand=(*job.demand, {pool: count})))):
             tag = "+".join([*own, pool])
             yield f"Submitted with the tag pools={tag} it would start {when}, on {instances(count, pool)}."
             return
 
 
 def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """The largest number of instances with which it would start."""
+    """Yield the largest smaller number of instances with which the job would start."""
     (pool, _), *_ = job.demand[0].items()
     count = min(need[pool] for need in job.demand if pool in need)
 
     def with_at_most(most: int) -> str | None:
         demand = tuple({name: min(most, n) for name, n in need.items()} for need in job.demand)
-        return _when(what_if.submitted(demand=demand))
+        return _start_phrase(what_if.submitted(demand=demand))
 
     if found := _first(range(count - 1, 0, -1), with_at_most):
         most, when = found
@@ -103,8 +103,11 @@ def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 
 
 def _shorter_runtime(what_if: WhatIf, gain: str) -> Iterator[str]:
-    """The longest runtime with which it would end before it is in the way, or cut off."""
-    if found := _first(RUNTIMES, lambda seconds: _when(what_if.submitted(max_runtime=seconds))):
+    """Yield the longest of RUNTIMES with which the job would start.
+
+    :param gain: the reason why a shorter runtime helps, for the sentence.
+    """
+    if found := _first(RUNTIMES, lambda seconds: _start_phrase(what_if.submitted(max_runtime=seconds))):
         longest, when = found
         yield (
             f"Submitted with a MaxRuntimeInSeconds of at most {longest} ({duration(longest)}) it would start {when}, "
@@ -116,7 +119,7 @@ def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
     figures: tuple[Figure, ...] = ("limit", "quota")
     for figure in figures:
         policy, raises = what_if.raised(figure)
-        if raises and (when := _when(what_if.under(policy))):
+        if raises and (when := _start_phrase(what_if.under(policy))):
             changes = [
                 f"a {figure} of {change.needed}{of_pool(change.pool)} for {change.queue} (now {change.now})"
                 for change in raises
@@ -126,7 +129,11 @@ def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
 
 
 def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tuple[int, str] | None:
-    """The first figure that helps, where all after it help as well, and its outcome. None is tried twice."""
+    """Return the first figure that helps, with its outcome; None if none helps.
+
+    :param figures: if one of them helps, all after it help too, so that a binary search finds the first.
+    :param outcome: returns how the job would start, or None if the figure does not help. Called once per figure.
+    """
     outcome = cache(outcome)
     if not figures or not outcome(figures[-1]):
         return None
@@ -134,8 +141,8 @@ def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tupl
     return first, outcome(first) or ""
 
 
-def _when(outcome: Outcome | None) -> str | None:
-    """When the job would start; None: not for the time being."""
+def _start_phrase(outcome: Outcome | None) -> str | None:
+    """Return a phrase for when the job would start; None if it would still wait."""
     if outcome is None:
         return None
     if outcome.at_once:

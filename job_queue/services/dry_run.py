@@ -1,4 +1,4 @@
-"""The dry run: what a cycle would do now, and why. It changes nothing."""
+"""The dry run: the plan that a cycle would make now, with advice. A dry run changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,12 +14,12 @@ from job_queue.scheduler import Plan, plan
 from job_queue.services.advice import PROJECT_GONE, advise
 from job_queue.services.outlook import look_ahead
 
-ADVICE_SECONDS = 5  # after which no further remedy is tried: a caller waits for the answer
-LOOK_AHEAD_SECONDS = 5  # after which a look ahead is given up, for the same reason
+ADVICE_SECONDS = 5  # no further remedy is tried after this time, since a caller waits
+LOOK_AHEAD_SECONDS = 5  # no further future is simulated after this time, for the same reason
 
 
 class DryRun:
-    """Plans as the next cycle will.
+    """The service that plans as the next cycle will, without acting on the plan.
 
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
@@ -34,9 +34,9 @@ class DryRun:
         self._parallel = parallel
 
     def cluster(self, *, ahead: bool = False) -> ClusterState:
-        """The live jobs and what else uses capacity.
+        """Return the cluster state.
 
-        :param ahead: also when jobs will start and end.
+        :param ahead: whether to read the outlook even if the policy's plans do not depend on it.
         """
         now = self._clock()
         cluster = observe_cluster_state(self._repository, self._policies, self._parallel, now, ahead=ahead)
@@ -47,17 +47,20 @@ class DryRun:
         return self._clock()
 
     def advice(self, name: str) -> tuple[ClusterState, Plan, list[str]]:
-        """The cluster, what a cycle would do, and what would let this job start if it waits."""
+        """Return the cluster state, its plan, and advice on how a waiting job could start.
+
+        :param name: the job. The advice is empty if the plan starts the job, or if it does not wait.
+        """
         cluster = self.cluster(ahead=True)
         return cluster, *_advised(cluster, name, self._clock)
 
     def what_if(self, job: Job) -> tuple[ClusterState, Plan, list[str]]:
-        """The cluster, the plan and the advice if this job waited, too. It is not stored."""
+        """Return the cluster state, its plan and advice as if a new job waited. The job is not stored."""
         cluster = self.cluster(ahead=True).with_waiting(job)
         return cluster, *_advised(cluster, job.name, self._clock, submitted=False)
 
     def starts(self, cluster: ClusterState, job: str) -> Outlook:
-        """When a job will start that waits in this state, whether or not it is stored."""
+        """Return an outlook with the expected start of one waiting job, which need not be stored."""
         now = self._clock()
         estimates = look_ahead(cluster, now, lambda: self._clock() < now + LOOK_AHEAD_SECONDS)
         return Outlook(now, estimates={job: estimates[job]} if job in estimates else {})

@@ -1,4 +1,4 @@
-"""Looks every few minutes which jobs hold instances whose GPUs do nothing."""
+"""Detection of running jobs with idle GPUs, every few minutes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -19,23 +19,28 @@ from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
 from job_queue.scheduler import GPUS
 
-LOOK_SECONDS = 300  # between two looks: CloudWatch charges for each instance that is asked about
-WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has none
+LOOK_SECONDS = 300  # between two look-ups: CloudWatch charges for each instance
+WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has accelerators, but no GPUs
 
 
 class Utilization(Protocol):
-    """`GpuUtilization`."""
+    """A source of GPU utilization, such as `GpuUtilization`."""
 
     def __call__(
         self, hosts: Sequence[str], since: float, until: float, period: float, may_go_on: Callable[[], bool]
     ) -> Mapping[str, Figures]:
-        """By host, the maximum of each period."""
+        """Return the maximum utilization in each period, by host.
+
+        :param since: epoch seconds, like `until`.
+        :param period: seconds.
+        """
 
 
 class IdleWatch:
-    """Finds jobs that have done nothing for a time.
+    """A detector of running jobs with idle GPUs.
 
-    :param minutes: that time.
+    :param minutes: the time for which GPUs must be idle.
+    :param observer: notified of the number of idle instances in each pool.
     """
 
     def __init__(self, utilization: Utilization, minutes: int, observer: Observer) -> None:
@@ -46,9 +51,14 @@ class IdleWatch:
     def look(
         self, cluster: ClusterState, before: Outlook, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[float, Mapping[str, float]]:
-        """When somebody looked last (epoch seconds), and which training jobs have been idle since when.
+        """Return the time of the last look-up, and since when each idle training job is idle, in epoch seconds.
 
-        :param before: the last outlook, which has what was found by then.
+        CloudWatch is asked at most every LOOK_SECONDS. In between, the result of the last look-up is returned, without
+        jobs that no longer run.
+
+        :param before: the last outlook, with the result of the last look-up.
+        :param now: epoch seconds.
+        :param may_go_on: once it returns False, no further hosts are looked up.
         """
         jobs = to_look_at(cluster, now, self._seconds, WITH_GPUS)
         looked_at, idle = before.idle_at, before.idle
@@ -62,7 +72,7 @@ class IdleWatch:
     def _idle(
         self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
     ) -> dict[str, float]:
-        """Training jobs that are idle now, and since when; none if CloudWatch does not tell."""
+        """Return since when each idle training job is idle (epoch seconds); empty if CloudWatch fails."""
         until = now // PERIOD * PERIOD
         since = until - self._seconds
         try:

@@ -1,4 +1,4 @@
-"""Commands for a job: cancel it, change its priority, hold and release it."""
+"""Commands of users for a job: cancel it, change its priority, hold or release it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,11 +17,14 @@ from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import Project
 from job_queue.validation.issue import quoted
 
-TRIES = 10  # against writers that change the same job at the same time
+TRIES = 10  # attempts to write, since others may change the same job at the same time
 
 
 class JobCommands:
-    """Changes jobs on behalf of callers; each change is made under the job's version."""
+    """The service that changes jobs for callers. Each write fails if the job has a newer version than was read.
+
+    :param clock: seconds since the epoch.
+    """
 
     def __init__(
         self, repository: JobRepository, policies: Policies, settings: DeploymentSettings, clock: Callable[[], float]
@@ -32,9 +35,9 @@ class JobCommands:
         self._clock = clock
 
     def record(self, name: str) -> JobRecord:
-        """A job's row.
+        """Return the record of a job.
 
-        :raises NotFound: there is none.
+        :raises NotFound: the queue does not know the job.
         """
         record = self._repository.record(name) if is_name(name) else None
         if record is None:
@@ -42,9 +45,9 @@ class JobCommands:
         return record
 
     def cancel(self, name: str, caller: str) -> tuple[JobRecord, bool]:
-        """Cancel a job. Gives it as it is then, and whether that changed anything.
+        """Cancel a job. Return its record, and whether the command changed it.
 
-        :raises NotFound, Forbidden: there is none, or it is somebody else's.
+        :raises NotFound, Forbidden: the job is unknown, or the caller may not cancel it.
         """
 
         def make_transition(job: Job) -> Transition | None:
@@ -57,10 +60,10 @@ class JobCommands:
     def change(
         self, name: str, caller: str, *, priority: int | None = None, held: bool | None = None
     ) -> tuple[JobRecord, bool]:
-        """Give a job another priority, hold it or release it. Gives it as it is then, and whether it was changed.
+        """Change the priority of a job, hold it or release it. Return its record, and whether the command changed it.
 
-        :param priority: None: as it is.
-        :param held: True to hold it, False to release it; None: as it is.
+        :param priority: None: keep it.
+        :param held: True to hold the job, False to release it; None: keep it.
         :raises NotFound, Forbidden, Conflict: nothing is changed.
         """
 
@@ -93,7 +96,7 @@ class JobCommands:
             if transition is None:
                 return record, False
             try:
-                # With the whole record, so that a long history is cut: each of a user's changes makes it longer.
+                # With the whole record, so that the history can be shortened: users can change a job without limit.
                 self._repository.apply(replace(transition, record=record), self._clock())
             except Refused:
                 continue
@@ -101,12 +104,12 @@ class JobCommands:
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def may_see_values(self, job: Job, caller: str) -> bool:
-        """Whether a caller is shown those values of a job's request that may be secret."""
+        """Return whether a caller is shown those values of a job's request that may be secret."""
         return self._rights.may(Action.SHOW_VALUES, caller, owner=job.owner)
 
     def _check_right(self, action: Action, job: Job, caller: str) -> None:
         if self._rights.may(action, caller, owner=job.owner):
-            return  # without a look at the policy: an owner can cancel whatever it says
+            return  # without reading the policy: an owner can cancel under any policy
         if not self._rights.may(action, caller, owner=job.owner, project=self._project(job)):
             owner = identity.owner_of(job.owner)
             raise Forbidden(
@@ -118,7 +121,7 @@ class JobCommands:
     def _check_member(self, job: Job, caller: str) -> None:
         """Check that a caller may still submit to the job's project, or is an admin.
 
-        :raises Forbidden: the owner of a job has left its project, and may make the job start no sooner.
+        :raises Forbidden: the caller has left the project, and so may do nothing that makes the job start sooner.
         """
         project = self._project(job)
         if project is None or any(

@@ -1,7 +1,7 @@
-"""The outlook: how long live jobs are expected to run, and when those that wait start, from the history of attempts.
+"""The outlook: expected runtimes of live jobs and expected starts of waiting jobs, from the history of attempts.
 
-It is worked out beside the cycles, by the tick, and stored. So no submission and no cycle waits for it, and whoever
-asks reads a row. What is known of the past is kept in the process; a new process reads it from the history.
+The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for it, and readers
+read one row. A process keeps what it has read of the history. A new process reads the history again.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ from job_queue.scheduler import PastUse, remembers
 from job_queue.services.idleness import IdleWatch
 from job_queue.simulation.forecast import Estimate, forecast
 
-PAST_SECONDS = 30 * 24 * 3600  # of which attempts are learned from
+PAST_SECONDS = 30 * 24 * 3600  # attempts that ended in this period are used
 
 
 class OutlookService:
-    """Works out what is to be expected.
+    """The service that computes and stores the outlook.
 
-    :param read_cluster: gives the live jobs and what else uses capacity.
+    :param read_cluster: returns the cluster state.
     :param clock: seconds since the epoch.
-    :param idle_watch: looks who does nothing; None: nobody looks.
+    :param idle_watch: finds jobs with idle GPUs; None: idle jobs are not looked up.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class OutlookService:
         self._idle_watch = idle_watch
         self._past = PastRuntimes()
         self._ended = AttemptFeed(repository.attempts, clock)
-        self._use: _Use | None = None
+        self._use: _PastUseSums | None = None
 
     def refresh(self, may_go_on: Callable[[], bool]) -> None:
-        """Work out the outlook anew and store it, if any job lives or plans need it.
+        """Compute and store the outlook, if there are live jobs or the policy counts past use.
 
-        :param may_go_on: once it may not, what is known by then is stored.
+        :param may_go_on: once it returns False, the outlook as computed so far is stored.
         """
         cluster = self._read_cluster()
         if not (cluster.waiting or cluster.active or remembers(cluster.policy)):
@@ -66,27 +66,34 @@ class OutlookService:
     def _past_use(
         self, applied: AppliedPolicy, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[Mapping[str, PastUse], frozenset[str]]:
-        """What projects and owners have used, as far as plans look at it, and which late attempts are counted."""
+        """Return the past use by project, and the recently ended attempts that are included in it.
+
+        Both are empty if the policy does not count past use.
+        """
         if not remembers(applied.policy):
             self._use = None
             return {}, frozenset()
         if self._use is None or self._use.version != applied.version:
             feed = AttemptFeed(self._repository.attempts, self._clock)
-            self._use = _Use(applied.version, feed, PastUseOfAttempts(applied.policy))
+            self._use = _PastUseSums(applied.version, feed, PastUseOfAttempts(applied.policy))
         self._use.sums.add(self._use.ended.new(read_from(applied.policy, now), may_go_on))
         return self._use.sums.at(now), self._use.ended.given_since(now - RECENT)
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
-    """What attempts have used, as one version of the policy counts it."""
+class _PastUseSums:
+    """Sums of past use by the rules of one version of the policy."""
 
-    version: int
+    version: int  # the policy's
     ended: AttemptFeed
     sums: PastUseOfAttempts
 
 
 def look_ahead(cluster: ClusterState, now: float, may_go_on: Callable[[], bool]) -> dict[str, Estimate]:
-    """When jobs start that wait in this state, by what its outlook expects."""
+    """Return the estimated starts of a cluster state's waiting jobs, by name, computed from the state's outlook.
+
+    :param now: epoch seconds.
+    :param may_go_on: once it returns False, the forecast ends with the futures computed so far.
+    """
     basis = cluster.outlook.basis(cluster.snapshot(now))
     return forecast(basis.snapshot, basis.runtimes, basis.overheads, basis.arrivals, may_go_on=may_go_on)

@@ -1,4 +1,4 @@
-"""What a policy takes from live jobs. A policy with conflicts is applied only by force."""
+"""Conflicts of a new policy with live jobs. A policy with conflicts is applied only by force."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -25,14 +25,17 @@ _LOWERED = (
 
 
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
-    """Find what live jobs need and the policy drops, and quotas that it lowers below running non-preemptible jobs."""
+    """Yield projects and pools that live jobs need and the policy drops, and quotas that it lowers too far.
+
+    A quota is lowered too far if running non-preemptible jobs hold more. `allow_oversubscription` permits that.
+    """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
     if not policy.settings.allow_oversubscription:
         yield from (ValidationIssue("policy", message, _LOWERED) for message in _lowered(cluster, policy))
 
 
 def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
-    """Name the projects and pools that live jobs need and the policy no longer has."""
+    """Yield a message for each project and pool that live jobs need and the policy no longer has."""
     jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
     projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}
     for name in sorted({job.project for job in jobs} - projects):
@@ -44,9 +47,9 @@ def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
 
 
 def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
-    """Compare each quota that falls with what running non-preemptible jobs hold.
+    """Yield a message for each quota that falls below the slots of running non-preemptible jobs.
 
-    A pool or a project that the policy drops is no lowered quota. Jobs count for the department that their project
+    A pool or a project that the policy drops is not a lowered quota. Jobs count for the department that their project
     has in the new policy.
     """
     departments = {project.name: project.department for project in policy.projects}
@@ -86,9 +89,9 @@ def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
 
 
 def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) -> Iterator[Job]:
-    """List the jobs that hold slots and may not be stopped, carriers included.
+    """Yield the jobs that hold slots and may not be stopped, including carriers.
 
-    Jobs that are being stopped give their slots back. A carrier without members is as good as free.
+    Stopping jobs are left out, since they free their slots. A carrier without members counts as free.
     """
     for job in cluster.active.values():
         stays = job.state is not JobState.STOPPING and (job.carries is None or job.name in members)

@@ -1,4 +1,8 @@
-"""Shows and applies the policy. Who applies one names the version that was read, so that no change is lost."""
+"""Reading and applying the policy.
+
+A caller that applies a policy names the version to be replaced. If another version is in force, the policy is refused,
+so that no change is lost.
+"""
 
 import json
 from collections.abc import Callable
@@ -16,7 +20,11 @@ MAX_POLICY_BYTES = 200 * 1024
 
 
 class PolicyService:
-    """Shows and applies the policy."""
+    """The service that reads and applies versions of the policy.
+
+    :param read_cluster: returns the cluster state.
+    :param clock: seconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -31,21 +39,21 @@ class PolicyService:
         self._clock = clock
 
     def current(self) -> AppliedPolicy:
-        """The policy that holds now."""
+        """Return the policy in force."""
         return self._policies.of(self._repository.policy())
 
     def history(self) -> list[PastPolicy]:
-        """The versions that are kept, the present one first."""
+        """Return the stored versions, the present one first."""
         return self._repository.policy_history.versions()
 
     def of_version(self, version: int) -> AppliedPolicy:
-        """A version that is kept; 0 is the default policy.
+        """Return a stored version of the policy. Version 0 is the default policy.
 
-        :raises NotFound: it is not kept, or there never was one.
+        :raises NotFound: the version is no longer stored, or never existed.
         """
         current = self._repository.policy()
         if current is not None and current.version == version:
-            return self._policies.of(current)  # also where it was applied before there was a history
+            return self._policies.of(current)  # also if it was applied before the history existed
         if version == 0:
             return self._policies.of(None)
         past = self._repository.policy_history.policy(version)
@@ -58,7 +66,7 @@ class PolicyService:
         return self._policies.read(past)
 
     def warnings(self, applied: AppliedPolicy) -> list[str]:
-        """What whoever looks at a policy should know."""
+        """Return warnings about a policy in force: its pools have more instances than the queue may use."""
         if not applied.excess:
             return []
         return [
@@ -68,22 +76,22 @@ class PolicyService:
         ]
 
     def roll_back(self, to: int, version: int, caller: str, *, force: bool = False) -> tuple[AppliedPolicy, list[str]]:
-        """Apply an earlier version anew, as a version of its own; it is checked as any other.
+        """Apply an earlier version of the policy again, as a new version, with the same checks as for any other.
 
-        :param to: the version to go back to.
-        :param version: of the policy that was read, and is to be replaced.
-        :raises NotFound, InvalidRequest, TooLarge, StalePolicy, InUse: the present policy stays, whole.
+        :param to: the version to apply again.
+        :param version: the version to replace, as the caller has read it.
+        :raises NotFound, InvalidRequest, TooLarge, StalePolicy, InUse: the present policy stays unchanged.
         """
         return self._apply(self.of_version(to).document, version, caller, force=force, restored=to)
 
     def apply(
         self, document: object, version: int, caller: str, *, force: bool = False
     ) -> tuple[AppliedPolicy, list[str]]:
-        """Apply a policy; gives it as it is kept, and warnings. It takes effect in the next cycle.
+        """Apply a policy, which takes effect in the next cycle. Return it as stored, and warnings.
 
-        :param version: of the policy that was read, and is to be replaced.
-        :param force: apply it although it takes something from live jobs, as `conflicts` finds.
-        :raises InvalidRequest, TooLarge, StalePolicy, InUse: the old policy stays, whole.
+        :param version: the version to replace, as the caller has read it.
+        :param force: apply the policy even if it has `conflicts` with live jobs.
+        :raises InvalidRequest, TooLarge, StalePolicy, InUse: the present policy stays unchanged.
         """
         return self._apply(document, version, caller, force=force)
 
@@ -105,11 +113,11 @@ class PolicyService:
 
 
 def read_policy(document: object, max_capacity: int | None, *, may_share: bool = True) -> tuple[str, Policy]:
-    """A policy that may be applied, also as the text that is kept of it.
+    """Validate a policy. Return its text, as it is stored, and the parsed policy.
 
-    :param max_capacity: instances that its pools may have together; None: any number.
-    :param may_share: whether its pools may be shared.
-    :raises InvalidRequest, TooLarge: it may not.
+    :param max_capacity: maximum instances of all pools together; None: no maximum.
+    :param may_share: whether jobs may share instances of its pools.
+    :raises InvalidRequest, TooLarge: the policy is invalid.
     """
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MAX_POLICY_BYTES:

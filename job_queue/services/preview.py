@@ -1,4 +1,4 @@
-"""The preview: what another policy, or other capacities, would make of the queue as it is. It changes nothing."""
+"""The preview: effects that another policy or other capacities would have on the queue. A preview changes nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -18,42 +18,45 @@ from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.comparison import Comparison, compare
 from job_queue.validation.issue import first, quoted
 
-SECONDS = 10  # after which no further future is looked at: a caller waits for the answer
-JUDGED_AFTER = 0.4  # seconds, after which the time that the first future takes is estimated at each of its steps
+SECONDS = 10  # no further future is simulated after this time, since a caller waits
+ESTIMATED_AFTER = 0.4  # seconds after which the total time of the first future is estimated at each of its steps
 
 ReadBasis = Callable[[ClusterState, float], Basis]
-"""What is known of how the queue will go on, from that time on (epoch seconds)."""
+"""Returns the input of a forecast that begins at a time (epoch seconds)."""
 
 
 def by_outlook(cluster: ClusterState, now: float) -> Basis:
-    """What the queue has found when it looked ahead last."""
+    """Return the input of a forecast by the stored outlook.
+
+    :param now: epoch seconds.
+    """
     return cluster.outlook.basis(cluster.snapshot(now))
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would change."""
+    """The comparison of the policy in force with another one, on the live queue."""
 
-    applied: AppliedPolicy  # what holds
+    applied: AppliedPolicy  # the policy in force
     now: float  # epoch seconds
-    horizon: float  # seconds from then that were looked at
+    horizon: float  # simulated seconds from `now`
     comparison: Comparison
-    in_use: tuple[str, ...] = ()  # what the policy takes from live jobs: force is needed to apply it
-    warnings: tuple[str, ...] = ()  # why it could not be applied like this
-    all_read: bool = True  # whether all jobs that wait were looked at
+    in_use: tuple[str, ...] = ()  # conflicts with live jobs: force is needed to apply the policy
+    warnings: tuple[str, ...] = ()  # reasons why the policy would be refused as it is
+    all_read: bool = True  # whether all waiting jobs were read
 
     @property
     def until(self) -> float:
-        """Epoch seconds up to which the future was looked at."""
+        """End of the simulated time, in epoch seconds."""
         return self.now + self.horizon
 
 
 class PreviewService:
-    """Compares the queue as it is with the queue under another policy.
+    """The service that compares the policy in force with another one, on the live queue.
 
-    :param read_cluster: gives the live jobs, what else uses capacity, and what is expected of the jobs.
+    :param read_cluster: returns the cluster state with its outlook.
     :param clock: seconds since the epoch.
-    :param read_basis: what is known of runtimes and arrivals.
+    :param read_basis: returns the runtimes and arrivals of the forecast.
     """
 
     def __init__(
@@ -69,15 +72,17 @@ class PreviewService:
         self._read_basis = read_basis
 
     def of_policy(self, document: object, horizon: float) -> Preview:
-        """What would change if this policy were applied.
+        """Return the changes if a policy were applied.
 
-        :param horizon: seconds from now to look at.
-        :raises InvalidRequest, TooLarge: it could not be, for another reason than that it has more instances than the
-            queue may use.
+        A policy with more instances than MaxCapacity allows is compared all the same, with warnings.
+
+        :param horizon: seconds from now to simulate.
+        :raises InvalidRequest, TooLarge: the policy is invalid for another reason.
+        :raises TakesTooLong: not even the first future can be simulated in SECONDS.
         """
         _, policy = read_policy(document, None)
         cluster = self._read_cluster()
-        warnings = tuple(_faults(document, self._policies.max_capacity))
+        warnings = tuple(_policy_issues(document, self._policies.max_capacity))
         ceiling = cluster.applied.ceiling
         if warnings and ceiling is not None:
             ceiling = max(ceiling, sum(pool.capacity for pool in policy.pools))
@@ -86,13 +91,16 @@ class PreviewService:
         return replace(compared, in_use=in_use, warnings=warnings)
 
     def of_capacity(self, capacity: Mapping[str, int], horizon: float) -> Preview:
-        """What would change if these pools had so many instances, whether or not they may have them.
+        """Return the changes if some pools had other capacities. Capacities above MaxCapacity only cause warnings.
 
-        :raises InvalidRequest: there is no such pool.
+        :param capacity: instances by pool.
+        :param horizon: seconds from now to simulate.
+        :raises InvalidRequest: a pool does not exist.
+        :raises TakesTooLong: not even the first future can be simulated in SECONDS.
         """
         cluster = self._read_cluster()
         document = _with_capacity(cluster.applied, capacity)
-        warnings = tuple(_faults(document, self._policies.max_capacity))
+        warnings = tuple(_policy_issues(document, self._policies.max_capacity))
         other = replace(cluster.applied, policy=policy_from_document(document))
         other = replace(other, ceiling=_raised_ceiling(cluster.applied, capacity))
         return replace(self._compared(cluster, other, horizon), warnings=warnings)
@@ -101,12 +109,12 @@ class PreviewService:
         began = self._clock()
         futures_began: list[float] = []
 
-        def give_up_if_hopeless(done: float) -> None:
+        def raise_if_too_slow(done: float) -> None:
             now = self._clock()
             if not futures_began:
                 futures_began.append(now)
             elapsed = now - futures_began[0]
-            if elapsed > JUDGED_AFTER and elapsed > done * SECONDS:
+            if elapsed > ESTIMATED_AFTER and elapsed > done * SECONDS:
                 raise _too_slow(cluster, other, horizon)
 
         def may_go_on() -> bool:
@@ -115,7 +123,7 @@ class PreviewService:
         basis = _with_limits(self._read_basis(cluster, began))
         changed = replace(cluster, applied=other).snapshot(basis.snapshot.now)
         after = replace(basis, snapshot=_with_expected(changed, basis.snapshot))
-        comparison = compare(basis, after, horizon, may_go_on, give_up_if_hopeless)
+        comparison = compare(basis, after, horizon, may_go_on, raise_if_too_slow)
         return Preview(cluster.applied, basis.snapshot.now, horizon, comparison, all_read=not cluster.cut)
 
 
@@ -130,7 +138,7 @@ def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Ta
 
 
 def _with_limits(basis: Basis) -> Basis:
-    """Where nothing is known of a job, such as one that has just come, it runs for as long as it may."""
+    """Return the basis in which jobs of unknown runtime, such as new ones, run for their maximum runtime."""
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*basis.snapshot.active, *basis.snapshot.waiting)
     provisioning = basis.overheads.provisioning
     limits = {
@@ -142,7 +150,10 @@ def _with_limits(basis: Basis) -> Basis:
 
 
 def _with_expected(snapshot: Snapshot, known: Snapshot) -> Snapshot:
-    """The snapshot with the runtimes that the same jobs are expected to have in another one."""
+    """Return a snapshot with the expected runtimes that its jobs have in another snapshot.
+
+    :param known: the other snapshot.
+    """
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*known.active, *known.waiting)
     expected = {job.name: job.expected for job in jobs}
     return replace(
@@ -153,7 +164,10 @@ def _with_expected(snapshot: Snapshot, known: Snapshot) -> Snapshot:
 
 
 def _with_capacity(applied: AppliedPolicy, capacity: Mapping[str, int]) -> dict[str, Any]:
-    """The policy's document with other capacities."""
+    """Return the document of a policy with other capacities.
+
+    :raises InvalidRequest: a pool does not exist.
+    """
     document: dict[str, Any] = deepcopy(dict(applied.document))
     pools = {pool["name"]: pool for pool in document["pools"]}
     unknown = [name for name in capacity if name not in pools]
@@ -167,8 +181,8 @@ def _with_capacity(applied: AppliedPolicy, capacity: Mapping[str, int]) -> dict[
     return document
 
 
-def _faults(document: object, max_capacity: int) -> Iterator[str]:
-    """Why a policy with these capacities would be refused."""
+def _policy_issues(document: object, max_capacity: int) -> Iterator[str]:
+    """Yield the reasons why a policy would be refused."""
     try:
         parse_policy(document, max_capacity)
     except InvalidRequest as error:
@@ -176,7 +190,7 @@ def _faults(document: object, max_capacity: int) -> Iterator[str]:
 
 
 def _raised_ceiling(applied: AppliedPolicy, capacity: Mapping[str, int]) -> int | None:
-    """The ceiling that leaves all other pools what they have now."""
+    """Return the ceiling under which the pools without a new capacity keep their present one; None for no ceiling."""
     if applied.ceiling is None:
         return None
     sizes = {pool.name: pool.capacity for pool in under_ceiling(applied.policy, applied.ceiling, {}).pools}

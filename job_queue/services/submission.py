@@ -1,4 +1,4 @@
-"""Submission: a request becomes a stored job, or is refused with the field that is wrong."""
+"""Submission: store a request as a job, or refuse it with the fields that are wrong."""
 
 import json
 import math
@@ -31,38 +31,38 @@ from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
 
-MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
+MAX_REQUEST_BYTES = 256 * 1024  # limit on a stored request: a row holds 400 KB, which include a history
 
-CLAIMS_LOOKED_AT = 20  # the first that stands is told; others there are only in tables that were restored
-_GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+MOST_CLAIMS_CHECKED = 20  # one live claim is enough to refuse; claims of ended jobs exist in restored tables only
+_WITHOUT_PREFLIGHT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
 def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
-    """The simplest Parallel."""
+    """Run calls one after the other: a `Parallel` without threads."""
     return [call() for call in calls]
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A request that SageMaker would take, and the job that it would become."""
+    """A valid request, and the job that it would become."""
 
     request: dict[str, Any]
     job: Job
     preflight_issues: tuple[ValidationIssue, ...]
-    never_starts: tuple[ValidationIssue, ...]  # as the jobs that it waits for have ended otherwise, or there are none
-    metadata: Metadata  # as it was before the job
+    dependency_issues: tuple[ValidationIssue, ...]  # dependencies that are unknown or failed: the job would never start
+    metadata: Metadata  # as read before the job is stored
 
     @property
     def warnings(self) -> list[str]:
-        """Messages for its owner."""
+        """Messages for the owner of the job."""
         return [*(issue.message for issue in self.preflight_issues), *_advisory_warnings(self.request, self.job)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """What a request names of which the queue may know more."""
+class _References:
+    """The places in S3 and the jobs that a request names, and that have to be looked up in the tables."""
 
-    places: Mapping[str, str]  # that the job writes to, with the field of each
+    places: Mapping[str, str]  # places that the job writes to -> the field of the request
     after: tuple[After, ...]  # jobs that it waits for
 
 
@@ -73,12 +73,13 @@ class Accepted:
     record: JobRecord
     known: bool  # the same request was accepted before
     warnings: tuple[str, ...]
-    metadata: Metadata  # as it was before the job
+    metadata: Metadata  # as read before the job was stored
 
 
 class SubmissionService:
-    """Accepts requests.
+    """The service that validates requests and stores them as jobs.
 
+    :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
     """
 
@@ -99,22 +100,22 @@ class SubmissionService:
         self._clock = clock
 
     def submit(self, request: dict[str, Any], owner: str, *, preflight: bool = True) -> Accepted:
-        """Keep a request as a job.
+        """Store a request as a job. If the same request was accepted before, return the existing job.
 
-        :param request: of CreateTrainingJob, with the content that JSON can have.
+        :param request: a CreateTrainingJob request, as decoded from JSON.
         :param owner: ARN of the caller.
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
-        :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
+        :raises InvalidRequest, Forbidden, Conflict, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        named = self._check_request(request)
+        references = self._check_request(request)
         counting = partial(self._repository.submissions_of, owner_of(owner))
-        count, *seen = self._parallel([counting, *self._reads(named, owner)])
-        examined = self._examined(request, owner, named, *seen)
+        count, *found = self._parallel([counting, *self._reads(references, owner)])
+        examined = self._examined(request, owner, references, *found)
         job = examined.job
-        if examined.never_starts:
-            known = self._known(examined, owner)
+        if examined.dependency_issues:
+            known = self._accepted_before(examined, owner)
             if known is None or (known.expires or math.inf) < self._clock():
-                refuse(examined.never_starts)
+                refuse(examined.dependency_issues)
             else:
                 return Accepted(known, known=True, warnings=tuple(examined.warnings), metadata=examined.metadata)
         details = json.dumps(request, separators=(",", ":"))
@@ -123,14 +124,14 @@ class SubmissionService:
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}.",
                 remedy="Move large hyperparameters or environment variables to a file in S3, and pass its address.",
             )
-        if preflight and examined.preflight_issues and not self._is_known(examined, owner):
-            refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
+        if preflight and examined.preflight_issues and self._accepted_before(examined, owner) is None:
+            refuse([replace(issue, remedy=_WITHOUT_PREFLIGHT) for issue in examined.preflight_issues])
         policy = self._policies.of(examined.metadata.policy).policy
         limit = policy.settings.max_waiting
         try:
             self._repository.check_waiting(job.owner, count, limit, self._clock(), examined.metadata)
         except TooMany:
-            if not self._is_known(examined, owner):  # who sends the same request again is told so
+            if self._accepted_before(examined, owner) is None:
                 raise
         existing, _ = self._parallel(
             [
@@ -156,29 +157,29 @@ class SubmissionService:
             )
         return Accepted(existing, known=True, warnings=warnings, metadata=examined.metadata)
 
-    def _is_known(self, examined: Examined, owner: str) -> bool:
-        """Whether the same request was accepted before, perhaps under another policy: pre-flight does not refuse it."""
-        return self._known(examined, owner) is not None
+    def _accepted_before(self, examined: Examined, owner: str) -> JobRecord | None:
+        """Return the record of the same request of the same owner; None if it was not accepted before.
 
-    def _known(self, examined: Examined, owner: str) -> JobRecord | None:
+        Pre-flight and the limit of waiting jobs do not refuse such a request, even if the policy has changed.
+        """
         existing = self._repository.record(examined.job.name)
         return existing if existing is not None and _is_same(existing, examined.request, owner) else None
 
     def examine(self, request: dict[str, Any], owner: str) -> Examined:
-        """A request, and the job that it would become; nothing is stored.
+        """Validate a request like `submit`, but store nothing. Pre-flight issues are only warnings.
 
-        :raises InvalidRequest, Forbidden: it cannot be one.
+        :raises InvalidRequest, Forbidden, Conflict: `submit` would refuse the request.
         """
-        named = self._check_request(request)
-        examined = self._examined(request, owner, named, *self._parallel(self._reads(named, owner)))
-        refuse(examined.never_starts)
+        references = self._check_request(request)
+        examined = self._examined(request, owner, references, *self._parallel(self._reads(references, owner)))
+        refuse(examined.dependency_issues)
         return examined
 
-    def _check_request(self, request: dict[str, Any]) -> _Named:
-        """What can be said without looking at the queue. Gives what of the queue has to be looked at."""
+    def _check_request(self, request: dict[str, Any]) -> _References:
+        """Check a request as far as possible without the tables, and return what must be looked up there."""
         refuse(against_model(request, self._training.request_shape))
         if issues := against_sagemaker(request):
-            refuse([*issues, *preflight.of_request(request)])  # all at once
+            refuse([*issues, *preflight.of_request(request)])  # all issues in one error
         refuse_serverless(request)
         if len(places := places_of(request)) > MOST_PLACES:
             raise InvalidRequest(
@@ -188,16 +189,16 @@ class SubmissionService:
             )
         self._check_reserved(request)
         self._check_role(request)
-        return _Named(places, named_dependencies(request))
+        return _References(places, named_dependencies(request))
 
-    def _reads(self, named: _Named, owner: str) -> list[Callable[[], Any]]:
-        """What of the queue a request is examined by: metadata, jobs it waits for, and who writes where it would."""
-        lookups = self._repository.claimed_places.lookups(named.places, lambda other: acts_for(owner, other))
-        dependencies = [partial(self._repository.record, it.job) for it in named.after]
+    def _reads(self, references: _References, owner: str) -> list[Callable[[], Any]]:
+        """Return the reads that validation needs: metadata, the dependencies, and other claims on the job's places."""
+        lookups = self._repository.claimed_places.lookups(references.places, lambda other: acts_for(owner, other))
+        dependencies = [partial(self._repository.record, it.job) for it in references.after]
         return [self._repository.metadata, *dependencies, *lookups]
 
     def _examined(
-        self, request: dict[str, Any], owner: str, named: _Named, metadata: Metadata, *reads: Any
+        self, request: dict[str, Any], owner: str, references: _References, metadata: Metadata, *reads: Any
     ) -> Examined:
         preflight_issues = preflight.of_request(request)
         applied = self._policies.of(metadata.policy)
@@ -207,25 +208,25 @@ class SubmissionService:
         project = project_of(applied.policy, options.project)
         if project:
             check_resources(request, project, applied.policy)
-        records, claims = reads[: len(named.after)], reads[len(named.after) :]
-        after, never_starts = dependencies_of(named.after, records)
+        records, claims = reads[: len(references.after)], reads[len(references.after) :]
+        after, dependency_issues = dependencies_of(references.after, records)
         owners_share = project is not None and project.owners_share
-        new = new_job(request, owner, options, self._clock(), tuple(named.places), owners_share=owners_share)
+        new = new_job(request, owner, options, self._clock(), tuple(references.places), owners_share=owners_share)
         job = replace(new, after=after)
-        self._check_places(named.places, job, list(chain.from_iterable(claims)))
+        self._check_places(references.places, job, list(chain.from_iterable(claims)))
         issues = (*preflight_issues, *preflight.of_policy(request, job, applied))
-        return Examined(request, job, issues, never_starts, metadata)
+        return Examined(request, job, issues, dependency_issues, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
-        """Whether a live job of somebody else writes where this one would, above or below.
+        """Check that no live job of another owner writes to the same folders, or to folders above or below them.
 
-        :param places: with the field of each.
-        :raises Conflict: one does.
+        :param places: places that the job writes to -> the field of the request.
+        :raises Conflict: a live job of another owner writes there.
         """
-        for claim in claims[:CLAIMS_LOOKED_AT]:
+        for claim in claims[:MOST_CLAIMS_CHECKED]:
             other = self._repository.record(claim.job)
             if claim.job == job.name or other is None or other.job.state.finished:
-                continue  # its own, of a request that was accepted before; or left of a table that was restored
+                continue  # a claim of the same request, accepted before; or a stale claim in a restored table
             field = next(field for place, field in places.items() if lies_in(place, claim.place))
             visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
             whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of somebody else"
@@ -279,9 +280,11 @@ class SubmissionService:
 def dependencies_of(
     named: Sequence[After], records: Sequence[JobRecord | None]
 ) -> tuple[tuple[Dependency, ...], tuple[ValidationIssue, ...]]:
-    """The jobs that a new job has to wait for, and why it could never start, where that is so.
+    """Return the unfinished dependencies of a new job, and an issue for each dependency that is unknown or has failed.
 
-    Only jobs that are there can be named, so there are no cycles.
+    Only existing jobs can be named, so dependencies have no cycles.
+
+    :param records: the records of the named jobs; None for an unknown job.
     """
     after: list[Dependency] = []
     issues: list[ValidationIssue] = []
@@ -300,15 +303,16 @@ def dependencies_of(
 
 
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
-    """Whether a caller sends again what they have sent before.
+    """Return whether a caller repeats a request that they sent before.
 
-    The same words of somebody else are another job: its owner could cancel it, and its values could be guessed.
+    An equal request of another owner is a different job. Otherwise the first owner could cancel the job, and a caller
+    could find out secret values by guessing.
     """
     return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 
 
 def refuse(issues: Sequence[ValidationIssue]) -> None:
-    """Refuse a request with issues; of very many the first are shown.
+    """Refuse a request with issues. The error names the first of very many.
 
     :raises InvalidRequest: there are issues.
     """
@@ -317,9 +321,9 @@ def refuse(issues: Sequence[ValidationIssue]) -> None:
 
 
 def refuse_serverless(request: Mapping[str, Any]) -> None:
-    """A serverless job leaves the instances to SageMaker, so there is nothing to count.
+    """Refuse a serverless job: SageMaker chooses its instances, so it uses no capacity of a pool.
 
-    :raises InvalidRequest: it is one.
+    :raises InvalidRequest: the job is serverless.
     """
     if "ServerlessJobConfig" in request:
         raise InvalidRequest(
@@ -338,9 +342,11 @@ def new_job(
     *,
     owners_share: bool = False,
 ) -> Job:
-    """The job that a valid request asks for.
+    """Return the pending job for a valid request.
 
-    :param owners_share: whether it may share an instance with jobs of other owners.
+    :param now: epoch seconds.
+    :param places: places in S3 that the job writes to.
+    :param owners_share: whether the job may share an instance with jobs of other owners.
     """
     among = None if owners_share else owner_of(owner)
     resources, sizes = request["ResourceConfig"], options.sizes
@@ -364,7 +370,7 @@ def new_job(
         retries=options.retries,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
         plans=plans_of(resources) * max(1, len(sizes)),
-        footprint=footprint(request) if options.gpus is None else None,  # its carrier has one
+        footprint=footprint(request) if options.gpus is None else None,  # the carrier has the footprint
         secret=secrets.token_hex(16),
         places=places,
         gpus=options.gpus,
@@ -373,7 +379,7 @@ def new_job(
 
 
 def _advisory_warnings(request: Mapping[str, Any], job: Job) -> Iterator[str]:
-    """Warnings about a request that is accepted."""
+    """Yield warnings about an accepted request that may lose work, for want of a checkpoint."""
     if "CheckpointConfig" in request:
         return
     if job.preemptible or request.get("EnableManagedSpotTraining"):

@@ -17,7 +17,7 @@ from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
-from job_queue.services.readings import Readings
+from job_queue.services.queue_reader import QueueReader
 from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER, P5, ROLE, a_body, a_request
 from tests.memory_tables import MemoryTables
@@ -86,8 +86,8 @@ class Api:
             queue.repository,
             queue.submissions,
             queue.controller,
-            Readings(seen, *unshared, renew=shared.begin),
-            Readings(queue.repository, *unshared),
+            QueueReader(seen, *unshared, renew=shared.begin),
+            QueueReader(queue.repository, *unshared),
             queue.dry_run,
             JobPages(seen, one_by_one),
             HistoryPages(queue.repository.attempts, queue.clock),

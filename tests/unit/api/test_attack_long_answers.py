@@ -104,7 +104,7 @@ def test_those_that_wait_and_those_outside_have_room_beside_those_that_run() -> 
         queue.tick()
     cluster, decided = queue.forecast()
     plan = PublishedPlan.of(cluster, decided, queue.now)
-    whole = queue_status(cluster, plan, queue.now, sees=lambda job: True)
+    whole = queue_status(cluster, plan, queue.now, shows_values=lambda job: True)
     assert (len(whole.active), len(whole.waiting), len(whole.external)) == (40, 20, 60)
     assert not (whole.more_active or whole.more_waiting or whole.more_external)
     for share in (2, 4, 8):

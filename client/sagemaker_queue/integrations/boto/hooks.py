@@ -22,20 +22,20 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import ConfigError, Forbidden, NameTaken, NotAuthenticated, QueueError, TooMany, Unavailable
-from sagemaker_queue.integrations.boto import elsewhere, training
+from sagemaker_queue.integrations.boto import training_calls, unqueued_calls
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.cloudwatch import insights, logs, metrics
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue_startup import PARAMETERS, leave_alone
+from sagemaker_queue_startup import PARAMETERS, pass_all_calls
 
 logger = logging.getLogger(__name__)
 
 # By service and operation. The operations are those of sagemaker_queue_startup.OPERATIONS.
 HANDLERS: Mapping[str, Mapping[str, Handler]] = {
-    "sagemaker": {**training.HANDLERS, **elsewhere.SAGEMAKER},
+    "sagemaker": {**training_calls.HANDLERS, **unqueued_calls.SAGEMAKER},
     "cloudwatch-logs": {**logs.HANDLERS, **insights.HANDLERS},
     "cloudwatch": metrics.HANDLERS,
-    "batch": elsewhere.BATCH,
+    "batch": unqueued_calls.BATCH,
 }
 _CREATE = "CreateTrainingJob"
 _VIEWS = frozenset(
@@ -138,7 +138,7 @@ class Hooks:
             if key not in self._clients:
                 create: Any = self.session.client
                 made = create(service, region_name=region, endpoint_url=endpoint, config=config)
-                leave_alone(made.meta.events)  # calls of this client go to AWS
+                pass_all_calls(made.meta.events)  # calls of this client go to AWS
                 self._clients[key] = made
             return self._clients[key]
 
@@ -169,7 +169,7 @@ def _accepted(answer: Answer) -> tuple[_Reply, Answer]:
     return _Reply(200), {"ResponseMetadata": metadata, **answer}
 
 
-_SAGEMAKERS_WORDS: Mapping[type[QueueError], tuple[int, str]] = {
+_SAGEMAKER_ERRORS: Mapping[type[QueueError], tuple[int, str]] = {
     NameTaken: (400, "ResourceInUse"),
     TooMany: (400, "ResourceLimitExceeded"),
     Forbidden: (403, "AccessDeniedException"),
@@ -181,7 +181,7 @@ _SAGEMAKERS_WORDS: Mapping[type[QueueError], tuple[int, str]] = {
 def refused(error: QueueError) -> tuple[_Reply, Answer]:
     """Return an error of the queue with SageMaker's status and error code, for programs written for SageMaker."""
     status, code = next(
-        (known for kind, known in _SAGEMAKERS_WORDS.items() if isinstance(error, kind)), (400, "ValidationException")
+        (known for kind, known in _SAGEMAKER_ERRORS.items() if isinstance(error, kind)), (400, "ValidationException")
     )
     _, answer = _accepted({"Error": {"Code": code, "Message": str(error)}})
     answer["ResponseMetadata"]["HTTPStatusCode"] = status

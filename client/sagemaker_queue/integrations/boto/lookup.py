@@ -20,7 +20,7 @@ RECENT_SECONDS = 2.0
 LISTED_SECONDS = 60.0
 """The age up to which one list of the queue's jobs is used for further pages."""
 MOST_LISTED = 10_000
-"""Maximum number of jobs in one list, with all live jobs first. It takes at most 20 calls of the queue."""
+"""Maximum number of jobs in one list, with all live jobs first. A list takes at most 20 calls of the queue."""
 _MANY = 500
 _MANY_LISTS = 8
 

@@ -80,10 +80,10 @@ def install(
     ``boto3.client`` uses the default session, and so do the SageMaker SDKs without a session of their own. Call this
     function before any client is created. The arguments are those of ``boto_session``.
 
-    With ``everywhere``, the training jobs of every session of this process go through the queue: present and future
-    sessions and clients of botocore, boto3, aiobotocore and aioboto3. Without ``queue``, the queue is called with each
-    client's own credentials. A job in another region than the queue's goes to SageMaker, with a warning. ``uninstall``
-    undoes this.
+    With ``everywhere``, the training jobs of every session of this process go through the queue. This includes present
+    and future sessions and clients of botocore, boto3, aiobotocore and aioboto3. Without ``queue``, the queue is called
+    with each client's own credentials. A job in another region than the queue's goes to SageMaker, with a warning.
+    ``uninstall`` undoes this.
     """
     _check_queue(queue)
     if boto3.DEFAULT_SESSION is None:
@@ -98,11 +98,11 @@ def install(
     with _Everywhere.lock:
         _Everywhere.callers = callers
         startup.hook_new_sessions(botocore)  # first, so that no session that is created meanwhile is left out
-        hook_what_is_there()
+        hook_existing_emitters()
     return session
 
 
-def hook_what_is_there() -> None:
+def hook_existing_emitters() -> None:
     """Let the queue answer calls of the sessions and clients that exist in this process."""
     for emitter in _live_emitters():
         _change_at_once(emitter, startup.hook_everywhere)
@@ -114,7 +114,7 @@ def uninstall() -> None:
     Sessions of ``boto_session`` and events that were passed to ``hook`` stay hooked.
     """
     with _Everywhere.lock:
-        startup.leave_new_sessions(botocore)  # from now on, handlers that are not found below let all calls pass
+        startup.unhook_new_sessions(botocore)  # from now on, handlers that are not found below let all calls pass
         _Everywhere.callers = Callers()
         for emitter in _live_emitters():
             _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))

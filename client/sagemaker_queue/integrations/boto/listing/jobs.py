@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from sagemaker_queue.integrations.boto import descriptions
+from sagemaker_queue.integrations.boto import job_descriptions
 from sagemaker_queue.integrations.boto.call import Answer
 from sagemaker_queue.integrations.boto.lookup import Listing, attempt_name
 from sagemaker_queue.models import JobSummary
@@ -22,11 +22,11 @@ def summary(job: JobSummary, region: str) -> Answer:
     ended = job.state_since if job.finished else None
     shown: Answer = {
         "TrainingJobName": job.job,
-        "TrainingJobArn": descriptions.arn_of(job, region),
+        "TrainingJobArn": job_descriptions.arn_of(job, region),
         "CreationTime": job.entry_time,
         "LastModifiedTime": job.state_since or job.entry_time,
-        "TrainingJobStatus": descriptions.status_of(job),
-        "SecondaryStatus": descriptions.secondary_status_of(job),
+        "TrainingJobStatus": job_descriptions.status_of(job),
+        "SecondaryStatus": job_descriptions.secondary_status_of(job),
         "TrainingEndTime": ended,
     }
     return {name: value for name, value in shown.items() if value is not None}

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from sagemaker_queue.integrations.boto import descriptions
-from sagemaker_queue.integrations.boto.attempts import describe
+from sagemaker_queue.integrations.boto import job_descriptions
+from sagemaker_queue.integrations.boto.attempt_descriptions import describe
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.expression import Expression, matches, names_in
 from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
@@ -117,7 +117,7 @@ class _Page:
         if job is None:
             return None
         tags = job.request.get("Tags", [])
-        record = {**descriptions.from_record(job, self._call.region, {}), "Tags": tags}
+        record = {**job_descriptions.from_record(job, self._call.region, {}), "Tags": tags}
         if not matches(self._expression, record):
             return None
         described = {**describe(self._jobs, self._call, job), "Tags": tags}

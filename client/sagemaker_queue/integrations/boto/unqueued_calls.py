@@ -1,4 +1,4 @@
-"""Calls that create training jobs outside of any client: inside SageMaker, or in AWS Batch.
+"""Calls whose training jobs cannot be queued, since SageMaker itself or AWS Batch creates the jobs.
 
 These calls pass to AWS, with a warning that names the alternative that uses the queue.
 """
@@ -22,7 +22,7 @@ _AUTOML = (
     "The AutoML job",
     "To queue its training, run an AutoML library as a job: smq submit -- COMMAND.",
 )
-_SAGEMAKER = {  # by operation: the resource that it creates, and the alternative
+_RESOURCES = {  # by operation: the resource that it creates, and the alternative
     "CreateHyperParameterTuningJob": (
         "The tuning job",
         "To queue its trials, take sagemaker_queue.QueueTuner, which has the same arguments, or smq sweep --metric.",
@@ -36,7 +36,7 @@ _SAGEMAKER = {  # by operation: the resource that it creates, and the alternativ
 
 def warn(jobs: JobLookup, call: Call) -> None:
     """Warn of a call that creates training jobs inside SageMaker, and let it pass."""
-    what, instead = _SAGEMAKER[call.operation]
+    what, instead = _RESOURCES[call.operation]
     logger.warning(
         "%s goes to SageMaker directly, not through the queue: its training jobs start at once or fail, and count "
         "against the queue's capacity while they run. %s",
@@ -58,5 +58,5 @@ def warn_of_batch(jobs: JobLookup, call: Call) -> None:
     )
 
 
-SAGEMAKER: Mapping[str, Handler] = dict.fromkeys(_SAGEMAKER, warn)
+SAGEMAKER: Mapping[str, Handler] = dict.fromkeys(_RESOURCES, warn)
 BATCH: Mapping[str, Handler] = {"SubmitServiceJob": warn_of_batch}

@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagemaker_queue.integrations.boto import descriptions, story
+from sagemaker_queue.integrations.boto import combined_attempts, job_descriptions
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.models import Attempt, JobDetail
@@ -22,16 +22,16 @@ def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
     """Describe a job of the queue as SageMaker would describe a training job of that name."""
     client = call.client()
     present = None
-    if descriptions.is_described_by_its_attempt(job):
+    if job_descriptions.is_described_by_its_attempt(job):
         present = _described(client, str(job.training_job_name))
-    told = _earlier(jobs, client, job)
+    known = _earlier(jobs, client, job)
     if job.attempt and present is not None:
-        told[job.attempt] = present
-    elif descriptions.is_described_by_its_attempt(job):
-        told[job.attempt] = None
-    if present is not None and descriptions.is_the_jobs_own(job, present["TrainingJobStatus"]):
-        return descriptions.from_attempt(job, present, told)
-    return descriptions.from_record(job, call.region, told)
+        known[job.attempt] = present
+    elif job_descriptions.is_described_by_its_attempt(job):
+        known[job.attempt] = None
+    if present is not None and job_descriptions.is_status_of_job(job, present["TrainingJobStatus"]):
+        return job_descriptions.from_attempt(job, present, known)
+    return job_descriptions.from_record(job, call.region, known)
 
 
 def is_missing(error: ClientError) -> bool:
@@ -45,7 +45,7 @@ def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[
     The value None means that SageMaker no longer knows the attempt. Attempts that were not read are left out.
     """
     earlier = [it for it in job.attempts if it.training_job_name and it.outcome and not _is_present(job, it)]
-    told: dict[int, Mapping[str, Any] | None] = {}
+    known: dict[int, Mapping[str, Any] | None] = {}
     for attempt in earlier if len(earlier) <= MOST_ASKED else [earlier[0], *earlier[1 - MOST_ASKED :]]:
         name = str(attempt.training_job_name)
         if name not in jobs.ended:
@@ -57,13 +57,15 @@ def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[
                 continue  # SageMaker's description is out of date: the attempt has ended
             if len(jobs.ended) >= _MOST_KEPT:
                 jobs.ended = {}
-            jobs.ended[name] = described and {key: described[key] for key in story.TELLS if key in described}
-        told[attempt.attempt] = jobs.ended.get(name)
-    return told
+            jobs.ended[name] = described and {
+                key: described[key] for key in combined_attempts.USED_MEMBERS if key in described
+            }
+        known[attempt.attempt] = jobs.ended.get(name)
+    return known
 
 
 def _is_present(job: JobDetail, attempt: Attempt) -> bool:
-    return descriptions.is_described_by_its_attempt(job) and attempt.training_job_name == job.training_job_name
+    return job_descriptions.is_described_by_its_attempt(job) and attempt.training_job_name == job.training_job_name
 
 
 def _described(client: Any, name: str) -> Answer | None:

@@ -13,11 +13,11 @@ from sagemaker_queue.formatting import state_sentence
 from sagemaker_queue.models import WAITING, Attempt, JobDetail
 
 Description = dict[str, Any]
-Told = Mapping[int, Optional[Mapping[str, Any]]]
+AttemptDescriptions = Mapping[int, Optional[Mapping[str, Any]]]
 """SageMaker's descriptions of attempts by number. None: SageMaker does not know the attempt. Missing: not asked for."""
 
-TELLS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
-"""The members of a description that this module reads."""
+USED_MEMBERS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
+"""The members of descriptions that this module uses."""
 
 ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
 SECONDARY = {
@@ -29,52 +29,56 @@ SECONDARY = {
     **ENDED,
 }
 # The statuses by which an attempt ends. The job shows them for its last attempt only.
-_ENDS = frozenset({"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
+_END_STATUSES = frozenset({"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
 _Stage = tuple[str, Optional[datetime], str]
 
 
-def times(job: JobDetail, told: Told) -> Description:
+def times(job: JobDetail, known: AttemptDescriptions) -> Description:
     """Return the start time of the first attempt's training, and the total seconds of the ended attempts."""
-    starts = [said["TrainingStartTime"] for said in told.values() if said and "TrainingStartTime" in said]
-    unknown = [attempt for attempt in job.attempts if told.get(attempt.attempt) is None]
+    starts = [
+        described["TrainingStartTime"] for described in known.values() if described and "TrainingStartTime" in described
+    ]
+    unknown = [attempt for attempt in job.attempts if known.get(attempt.attempt) is None]
     starts += [it.started for it in unknown if it.started and (_seconds(it) > 0 or it.carrier)]
     answer: Description = {}
     if starts:
         answer["TrainingStartTime"] = min(starts)
     for measure in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
-        seconds = [said[measure] for said in told.values() if said and measure in said]
+        seconds = [described[measure] for described in known.values() if described and measure in described]
         # Attempts that SageMaker was not asked for. The seconds of deleted training jobs are unknown.
-        seconds += [_seconds(it) for it in job.attempts if it.attempt not in told and it.ended]
+        seconds += [_seconds(it) for it in job.attempts if it.attempt not in known and it.ended]
         if measure == "TrainingTimeInSeconds":  # attempts that share an instance have no billable time of their own
-            seconds += [_seconds(it) for it in unknown if it.attempt in told and it.carrier and it.ended]
+            seconds += [_seconds(it) for it in unknown if it.attempt in known and it.carrier and it.ended]
         if seconds:
             answer[measure] = sum(seconds)
     return answer
 
 
-def of_attempts(job: JobDetail, told: Told, present: Mapping[str, Any]) -> list[Description]:
-    """Return the secondary statuses of all attempts. Those of the present attempt come last."""
+def transitions_of_attempts(
+    job: JobDetail, known: AttemptDescriptions, present: Mapping[str, Any]
+) -> list[Description]:
+    """Return the secondary statuses of all attempts. The present attempt's statuses come last."""
     past = [it for it in job.history if it.attempt != job.attempt or it.state in WAITING]
-    stages = _stages(past, {number: said for number, said in told.items() if number != job.attempt})
+    stages = _stages(past, {number: described for number, described in known.items() if number != job.attempt})
     own = present.get("SecondaryStatusTransitions", [])
     stages += [(it["Status"], it["StartTime"], it.get("StatusMessage", "")) for it in own]
     return _written(stages, own[-1].get("EndTime") if own else None)
 
 
-def of_record(job: JobDetail, told: Told) -> list[Description]:
+def transitions_of_record(job: JobDetail, known: AttemptDescriptions) -> list[Description]:
     """Return the secondary statuses of a job by the queue's record. The last one is the job's present state."""
     past = list(job.history)
     message = state_sentence(job)
     if past and past[-1].state == job.state and job.state != "preempted":
         cause = past.pop().cause
         message = message if job.waits or cause in message else f"{message}: {cause}"
-    stages = _stages(past, told)
+    stages = _stages(past, known)
     now = "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
     stages.append((now, job.state_since or job.entry_time, message))
     return _written(stages, job.state_since if job.finished else None)
 
 
-def _stages(past: Any, told: Told) -> list[_Stage]:
+def _stages(past: Any, known: AttemptDescriptions) -> list[_Stage]:
     """Return the stages of the history. For attempts that SageMaker knows, the stages are SageMaker's.
 
     SageMaker's statuses of an attempt's end are left out, since the job goes on.
@@ -82,16 +86,16 @@ def _stages(past: Any, told: Told) -> list[_Stage]:
     stages: list[_Stage] = []
     inserted: set[int] = set()
     for transition in past:
-        said = told.get(transition.attempt) if transition.attempt is not None else None
-        if said is None or transition.state in WAITING:
+        described = known.get(transition.attempt) if transition.attempt is not None else None
+        if described is None or transition.state in WAITING:
             stages.append((SECONDARY.get(transition.state, "Pending"), transition.at, transition.cause))
             continue
         if transition.attempt not in inserted:
             inserted.add(transition.attempt)
             stages += [
                 (it["Status"], it["StartTime"], it.get("StatusMessage", ""))
-                for it in said.get("SecondaryStatusTransitions", [])
-                if it["Status"] not in _ENDS
+                for it in described.get("SecondaryStatusTransitions", [])
+                if it["Status"] not in _END_STATUSES
             ]
     return stages
 

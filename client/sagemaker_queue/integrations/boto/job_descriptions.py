@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sagemaker_queue.integrations.boto import story
-from sagemaker_queue.integrations.boto.story import ENDED, SECONDARY, Description, Told
+from sagemaker_queue.integrations.boto import combined_attempts
+from sagemaker_queue.integrations.boto.combined_attempts import ENDED, SECONDARY, AttemptDescriptions, Description
 from sagemaker_queue.models import JobDetail, JobSummary
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
@@ -23,7 +23,7 @@ def is_described_by_its_attempt(job: JobDetail) -> bool:
     return job.training_job_name is not None and (job.state in ("running", "stopping") or job.finished)
 
 
-def is_the_jobs_own(job: JobDetail, status: str) -> bool:
+def is_status_of_job(job: JobDetail, status: str) -> bool:
     """Tell whether an attempt's status is also the job's status.
 
     A stopping, stopped or failed attempt need not be the end of the job: the queue decides whether the job goes on.
@@ -54,7 +54,7 @@ def renamed(arn: str, name: str) -> str:
     return f"{arn.rpartition('/')[0]}/{name}"
 
 
-def from_attempt(job: JobDetail, described: Description, told: Told) -> Description:
+def from_attempt(job: JobDetail, described: Description, known: AttemptDescriptions) -> Description:
     """Describe the job by SageMaker's description of its present attempt.
 
     Times and secondary statuses are those of all attempts.
@@ -65,8 +65,8 @@ def from_attempt(job: JobDetail, described: Description, told: Told) -> Descript
         "TrainingJobArn": renamed(described["TrainingJobArn"], job.job),
         "CreationTime": job.entry_time or described["CreationTime"],
         "LastModifiedTime": max(filter(None, (described.get("LastModifiedTime"), job.state_since))),
-        "SecondaryStatusTransitions": story.of_attempts(job, told, described),
-        **story.times(job, told),
+        "SecondaryStatusTransitions": combined_attempts.transitions_of_attempts(job, known, described),
+        **combined_attempts.times(job, known),
     }
     if job.finished:
         answer["TrainingJobStatus"] = ENDED[job.state]
@@ -75,10 +75,10 @@ def from_attempt(job: JobDetail, described: Description, told: Told) -> Descript
     return answer
 
 
-def from_record(job: JobDetail, region: str, told: Told) -> Description:
+def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Description:
     """Describe the job by the queue's record: while it waits, or if SageMaker does not know its attempt (any more)."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
-    transitions = story.of_record(job, told)
+    transitions = combined_attempts.transitions_of_record(job, known)
     last = job.attempts[-1].instances if job.attempts and not job.waits else None
     if last and job.sizes:
         request["ResourceConfig"] = {**request["ResourceConfig"], "InstanceCount": last}
@@ -92,7 +92,7 @@ def from_record(job: JobDetail, region: str, told: Told) -> Description:
         "CreationTime": job.entry_time,
         "LastModifiedTime": job.state_since or job.entry_time,
         "SecondaryStatusTransitions": transitions,
-        **story.times(job, told),
+        **combined_attempts.times(job, known),
         # SageMaker always returns both members, and the SDK's attach reads them.
         "StoppingCondition": {"MaxRuntimeInSeconds": _ONE_DAY, **request.get("StoppingCondition", {})},
         "OutputDataConfig": {"KmsKeyId": "", **request.get("OutputDataConfig", {})},

@@ -1,4 +1,4 @@
-"""What readers are told of the queue, without planning: rows of jobs, the published plan and the outlook."""
+"""Reading the queue without planning: rows of jobs, the published plan and the outlook."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,21 +13,22 @@ from job_queue.domain.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is known of all live jobs besides their own rows."""
+class Published:
+    """The published plan and the outlook: results about live jobs that are not in the jobs' own rows."""
 
     plan: PublishedPlan
     outlook: Outlook
 
 
-class Readings:
-    """Reads for one request after the other. Each look at the whole queue begins with the token of the last cycle.
+class QueueReader:
+    """A reader of the queue for requests of the API.
 
-    :param repository: to read from; where it shares reads, they are of the last seconds.
-    :param last_cycle: reads the row of the lease, which is not shared.
+    :param repository: may share rows between requests for a few seconds.
+    :param last_cycle: reads the row of the lease, which is never shared.
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param renew: is given the fencing token of the last cycle, before anything else is read.
+    :param renew: called with the fencing token of the last cycle before other rows are read, so that shared rows that
+        are older than that cycle can be read again.
     """
 
     def __init__(
@@ -46,25 +47,25 @@ class Readings:
         self._parallel = parallel
         self._renew = renew
 
-    def told(self) -> Told:
-        """Return the published plan and the outlook, for a reader who asks now."""
+    def published(self) -> Published:
+        """Return the published plan and the outlook. If they are old, the plan has its age and the outlook no times."""
         last = self._last_cycle()
         self._renew(last.fencing_token)
         plan, outlook = self._parallel([self._repository.published.latest, self._repository.outlook.told])
         now = self._clock()
-        return Told(plan.read(last, now), outlook.fresh(now))
+        return Published(plan.read(last, now), outlook.fresh(now))
 
-    def told_of(self, job: Job) -> Told:
-        """Return as much of it as concerns a job in its state."""
+    def published_for(self, job: Job) -> Published:
+        """Return the part of the published plan and the outlook that is needed for a job in its present state."""
         if job.state.waits:
-            return self.told()
+            return self.published()
         outlook = self._repository.outlook.told() if job.state.holds_slots else Outlook()
-        return Told(PublishedPlan(), outlook.fresh(self._clock()))
+        return Published(PublishedPlan(), outlook.fresh(self._clock()))
 
-    def queue(self) -> tuple[ClusterState, Told]:
-        """Return the live jobs and what else uses capacity, and what is told of them."""
-        told = self.told()
+    def queue(self) -> tuple[ClusterState, Published]:
+        """Return the cluster state, and the published plan and outlook."""
+        published = self.published()
         cluster = observe_cluster_state(
             self._repository, self._policies, self._parallel, self._clock(), for_plans=False
         )
-        return replace(cluster, outlook=told.outlook), told
+        return replace(cluster, outlook=published.outlook), published

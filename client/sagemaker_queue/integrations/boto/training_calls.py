@@ -13,22 +13,25 @@ from botocore.exceptions import ClientError
 from sagemaker_queue import preflight
 from sagemaker_queue.errors import InvalidRequest, NotFound
 from sagemaker_queue.formatting import state_sentence
-from sagemaker_queue.integrations.boto import attempts, descriptions, outputs
+from sagemaker_queue.integrations.boto import attempt_descriptions, job_descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
+from sagemaker_queue.integrations.boto.combined_attempts import ENDED
 from sagemaker_queue.integrations.boto.listing.search import search
 from sagemaker_queue.integrations.boto.listing.training_jobs import list_jobs
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue.integrations.boto.story import ENDED
 from sagemaker_queue.models import JobDetail
 
 logger = logging.getLogger(__name__)
 
-_OWN_TAGS = "queue-"  # the queue's, on attempts
+_QUEUE_TAG_PREFIX = "queue-"  # prefix of the tags that the queue adds to attempts
 _JOB_ARN = re.compile(r"arn:[^:]+:sagemaker:[^:]*:[^:]*:training-job/(?P<name>[^/]+)")
 
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
-    """CreateTrainingJob: queue it."""
+    """Answer CreateTrainingJob: submit the job to the queue.
+
+    Raises InvalidRequest if the client's region is not the queue's, or if pre-flight finds issues.
+    """
     if call.region != jobs.queue.region:
         raise InvalidRequest(
             f"The queue runs jobs in {jobs.queue.region}, and this client is one of {call.region}. Make the client in "
@@ -44,19 +47,19 @@ def create(jobs: JobLookup, call: Call) -> Answer | None:
     for warning in job.warnings:
         logger.warning("%s: %s", job.job, warning)
     owned = JobDetail(job.job, job.state, owner=job.owner, request=call.parameters)
-    return {"TrainingJobArn": descriptions.arn_of(owned, call.region)}
+    return {"TrainingJobArn": job_descriptions.arn_of(owned, call.region)}
 
 
 def describe(jobs: JobLookup, call: Call) -> Answer | None:
-    """DescribeTrainingJob: as SageMaker would describe it, had the job run there under its own name."""
+    """Answer DescribeTrainingJob as if the job had run in SageMaker under its own name."""
     job = jobs.find(call.parameters.get("TrainingJobName"))
     if job is None:
         return None
-    return attempts.describe(jobs, call, job)
+    return attempt_descriptions.describe(jobs, call, job)
 
 
 def stop(jobs: JobLookup, call: Call) -> Answer | None:
-    """StopTrainingJob: cancel it."""
+    """Answer StopTrainingJob: cancel the job. Raises InvalidRequest, as SageMaker does, if the job has finished."""
     name = call.parameters.get("TrainingJobName")
     if jobs.find(name) is None:
         return None
@@ -68,17 +71,17 @@ def stop(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def update(jobs: JobLookup, call: Call) -> Answer | None:
-    """UpdateTrainingJob: the attempt that runs, or the last one."""
+    """Answer UpdateTrainingJob: update the running attempt, or the last attempt of a finished job."""
     job = jobs.find(call.parameters.get("TrainingJobName"))
     if job is None:
         return None
     attempt = _attempt(job, "It can be updated")
     answer = call.client().update_training_job(**{**call.parameters, "TrainingJobName": attempt})
-    return {**answer, "TrainingJobArn": descriptions.renamed(answer["TrainingJobArn"], job.job)}
+    return {**answer, "TrainingJobArn": job_descriptions.renamed(answer["TrainingJobArn"], job.job)}
 
 
 def delete(jobs: JobLookup, call: Call) -> Answer | None:
-    """DeleteTrainingJob: the last attempt; the queue's own record expires by itself."""
+    """Answer DeleteTrainingJob: delete the last attempt of a finished job. The queue's record expires later."""
     job = jobs.find(call.parameters.get("TrainingJobName"))
     if job is None:
         return None
@@ -91,26 +94,26 @@ def delete(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def list_tags(jobs: JobLookup, call: Call) -> Answer | None:
-    """ListTags: those that the user gave, and those that the attempt was given since."""
+    """Answer ListTags without the queue's own tags: the attempt's tags, or the request's if there is no attempt."""
     job = _job_of(jobs, call.parameters.get("ResourceArn"))
     if job is None:
         return None
     tags = job.request.get("Tags", [])
-    if descriptions.is_described_by_its_attempt(job):
+    if job_descriptions.is_described_by_its_attempt(job):
         try:
             client = call.client()
             answers = client.get_paginator("list_tags").paginate(ResourceArn=_attempt_arn(client, job))
             tags = [tag for answer in answers for tag in answer["Tags"]]
         except ClientError as error:
-            if not attempts.is_missing(error):
+            if not attempt_descriptions.is_missing(error):
                 raise
-    return {"Tags": [tag for tag in tags if not str(tag["Key"]).startswith(_OWN_TAGS)]}
+    return {"Tags": [tag for tag in tags if not str(tag["Key"]).startswith(_QUEUE_TAG_PREFIX)]}
 
 
 def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
-    """AddTags, DeleteTags: those of the attempt that runs, or of the last one.
+    """Answer AddTags and DeleteTags: change the tags of the running attempt, or of the last attempt of a finished job.
 
-    What was submitted does not change: the next attempt has the tags of the request again.
+    The request is not changed, so a later attempt has the tags of the request again.
     """
     job = _job_of(jobs, call.parameters.get("ResourceArn"))
     if job is None:
@@ -129,12 +132,12 @@ def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
     change = client.add_tags if call.operation == "AddTags" else client.delete_tags
     answer: Answer = change(**{**call.parameters, "ResourceArn": _attempt_arn(client, job)})
     if "Tags" in answer:
-        answer = {**answer, "Tags": [tag for tag in answer["Tags"] if not tag["Key"].startswith(_OWN_TAGS)]}
+        answer = {**answer, "Tags": [tag for tag in answer["Tags"] if not tag["Key"].startswith(_QUEUE_TAG_PREFIX)]}
     return answer
 
 
 def use_outputs(jobs: JobLookup, call: Call) -> Answer | None:
-    """CreateModel and others that read outputs: where an address was made from a job's name, its last attempt's."""
+    """Answer a call that reads outputs, such as CreateModel, with corrected addresses (see ``outputs``)."""
     translated = outputs.with_true_addresses(jobs.find, call.parameters)
     if translated == call.parameters:
         return None
@@ -165,12 +168,16 @@ def _job_of(jobs: JobLookup, arn: object) -> JobDetail | None:
 
 
 def _attempt(job: JobDetail, what: str) -> str:
-    if job.training_job_name is None or not descriptions.is_described_by_its_attempt(job):
+    """Return the name of the running attempt, or of a finished job's last one. Raises InvalidRequest if there is none.
+
+    ``what`` is the beginning of the message that says what is possible once the job runs.
+    """
+    if job.training_job_name is None or not job_descriptions.is_described_by_its_attempt(job):
         raise InvalidRequest(f"{state_sentence(job)}. {what} once it runs.")
     return job.training_job_name
 
 
 def _attempt_arn(client: Any, job: JobDetail) -> str:
-    """SageMaker writes ARNs in lower case, so the attempt's is not made up."""
+    """Return the ARN of the last attempt, as read from SageMaker: names in ARNs may be in lower case."""
     arn: str = client.describe_training_job(TrainingJobName=job.training_job_name)["TrainingJobArn"]
     return arn

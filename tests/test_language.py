@@ -1,0 +1,60 @@
+"""Docstrings are written in plain English, as far as a program can check: CONTRIBUTING.md has the rules."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("job_queue", "api_contract", "client", "local_cloud", "tools", "benchmarks")
+OPENINGS = re.compile(r"(who|whose|whoever|what|whatever|those|it|of)\b", re.IGNORECASE)
+VAGUE = re.compile(r"\b(nobody|somebody|anybody)\b", re.IGNORECASE)
+
+# Folders and modules that are not rewritten yet. The list may only become shorter.
+NOT_DONE = (
+    "job_queue/adapters",
+    "job_queue/controller",
+    "job_queue/domain",
+    "local_cloud/errors.py",
+    "local_cloud/sagemaker",
+)
+EXCEPTIONS: dict[str, str] = {}  # module:name -> the reason
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def faults() -> tuple[tuple[str, str], ...]:
+    """Return each docstring that breaks a rule, with the place where it stands."""
+    return tuple((place, text) for place, text in _docstrings() if OPENINGS.match(text) or VAGUE.search(text))
+
+
+def _docstrings() -> Iterator[tuple[str, str]]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, Documented) and (text := ast.get_docstring(node)):
+                    yield f"{path.relative_to(ROOT)}:{getattr(node, 'name', '')}", text
+
+
+def _is_in(place: str, part: str) -> bool:
+    return place.startswith((f"{part}/", f"{part}:"))
+
+
+def test_no_docstring_begins_with_a_pronoun_or_names_a_vague_person() -> None:
+    found = [
+        f"{place}: {text.splitlines()[0]}"
+        for place, text in faults()
+        if place not in EXCEPTIONS and not any(_is_in(place, part) for part in NOT_DONE)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_part_that_is_done_is_not_listed() -> None:
+    done = [part for part in NOT_DONE if not any(_is_in(place, part) for place, _ in faults())]
+    assert not done, f"remove from NOT_DONE, and from pyproject.toml's per-file-ignores: {done}"
+
+
+def test_each_exception_is_needed() -> None:
+    assert {place for place, _ in faults()} >= EXCEPTIONS.keys()
