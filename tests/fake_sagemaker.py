@@ -12,7 +12,7 @@ from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of, plans_of
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
-from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, WarmPool
 from job_queue.domain.names import CARRIER_PREFIX
 from tests.jobs import NOW

@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,18 @@ class Module:
                 found.add(origin)
                 found.update(f"{origin}.{alias.name}" for alias in node.names)
         return frozenset(found)
+
+    def imported_modules(self, known: Container[str]) -> set[str]:
+        """Return the names of the modules that this one imports: of a package only if something in it is imported."""
+        found: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                origin = self._origin(node)
+                submodules = (f"{origin}.{alias.name}" for alias in node.names)
+                found.update(name if name in known else origin for name in submodules)
+        return {name for name in found if name in known and name != self.name}
 
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -319,6 +332,34 @@ def with_line(module: str, line: str, folder: Path) -> str:
 def test_no_folder_has_more_than_a_dozen_modules() -> None:
     folders = Counter(module.path.parent for module in modules() if not module.is_package)
     assert not {folder: count for folder, count in folders.items() if count > MODULES_IN_A_FOLDER}
+
+
+def test_no_imports_form_a_cycle() -> None:
+    """Imports for types alone, and imports inside functions, count as well."""
+    assert cycle_of(list(modules())) == []
+
+
+def test_a_cycle_is_noticed() -> None:
+    lazy = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from api_contract.b import B"
+    known = [
+        Module("api_contract", "", is_package=True),
+        Module("api_contract.a", lazy),
+        Module("api_contract.b", "def f() -> None:\n    from . import c"),
+        Module("api_contract.c", "import api_contract.a"),
+        Module("api_contract.d", "from api_contract.a import A"),
+    ]
+    assert set(cycle_of(known)) == {"api_contract.a", "api_contract.b", "api_contract.c"}
+    assert cycle_of(known[:3]) == []
+
+
+def cycle_of(known: list[Module]) -> list[str]:
+    """Return modules that import each other in a circle, as far as there are any."""
+    names = {module.name for module in known}
+    try:
+        TopologicalSorter({module.name: module.imported_modules(names) for module in known}).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def test_all_packages_are_looked_at() -> None:

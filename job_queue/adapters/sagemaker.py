@@ -12,7 +12,7 @@ from job_queue.adapters.lookups.training_list import TrainingJobList
 from job_queue.adapters.lookups.training_plans import plan_parts
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
-from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import is_attempt_of, is_leftover, is_of_queue, is_proven
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded

@@ -11,7 +11,7 @@ from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
-from job_queue.domain.fleet.warm_pools import fitting_jobs, idle, warm_slots
+from job_queue.domain.fleet.warm_matching import fitting_jobs, idle, warm_slots
 from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling
 from job_queue.scheduler import (
@@ -137,7 +137,7 @@ class ClusterState:
     def warm(self) -> dict[str, int]:
         """Instances of each pool that are kept warm, for jobs that match or until they are released."""
         kept: dict[str, int] = {}
-        for job in idle(self):
+        for job in idle(self.external):
             for pool, count in warm_slots(job, self.applied.policy).items():
                 kept[pool] = kept.get(pool, 0) + count
         return kept
@@ -169,7 +169,8 @@ class ClusterState:
 
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
-        policy, warm, unrecorded = self.applied.policy, fitting_jobs(self, now), self.unrecorded(now)
+        policy, unrecorded = self.applied.policy, self.unrecorded(now)
+        warm = fitting_jobs(self.waiting.values(), self.external, policy, now)
         expected = self.outlook.expected
         return replace(
             self.pools_at(now),

@@ -4,7 +4,7 @@ Import public names from this package only; the modules inside may change at any
 """
 
 from job_queue.scheduler.carriers.instance_gpus import GPUS
-from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch, Row, Seat, SitDown
+from job_queue.scheduler.carriers.seats import WHOLE, Launch, Row, Seat, SitDown
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document, shown
 from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool, sentence
@@ -16,6 +16,7 @@ from job_queue.scheduler.model import (
     ActiveJob,
     Backfill,
     Calendar,
+    Carrier,
     Department,
     Evict,
     Hold,

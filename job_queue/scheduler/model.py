@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from job_queue.scheduler.carriers.seats import Carrier, Launch, Seat, SitDown
+from job_queue.scheduler.carriers.seats import Launch, Seat, SitDown
 from job_queue.scheduler.sharing.budget import Budget, PastUse
 
 Slots = Mapping[str, int]
@@ -265,6 +265,29 @@ class ActiveJob:
     def charged_since(self) -> float | None:
         """Since when its slots are charged, in seconds since the epoch; None: not known."""
         return self.started if self.held_since is None else self.held_since
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A training job of the queue's own on one instance, on which members run side by side."""
+
+    name: str
+    pool: str
+    project: str
+    kind: str  # kind of its members
+    gpus: int
+    state: JobState
+    started: float
+    empty_since: float | None = None  # since when it has no members
+    preemptible: bool = True
+    owner: str = ""  # the owner that is charged for it
+    stop_denied: bool = False  # SageMaker denied the queue's last request to stop it, a short while ago
+    ready: bool = True  # its agent has reported that it runs, so members can be assigned
+
+    @property
+    def takes_members(self) -> bool:
+        """Whether a member can be assigned now."""
+        return self.ready and self.state is JobState.RUNNING
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from job_queue.domain.access.rights import Action
 from job_queue.domain.carriers.members import TAG, kind_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
-from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Dependency, Job, JobRecord, iso, of_sizes, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX, RESERVED_TAG_PREFIX, is_stamped

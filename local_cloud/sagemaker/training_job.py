@@ -3,14 +3,12 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from local_cloud.sagemaker.account.training_plans import TrainingPlan
 from local_cloud.sagemaker.account.warm_pools import KEEPS, WarmPool
+from local_cloud.sagemaker.instance_groups import InstanceGroup
 from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
-
-if TYPE_CHECKING:
-    from local_cloud.sagemaker.account.capacity import Placement
 
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
@@ -27,16 +25,19 @@ class TrainingJob:
         self,
         request: Mapping[str, Any],
         arn: str,
-        placement: "Placement",
+        groups: tuple[InstanceGroup, ...],
+        plan: TrainingPlan | None,
         publish: Callable[["TrainingJob"], None],
         may_retain: Callable[["TrainingJob"], bool] = lambda job: True,
+        *,
+        warm_start: bool = False,
     ) -> None:
         self.request = {key: value for key, value in request.items() if key != "Tags"}
         self.name: str = request["TrainingJobName"]
         self.arn = arn
-        self.groups = placement.groups
-        self.plan: TrainingPlan | None = placement.plan
-        self.warm_start = placement.warm is not None
+        self.groups = groups
+        self.plan = plan
+        self.warm_start = warm_start
         self.spot = bool(request.get("EnableManagedSpotTraining"))
         self.launched = self.warm_start  # its cluster is up already
         self.tags: dict[str, str] = {}

@@ -189,7 +189,15 @@ class TrainingService:
         arn = f"arn:aws:sagemaker:{self._region}:{self._account}:training-job/{name}"
         job = self._registry.add(
             request,
-            lambda placement: TrainingJob(request, arn, placement, self._publish, self._registry.may_retain),
+            lambda placement: TrainingJob(
+                request,
+                arn,
+                placement.groups,
+                placement.plan,
+                self._publish,
+                self._registry.may_retain,
+                warm_start=placement.warm is not None,
+            ),
         )
         runner = JobRunner(job, self._machine, next(self._numbers))
         runner.start()

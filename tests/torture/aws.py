@@ -10,7 +10,7 @@ from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write, try_again
 from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
 from local_cloud.dynamodb.key_throttle import Access, KeyLimits, PartitionKey

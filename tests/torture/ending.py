@@ -6,7 +6,7 @@ from job_queue.adapters.items import CONTROL, OWNERS, job_from
 from job_queue.adapters.records.claimed_places import LOCKS
 from job_queue.adapters.records.policy_history import DOCUMENTS, HISTORY
 from job_queue.adapters.records.published_plan import PUBLISHED
-from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.names import QUEUE_NAME, QUEUE_TAG
 from job_queue.scheduler import JobState
 from tests.memory_tables import MemoryTables

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from sagemaker_queue.errors import InvalidOption
@@ -92,17 +91,3 @@ def job_name(study: str, number: int) -> str:
 def job_tags(study: str, identity: str, number: int) -> dict[str, str]:
     """Return the tags of a trial's job, which identify the study and the trial."""
     return {"group": study, STUDY_TAG: identity, "trial": str(number)}
-
-
-def studies() -> ModuleType:
-    """Return the module ``study``, which needs Optuna. Raises InvalidOption if Optuna is not installed."""
-    try:
-        from sagemaker_queue.tuning import study  # noqa: PLC0415  # Optuna takes a second to load
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("sagemaker_queue"):
-            raise
-        raise InvalidOption(
-            f"A search needs Optuna, and {error.name} is not installed: pip install optuna, or this package with its "
-            "extra [tune]."
-        ) from error
-    return study

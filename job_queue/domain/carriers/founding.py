@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_queue.domain.carriers.members import carrier_request
-from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, iso, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX
 from job_queue.scheduler import JobState, Pool

@@ -1,48 +1,21 @@
-"""Warm pools: instances that SageMaker keeps for a while after a training job, for the next one that matches.
+"""Warm pools: which starts of a plan can be made at once, on which warm pool, and which pools must be released first.
 
-They use capacity until somebody who matches starts on them, or they are released. The planner counts them as free;
-this module says which of its starts can be made at once, on which warm pool, and what is in the way of the others.
+A warm pool uses capacity until a job that matches starts on it, or until it is released. The planner counts its
+instances as free.
 docs/adr/0030-warm-pools.md has the reasons.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
 
-from job_queue.domain.job import ExternalJob, Job, epoch
-from job_queue.domain.policy import alternatives, slots_of
-from job_queue.scheduler import Plan, Policy, Pool, Slots, Spot, Start
-
-if TYPE_CHECKING:
-    from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.fleet.warm_matching import fits, idle, matching_pool, warm_slots
+from job_queue.domain.job import ExternalJob, Job
+from job_queue.domain.policy import alternatives
+from job_queue.scheduler import Plan, Policy, Pool, Slots, Start
 
 RELEASE_AGAIN_SECONDS = 60
-
-
-def footprint(request: Mapping[str, Any]) -> str | None:
-    """What a job must have in common with a warm pool, besides instance type and count, as one short text.
-
-    None: nothing is kept warm for it, nor after it.
-
-    Source: AWS's guide, "Matching training jobs" of managed warm pools. Session tags are compared by SageMaker; all
-    launches of the queue have the same.
-    """
-    resources, network = request.get("ResourceConfig", {}), request.get("VpcConfig") or {}
-    if resources.get("InstanceGroups") or request.get("EnableManagedSpotTraining"):
-        return None
-    criteria = (
-        request.get("RoleArn"),
-        resources.get("VolumeSizeInGB") or 0,
-        resources.get("VolumeKmsKeyId") or "",
-        sorted(network.get("Subnets", ())),
-        sorted(network.get("SecurityGroupIds", ())),
-        bool(request.get("EnableInterContainerTrafficEncryption")),
-        bool(request.get("EnableNetworkIsolation")),
-        bool((request.get("SessionChainingConfig") or {}).get("EnableSessionTagChaining")),
-    )
-    return sha256(repr(criteria).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +41,13 @@ class Claims:
         return [pool for pools in self.in_the_way.values() for pool in pools]
 
 
-def idle(cluster: "ClusterState") -> list[ExternalJob]:
-    """The warm pools that can be used or released; others count as external jobs."""
-    return [job for job in cluster.external if job.warm is not None and not job.warm.fixed]
-
-
-def warm_slots(job: ExternalJob, policy: Policy) -> Slots:
-    """The slots that a warm pool uses."""
-    if job.warm and any(pool.name == job.warm.pool for pool in policy.pools):
-        return {job.warm.pool or "": sum(job.instance_counts.values())}
-    return slots_of(job.instance_counts, policy, job.plan)
-
-
-def place(cluster: "ClusterState", decided: Plan, claims: Claims) -> Placement:
+def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
     """Give each start a warm pool that matches, or free instances; else release what is in its way.
 
     What attempts have claimed that are launched again is no start's.
     """
     policy, keep = cluster.applied.policy, _to_keep(cluster, decided)
-    warm = [pool for pool in idle(cluster) if pool not in claims.reused.values()]
+    warm = [pool for pool in idle(cluster.external) if pool not in claims.reused.values()]
     if not warm:
         return Placement(decided, claims.reused, keep=keep)
     left = [pool for pool in warm if pool not in claims.to_release]
@@ -117,13 +78,13 @@ def place(cluster: "ClusterState", decided: Plan, claims: Claims) -> Placement:
     return Placement(plan, {**claims.reused, **reused}, tuple(in_the_way.values()), keep)
 
 
-def claims_of(attempts: Sequence[Job], cluster: "ClusterState", now: float) -> Claims:
+def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
     """What these attempts need to be launched again, the most important first.
 
     They have their slots already: each was begun before the queue knew of the warm pool. Those that nothing is in the
     way of can be launched, on free instances or on a warm pool that matches.
     """
-    policy, left = cluster.applied.policy, idle(cluster)
+    policy, left = cluster.applied.policy, idle(cluster.external)
     if not attempts or not left:
         return Claims()
     snapshot = cluster.snapshot(now)
@@ -131,7 +92,7 @@ def claims_of(attempts: Sequence[Job], cluster: "ClusterState", now: float) -> C
     reused: dict[str, ExternalJob] = {}
     in_the_way: dict[str, tuple[ExternalJob, ...]] = {}
     for job in reversed(attempts):
-        match = _match(job, job.slots, left, policy)
+        match = matching_pool(job, job.slots, left, policy)
         missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
         pools = (match,) if match else tuple(_to_release(missing, left, policy, cluster))
         if match:
@@ -144,74 +105,19 @@ def claims_of(attempts: Sequence[Job], cluster: "ClusterState", now: float) -> C
     return Claims(reused, in_the_way)
 
 
-def fitting_jobs(cluster: "ClusterState", now: float) -> set[str]:
-    """Waiting jobs that go first among those of their project and priority, as they fit a warm pool.
-
-    One for each warm pool, the first in line. None of them goes past a job that has waited longer than `patience`.
-    """
-    warm = [pool for pool in idle(cluster) if pool.warm and pool.warm.releasing is None]
-    if not warm:
-        return set()
-    patience = cluster.applied.policy.settings.patience
-    equals: dict[tuple[str, int], list[Job]] = defaultdict(list)
-    for job in cluster.waiting.values():
-        if not job.held and (job.backoff_until is None or job.backoff_until <= now):
-            equals[job.project, job.priority].append(job)
-    found: set[str] = set()
-    for jobs in equals.values():
-        found |= _first_that_fit(sorted(jobs, key=_in_line), warm, cluster.applied.policy, now, patience)
-    return found
-
-
-def _first_that_fit(
-    jobs: Sequence[Job], warm: Sequence[ExternalJob], policy: Policy, now: float, patience: float | None
-) -> set[str]:
-    left, found = list(warm), set[str]()
-    for job in jobs:
-        match = next(
-            (pool for pool in left if any(_fits(job, need, pool, policy) for need in _needs(job, policy))), None
-        )
-        if match is not None:
-            left.remove(match)
-            found.add(job.name)
-        elif patience is not None and now - epoch(job.entered) > patience:
-            break
-        if not left:
-            break
-    return found
-
-
 def _matches(
-    cluster: "ClusterState", starts: Iterable[Start], warm: Iterable[ExternalJob], policy: Policy
+    cluster: ClusterState, starts: Iterable[Start], warm: Iterable[ExternalJob], policy: Policy
 ) -> dict[str, ExternalJob]:
     left, reused = list(warm), dict[str, ExternalJob]()
     for start in starts:
-        match = _match(cluster.waiting[start.job], start.slots, left, policy)
+        match = matching_pool(cluster.waiting[start.job], start.slots, left, policy)
         if match is not None:
             left.remove(match)
             reused[start.job] = match
     return reused
 
 
-def _match(job: Job, slots: Slots, warm: Iterable[ExternalJob], policy: Policy) -> ExternalJob | None:
-    """The first warm pool on which an attempt on these slots would be launched."""
-    kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
-    return next((pool for pool in kept if _fits(job, slots, pool, policy)), None)
-
-
-def _fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
-    """Whether an attempt on these slots would be launched on this warm pool."""
-    if pool.warm is None or job.footprint != pool.warm.footprint or len(slots) != 1:
-        return False
-    if slots != warm_slots(pool, policy):
-        return False
-    target = next(it for it in policy.pools if it.name in slots)
-    if isinstance(target.market, Spot):
-        return False
-    return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
-
-
-def _free(cluster: "ClusterState", capacities: Slots, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
+def _free(cluster: ClusterState, capacities: Slots, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
     """Instances of each pool that nobody has, and that are not kept warm."""
     free = Counter(dict(capacities))
     free.subtract(cluster.external_slots())
@@ -223,13 +129,15 @@ def _free(cluster: "ClusterState", capacities: Slots, warm: Iterable[ExternalJob
 
 
 def _to_release(
-    missing: Slots, warm: Sequence[ExternalJob], policy: Policy, cluster: "ClusterState"
+    missing: Slots, warm: Sequence[ExternalJob], policy: Policy, cluster: ClusterState
 ) -> Iterator[ExternalJob]:
     """Warm pools that leave nothing missing: those being released, then those that no waiting job fits, the oldest."""
 
     def order(pool: ExternalJob) -> tuple[bool, bool, float, str]:
         assert pool.warm is not None
-        wanted = any(_fits(job, need, pool, policy) for job in cluster.waiting.values() for need in _needs(job, policy))
+        wanted = any(
+            fits(job, need, pool, policy) for job in cluster.waiting.values() for need in alternatives(job, policy)
+        )
         return (pool.warm.releasing is None, wanted, pool.warm.until, pool.name)
 
     missing = dict(missing)
@@ -240,7 +148,7 @@ def _to_release(
             yield pool
 
 
-def _to_keep(cluster: "ClusterState", decided: Plan) -> dict[str, int]:
+def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
     """Which starts keep their instances warm: those after which a job that matches still waits."""
     pools = {pool.name: pool for pool in cluster.applied.policy.pools if pool.keep_warm}
     if not pools:
@@ -255,20 +163,12 @@ def _to_keep(cluster: "ClusterState", decided: Plan) -> dict[str, int]:
     return kept
 
 
-def _is_followed(job: Job, slots: Slots, pool: Pool, waiting: Iterable[Job], cluster: "ClusterState") -> bool:
+def _is_followed(job: Job, slots: Slots, pool: Pool, waiting: Iterable[Job], cluster: ClusterState) -> bool:
     if job.footprint is None or job.carries is not None:  # a carrier is kept itself, while nobody is on it
         return False
     return any(
         other.footprint == job.footprint
-        and any(need == slots for need in _needs(other, cluster.applied.policy))
+        and any(need == slots for need in alternatives(other, cluster.applied.policy))
         and (pool.instance_type is not None or other.demand == job.demand)
         for other in waiting
     )
-
-
-def _needs(job: Job, policy: Policy) -> tuple[Slots, ...]:
-    return alternatives(job, policy)
-
-
-def _in_line(job: Job) -> tuple[str, str]:
-    return (job.entered, job.name)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from job_queue.scheduler.carriers.packing import Bin, Packing
-from job_queue.scheduler.carriers.seats import Carrier
-from job_queue.scheduler.model import ActiveJob, JobState, WaitingJob
+from job_queue.scheduler.model import ActiveJob, Carrier, JobState, WaitingJob
 
 EMPTY_CARRIER_PRIORITY = -(10**9)  # the priority of a carrier without members
 

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Row, Seat, SitDown, seat_on
-from job_queue.scheduler.model import NOTHING, ActiveJob, Evict, JobState, Rule, Snapshot, WaitingJob
+from job_queue.scheduler.carriers.seats import WHOLE, Row, Seat, SitDown, seat_on
+from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, Evict, JobState, Rule, Snapshot, WaitingJob
 from job_queue.scheduler.victims import Guarantees, VictimKey, victim_order
 
 

@@ -2,10 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from job_queue.scheduler.model import JobState
 
 WHOLE = 10  # tenths of a GPU
 
@@ -22,29 +18,6 @@ class Seat:
     def size(self) -> int:
         """Tenths of GPUs, summed over all GPUs."""
         return len(self.gpus) * self.tenths
-
-
-@dataclass(frozen=True, slots=True)
-class Carrier:
-    """A training job of the queue's own on one instance, on which members run side by side."""
-
-    name: str
-    pool: str
-    project: str
-    kind: str  # kind of its members
-    gpus: int
-    state: "JobState"
-    started: float
-    empty_since: float | None = None  # since when it has no members
-    preemptible: bool = True
-    owner: str = ""  # the owner that is charged for it
-    stop_denied: bool = False  # SageMaker denied the queue's last request to stop it, a short while ago
-    ready: bool = True  # its agent has reported that it runs, so members can be assigned
-
-    @property
-    def takes_members(self) -> bool:
-        """Whether a member can be assigned now."""
-        return self.ready and self.state.value == "running"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Seat
+from job_queue.scheduler.carriers.seats import WHOLE, Seat
 from job_queue.scheduler.carriers.shared_plan import plan
-from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, JobState, Plan, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.sharing.ledger import past_use_after
 

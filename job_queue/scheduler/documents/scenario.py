@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Seat
+from job_queue.scheduler.carriers.seats import WHOLE, Seat
 from job_queue.scheduler.documents import policy_document as document
 from job_queue.scheduler.documents.policy_document import (
     DocumentError,
@@ -25,6 +25,7 @@ from job_queue.scheduler.model import (
     NOTHING,
     ActiveJob,
     Calendar,
+    Carrier,
     JobState,
     PausedPool,
     Slots,

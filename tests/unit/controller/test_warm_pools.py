@@ -8,7 +8,8 @@ from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
-from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, footprint
+from job_queue.domain.fleet.warm_matching import footprint
+from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS
 from job_queue.domain.job import ExternalJob
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy

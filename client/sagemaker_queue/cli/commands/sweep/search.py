@@ -23,8 +23,9 @@ from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, QueueError
 from sagemaker_queue.formatting import amount, clean
 from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
+from sagemaker_queue.tuning import studies
 from sagemaker_queue.tuning.metric import Metric, parse_metric
-from sagemaker_queue.tuning.plan import PRUNERS, SAMPLERS, StudyPlan, TrialRow, check_study_name, job_name, studies
+from sagemaker_queue.tuning.plan import PRUNERS, SAMPLERS, StudyPlan, TrialRow, check_study_name, job_name
 from sagemaker_queue.tuning.space import Choice, Range, Space, Value, grid_size, parse_range, text_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,108 @@
+"""Matching of jobs and warm pools: instances that SageMaker keeps for a while after a training job.
+
+docs/adr/0030-warm-pools.md has the reasons.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from job_queue.domain.job import ExternalJob, Job, epoch
+from job_queue.domain.policy import alternatives, slots_of
+from job_queue.scheduler import Policy, Slots, Spot
+
+
+def footprint(request: Mapping[str, Any]) -> str | None:
+    """Return a digest of what a job must have in common with a warm pool, besides instance type and count.
+
+    None: no instances are kept warm for the job, nor after it.
+
+    Source: AWS's guide, "Matching training jobs" of managed warm pools. Session tags are compared by SageMaker; all
+    launches of the queue have the same.
+    """
+    resources, network = request.get("ResourceConfig", {}), request.get("VpcConfig") or {}
+    if resources.get("InstanceGroups") or request.get("EnableManagedSpotTraining"):
+        return None
+    criteria = (
+        request.get("RoleArn"),
+        resources.get("VolumeSizeInGB") or 0,
+        resources.get("VolumeKmsKeyId") or "",
+        sorted(network.get("Subnets", ())),
+        sorted(network.get("SecurityGroupIds", ())),
+        bool(request.get("EnableInterContainerTrafficEncryption")),
+        bool(request.get("EnableNetworkIsolation")),
+        bool((request.get("SessionChainingConfig") or {}).get("EnableSessionTagChaining")),
+    )
+    return sha256(repr(criteria).encode()).hexdigest()[:16]
+
+
+def idle(external: Iterable[ExternalJob]) -> list[ExternalJob]:
+    """Return the warm pools that can be used or released; other warm pools count as external jobs."""
+    return [job for job in external if job.warm is not None and not job.warm.fixed]
+
+
+def warm_slots(job: ExternalJob, policy: Policy) -> Slots:
+    """Return the slots that a warm pool uses."""
+    if job.warm and any(pool.name == job.warm.pool for pool in policy.pools):
+        return {job.warm.pool or "": sum(job.instance_counts.values())}
+    return slots_of(job.instance_counts, policy, job.plan)
+
+
+def matching_pool(job: Job, slots: Slots, warm: Iterable[ExternalJob], policy: Policy) -> ExternalJob | None:
+    """Return the first warm pool on which an attempt on these slots would be launched."""
+    kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
+    return next((pool for pool in kept if fits(job, slots, pool, policy)), None)
+
+
+def fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
+    """Return whether an attempt on these slots would be launched on this warm pool."""
+    if pool.warm is None or job.footprint != pool.warm.footprint or len(slots) != 1:
+        return False
+    if slots != warm_slots(pool, policy):
+        return False
+    target = next(it for it in policy.pools if it.name in slots)
+    if isinstance(target.market, Spot):
+        return False
+    return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
+
+
+def fitting_jobs(waiting: Iterable[Job], external: Iterable[ExternalJob], policy: Policy, now: float) -> set[str]:
+    """Return the waiting jobs that go first among those of their project and priority, as they fit a warm pool.
+
+    One for each warm pool, the first in line. None of them goes past a job that has waited longer than `patience`.
+    """
+    warm = [pool for pool in idle(external) if pool.warm and pool.warm.releasing is None]
+    if not warm:
+        return set()
+    patience = policy.settings.patience
+    equals: dict[tuple[str, int], list[Job]] = defaultdict(list)
+    for job in waiting:
+        if not job.held and (job.backoff_until is None or job.backoff_until <= now):
+            equals[job.project, job.priority].append(job)
+    found: set[str] = set()
+    for jobs in equals.values():
+        found |= _first_that_fit(sorted(jobs, key=_in_line), warm, policy, now, patience)
+    return found
+
+
+def _first_that_fit(
+    jobs: Sequence[Job], warm: Sequence[ExternalJob], policy: Policy, now: float, patience: float | None
+) -> set[str]:
+    left, found = list(warm), set[str]()
+    for job in jobs:
+        match = next(
+            (pool for pool in left if any(fits(job, need, pool, policy) for need in alternatives(job, policy))), None
+        )
+        if match is not None:
+            left.remove(match)
+            found.add(job.name)
+        elif patience is not None and now - epoch(job.entered) > patience:
+            break
+        if not left:
+            break
+    return found
+
+
+def _in_line(job: Job) -> tuple[str, str]:
+    return (job.entered, job.name)
