@@ -19,6 +19,7 @@ from ministack.core.iam_evaluator import (
 from ministack.core.responses import get_account_id, get_region
 from ministack.core.router import extract_access_key_id
 from ministack.services import dynamodb
+from ministack.services.cloudformation import provisioners
 
 ACTION = "kms:Decrypt"  # of the table's key, which DynamoDB needs for reads and writes alike
 DENIED = (
@@ -30,10 +31,17 @@ MANAGEMENT = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables", "Upda
 
 def install() -> None:
     """Have ministack's DynamoDB refuse calls whose caller may not use the key of a table."""
-    handle_request, described = dynamodb.handle_request, dynamodb._sse_description_from_spec
+    handle_request, describe = dynamodb.handle_request, dynamodb._sse_description_from_spec
+    of_tables = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
+    create = of_tables["create"]
 
-    def described_as_in_templates(spec: Mapping[str, Any] | None) -> Any:
-        return described(spec and {"Enabled": spec.get("SSEEnabled", False), **spec})  # CloudFormation's name for it
+    def encryption(spec: Mapping[str, Any] | None) -> Any:
+        return describe(spec and {"Enabled": spec.get("SSEEnabled", False), **spec})  # CloudFormation's name for it
+
+    def created(logical_id: str, properties: Mapping[str, Any], stack: str) -> Any:
+        name, attributes = create(logical_id, properties, stack)
+        dynamodb._tables[name]["SSEDescription"] = encryption(properties.get("SSESpecification"))
+        return name, attributes
 
     async def checked(method: str, path: str, headers: dict[str, str], body: bytes, query: Any) -> tuple[Any, ...]:
         operation = headers.get("x-amz-target", "").rpartition(".")[2]
@@ -42,7 +50,8 @@ def install() -> None:
             return 400, {"Content-Type": "application/x-amz-json-1.0"}, json.dumps(refusal).encode()
         return tuple(await handle_request(method, path, headers, body, query))
 
-    dynamodb._sse_description_from_spec = described_as_in_templates
+    of_tables["create"] = created
+    dynamodb._sse_description_from_spec = encryption
     dynamodb.handle_request = checked
 
 
