@@ -449,7 +449,9 @@ class ExternalJob(Answer, frozen=True):
 
 
 class Pause(Answer, frozen=True):
-    """A pool that backs off: SageMaker had no instances, or refuses what the policy puts into requests there."""
+    """A pool that backs off, because SageMaker had no instances, counts late, or refuses what the policy puts into
+    requests there.
+    """
 
     pool: str
     """Which one."""
@@ -464,7 +466,11 @@ class Pause(Answer, frozen=True):
     until: Optional[Time] = None
     """When the next job is tried."""
     at_fault: Optional[str] = None
-    """What SageMaker said, where it refuses the plan, market or type of the pool; null: it had no instances."""
+    """What SageMaker said, where it refuses the plan, market or type of the pool; else null."""
+    quota_lag: Optional[str] = None
+    """How many instances SageMaker still counts, where these are more than the queue knows of: instances of jobs that
+    have ended. Null: the last refusal was no quota lag.
+    """
 
 
 class QueueStatus(Answer, frozen=True):

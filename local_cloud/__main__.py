@@ -126,7 +126,8 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     group.add_argument(
         "--quota-lag", type=checked(parse_seconds), metavar="SECONDS",
-        help="count instances toward quotas for so long after a job or a warm pool has ended. AWS: a minute or a few",
+        help="count instances toward quotas for so long after a job or a warm pool has ended. Types that neither "
+        "--quota nor --instances names have a quota of --slots instances then, on demand and spot. AWS: some minutes",
     )  # fmt: skip
     group.add_argument(
         "--create-rate", type=checked(parse_rate), metavar="CALLS/BURST",

@@ -81,6 +81,7 @@ _ATTRIBUTES = {
     "ran": "ran",
     "tries": "tries",
     "refusals": "refusals",
+    "refused": "refused",
     "retries": "retries",
     "retried": "retried",
     "missing_since": "missingSince",
@@ -122,6 +123,7 @@ def job_item(job: Job) -> Item:
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
     item["pools"] = list(job.pools)
     item["after"] = [{"job": it.job, "submission": it.submission, "any": it.any_outcome} for it in job.after] or None
+    item["refused"] = job.refused and list(job.refused)
     item["plans"] = list(job.plans) or None
     item["unheard"] = [list(numbers) for numbers in job.unheard] or None
     item["places"] = list(job.places) or None
@@ -139,6 +141,9 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["demand"] = tuple(item["demand"])
     values["pools"] = tuple(item.get("pools", ()))
     values["after"] = tuple(Dependency(it["job"], it["submission"], it["any"]) for it in item.get("after", ()))
+    if refused := item.get("refused"):
+        first, last = refused
+        values["refused"] = (first, last)
     values["plans"] = tuple(item.get("plans", ()))
     values["unheard"] = tuple((first, last) for first, last in item.get("unheard", ()))
     values["places"] = tuple(item.get("places", ()))
@@ -333,14 +338,20 @@ def plan_item(plan: KnownPlan) -> Item:
     """The item of what is known of a training plan."""
     item: Item = {**metadata_key(PLAN_PREFIX + plan.arn), "asked": plan.asked}
     if plan.parts is not None:
-        item["parts"] = [{"instances": it.instances, "starts": it.starts, "ends": it.ends} for it in plan.parts]
+        item["parts"] = [
+            {"instances": it.instances, "starts": it.starts, "ends": it.ends}
+            | ({"forOthers": list(it.for_others)} if it.for_others else {})
+            for it in plan.parts
+        ]
     return item
 
 
 def _plan_from(arn: str, item: Mapping[str, Any]) -> KnownPlan:
     if "parts" not in item:
         return KnownPlan(arn, item["asked"])
-    parts = tuple(PlanPart(it["instances"], it["starts"], it["ends"]) for it in item["parts"])
+    parts = tuple(
+        PlanPart(it["instances"], it["starts"], it["ends"], tuple(it.get("forOthers", ()))) for it in item["parts"]
+    )
     return KnownPlan(arn, item["asked"], parts)
 
 

@@ -84,7 +84,7 @@ class QueuePosition:
     def _waits(self, job: Job) -> Explanation:
         if (hold := self._holds.get(job.name)) and self._plan.has_seen(job):
             last = (
-                f" (last: {job.reason})"
+                f" Its last try: {sentence(job.reason)}"
                 if hold.reason is Reason.BACKOFF and job.reason and job.reason not in hold.message
                 else ""
             )
@@ -145,11 +145,11 @@ def _kept_back(job: Job) -> Explanation | None:
 def _tried_again_message(reason: str, *, refused: bool) -> str:
     """Return the message that the next cycle tries a job again, with SageMaker's last reason."""
     if not refused:
-        return f"It is tried again within a minute (last: {reason})."
+        return f"It is tried again within a minute. Its last try: {sentence(reason)}"
     return f"SageMaker refused its last launch. {sentence(reason)} It is tried again within a minute."
 
 
 def _parked_message(job: Job) -> str:
-    last = f" (last: {job.reason})" if job.reason else ""
+    last = f" Its last try: {sentence(job.reason)}" if job.reason else ""
     again = clock(job.parked or 0)
-    return f"It could not start when it was last looked at, and is looked at again at {again}{last}."
+    return f"It could not start when it was last looked at, and is looked at again at {again}.{last}"

@@ -239,11 +239,12 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
     return Pause(
         pool=pool,
         instance_type=instance_type,
-        instances=backoff.instances,
+        instances=backoff.fewest,
         refusals=backoff.failures,
         last_refusal=_time(iso(backoff.since)),
         until=_time(iso(backoff.until)),
         at_fault=backoff.at_fault,
+        quota_lag=backoff.lag if backoff.is_lag else None,
     )
 
 

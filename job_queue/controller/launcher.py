@@ -145,9 +145,9 @@ class Launcher:
         quota = quota_exceeded(message)
         lag = quota and lag_of(quota, job, cluster)
         if quota:
-            message = f"{lag or quota.sentence} (ResourceLimitExceeded)"
+            message = lag or quota.sentence
         if quota and lag:
-            backoffs = self._reconciler.backoffs_after_lag(job, sent_at, quota, message)
+            backoffs = self._reconciler.backoffs_after_lag(job, sent_at, quota, lag)
         elif result in (LaunchResult.NO_CAPACITY, LaunchResult.POOL_AT_FAULT):
             at_fault = message if result is LaunchResult.POOL_AT_FAULT else None
             backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)

@@ -4,6 +4,7 @@ from hashlib import sha256
 
 FIRST_SECONDS = 15
 LONGEST_SECONDS = 15 * 60
+LASTING_SECONDS = 30 * 60  # from the first refusal in a row to the last, after which an operator should look
 
 
 def backoff_seconds(key: str, failures: int) -> int:

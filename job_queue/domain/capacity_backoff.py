@@ -10,7 +10,7 @@ tried every `LAG_SECONDS` then, and after `LONGEST_LAG_SECONDS` the refusal coun
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from job_queue.domain.backoff import LONGEST_SECONDS, backoff_seconds
+from job_queue.domain.backoff import LASTING_SECONDS, LONGEST_SECONDS, backoff_seconds
 from job_queue.domain.job import Job
 from job_queue.scheduler import Policy, Slots
 
@@ -18,7 +18,6 @@ LONGEST_TEXT = 500  # characters
 FORGOTTEN_SECONDS = 3600  # after its end; what SageMaker lacked so long ago says nothing about now
 LAG_SECONDS = 20  # between two tries while SageMaker counts instances of jobs that have ended
 LONGEST_LAG_SECONDS = 600  # from the first such refusal, or from the last end of a job there
-LASTING_SECONDS = 1800  # from the first refusal to the last, after which somebody should look
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_matching import fitting_jobs, idle, warm_slots
-from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
+from job_queue.domain.job import MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling
 from job_queue.scheduler import (
     ActiveJob,
@@ -53,7 +53,7 @@ class ProjectLoad:
     """The live jobs of a project, as far as a cycle reads its waiting queues (the policy's `window`)."""
 
     waiting: int = 0  # jobs
-    refused: int = 0  # ... that SageMaker has refused many times
+    refused: int = 0  # ... that SageMaker has refused for long
     active: int = 0  # jobs that hold slots
     instances: int = 0  # ... and how many
 
@@ -224,7 +224,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     active = [job for job in jobs if job.state.holds_slots]
     return ProjectLoad(
         waiting=sum(job.state.waits for job in jobs),
-        refused=sum(job.state.waits and job.refusals >= LASTING_REFUSALS for job in jobs),
+        refused=sum(job.is_refused_for_long for job in jobs),
         active=len(active),
         instances=sum(job.instances for job in active if job.seat is None),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from job_queue.domain.backoff import LASTING_SECONDS
 from job_queue.domain.launching.numbers import Ranges
 from job_queue.scheduler import DEFAULT, JobState, Seat
 
@@ -16,7 +17,6 @@ PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs are behind it
 
 MANY_REFUSALS = 3  # of a job's launch in a row, after which nobody is stopped for it
 STOP_DENIED_SECONDS = 15 * 60  # in which an attempt that cannot be stopped is no victim, and no stop is asked for
-LASTING_REFUSALS = 8  # ... after which somebody should look: half an hour of them
 
 Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
@@ -101,6 +101,7 @@ class Job:
     ran: bool = False  # it was preempted before
     tries: int = 0  # failed launches in a row, those for lack of capacity not counted
     refusals: int = 0  # launches in a row that SageMaker refused for this job's own sake
+    refused: tuple[int, int] | None = None  # epoch seconds of the first of them and of the last
     retries: int = 0  # how often it is tried again after it failed by itself
     retried: int = 0  # ... and how often it was
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
@@ -129,6 +130,15 @@ class Job:
     def is_stop_denied(self, now: float) -> bool:
         """Whether its attempt cannot be stopped, as SageMaker has said a short while ago."""
         return self.stop_denied is not None and now < self.stop_denied + STOP_DENIED_SECONDS
+
+    @property
+    def is_refused_for_long(self) -> bool:
+        """Return whether it waits, and SageMaker has refused each of its launches for `LASTING_SECONDS`."""
+        return self.state.waits and self.refused is not None and self.refused[1] - self.refused[0] >= LASTING_SECONDS
+
+    def refused_until(self, now: float) -> tuple[int, int]:
+        """Return the times of the first refusal in a row and of one that comes now, in epoch seconds."""
+        return (self.refused[0] if self.refused else int(now)), int(now)
 
     @property
     def address(self) -> str | None:

@@ -110,6 +110,7 @@ def accepted(job: Job, now: float) -> Transition:
         backoff_until=None,
         missing_since=None,
         refusals=0,
+        refused=None,
         left_idle=False,
     )
     return Transition(job, new, f"{'its carrier' if job.on_board else 'SageMaker'} accepted {job.launched}", now)
@@ -145,8 +146,10 @@ def refused(
         )
     if for_good:
         return Transition(job, _finished(job, now, JobState.FAILED, message), f"refused by SageMaker: {message}", now)
-    refusals = job.refusals if backoffs else max(job.refusals + 1, MANY_REFUSALS * lasting)
-    return _back_off(job, now, message, job.attempt, backoffs, refusals=refusals)
+    if backoffs:
+        return _back_off(job, now, message, job.attempt, backoffs)
+    refusals = max(job.refusals + 1, MANY_REFUSALS * lasting)
+    return _back_off(job, now, message, job.attempt, refusals=refusals, refused=job.refused_until(now))
 
 
 def name_is_taken(job: Job, *, now: float) -> Transition:

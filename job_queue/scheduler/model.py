@@ -313,6 +313,7 @@ class Calendar:
     instances: int
     opens: float  # epoch seconds
     closes: float  # epoch seconds at which SageMaker takes the instances back, before the plan ends
+    for_others: tuple[str, ...] = ()  # the resources that the plan is for, if training jobs are not among them
 
     def is_open(self, now: float) -> bool:
         """Return whether the instances are there."""

@@ -38,6 +38,7 @@ sys.path.append(
 
 from local_cloud.aws import limits, log_filters  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
+from local_cloud.dynamodb import table_keys  # noqa: E402
 from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
 from local_cloud.dynamodb.requests import MEASURED, MeteredCalls  # noqa: E402
 
@@ -290,6 +291,7 @@ def main(descriptor: int, crashes: Crashes) -> None:
     application = AccessControl(int(os.environ["GATEWAY_PORT"]), token, auth=auth, account=get_account_id())
     if auth:
         verify_root_signatures(os.environ["AWS_ACCESS_KEY_ID"])
+        table_keys.install()
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
     limits.install()

@@ -61,7 +61,8 @@ class LocalCloud:
     :param parameters: further parameters of the template.
     :param faults: faults that begin as soon as all services are up.
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
-    :param account: SageMaker's quotas, request rates, training plans and history.
+    :param account: SageMaker's quotas, request rates, training plans and history. Where it has a quota lag, the quota
+        of each instance type is as many instances as the queue may use, unless `account` or `instances` names it.
     :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unheard_grace` and `startup_delay`.
     :param strict: whether to add the limits and times of an ordinary AWS account.
     """
@@ -93,7 +94,7 @@ class LocalCloud:
         else:
             times = TIMES
         self._key_limits = key_limits
-        self._slots = slots
+        self._slots = max(slots, _instances(policy))
         self._policy = policy
         self._auth = auth
         # If the account has no request rate, the queue need not limit its own.
@@ -103,7 +104,7 @@ class LocalCloud:
         self._project = project
         self._training_options: dict[str, Any] = {
             "instances": instances,
-            "account_options": account,
+            "account_options": account and account.with_slots(self._slots),
             "intercept": intercept,
             "deliver": deliver,
             "stop_grace": times.stop_grace if stop_grace is None else stop_grace,
@@ -178,7 +179,7 @@ class LocalCloud:
             self.client,
             self._project,
             {
-                "MaxCapacity": str(max(self._slots, _instances(self._policy))),
+                "MaxCapacity": str(self._slots),
                 "AllowedRoleArns": self.role,
                 "AdminArns": f"arn:aws:iam::{ACCOUNT}:root",  # the root user, whose keys are in `environment`
                 "VpcEndpointIds": VPC_ENDPOINT,

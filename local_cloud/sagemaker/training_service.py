@@ -90,7 +90,9 @@ class TrainingService:
         self._plans = TrainingPlans(options.plans, prefix, time.time)
         past = past_jobs(options.history, f"{prefix}:training-job/", time.time())
         self._registry = JobRegistry(
-            Capacity(instances or {}, options.quotas, self._plans), past, options.quota_lag or 0.0
+            Capacity(instances or {}, options.quotas, self._plans, options.of_each_type),
+            past,
+            options.quota_lag or 0.0,
         )
         self._throttle = Throttle({"CreateTrainingJob": options.create_rate, "ListTrainingJobs": options.list_rate})
         self._runners: list[JobRunner] = []

@@ -129,6 +129,36 @@ def test_without_quota_lag_the_instances_are_free_at_once(make_emulator: MakeEmu
     emulator.create("second", "true")
 
 
+def test_the_quota_of_each_type_holds_in_each_market_unless_the_type_is_named(make_emulator: MakeEmulator) -> None:
+    account = Account({"ml.m5.xlarge for training job usage": 2}, quota_lag=3600).with_slots(1)
+    emulator = make_emulator(account_options=account, instances={"ml.m5.2xlarge": 2})
+    for name, changes in {"on-demand": {}, "spot": SPOT}.items():
+        emulator.create(f"{name}-1", "true", **changes)
+        emulator.ended(f"{name}-1")
+        code, message = refused(emulator, **changes)
+        assert code == "ResourceLimitExceeded"
+        assert "is 1 Instances, with current utilization of 1 Instances and a request delta of 1" in message
+    emulator.create("named", "true", ResourceConfig=of(2, "ml.m5.xlarge"))
+    emulator.create("machines", "true", ResourceConfig=of(2, "ml.m5.2xlarge"))
+
+
+def test_warm_pools_count_toward_the_quota_of_each_type_and_are_kept(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(account_options=Account(quota_lag=3600).with_slots(1))
+    warm = {"ResourceConfig": {**of(1), "KeepAlivePeriodInSeconds": 600}}
+    emulator.create("first", "true", **warm)
+    emulator.ended("first")
+    assert emulator.describe("first")["WarmPoolStatus"]["Status"] == "Available"
+    assert refused(emulator, ResourceConfig={**of(1), "VolumeSizeInGB": 9})[0] == "ResourceLimitExceeded"
+    emulator.create("second", "true", **warm)
+    emulator.ended("second")
+
+
+def test_without_quota_lag_slots_are_no_quota() -> None:
+    for lag in (None, 0.0):
+        assert Account(quota_lag=lag).with_slots(8).of_each_type is None
+    assert strict_account(Account()).with_slots(8).of_each_type == 8
+
+
 def test_quotas_of_all_spot_jobs_count_spot_only(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(account_options=Account({"Number of instances across all spot training jobs": 1}))
     emulator.create("on-demand", "sleep", "86400")

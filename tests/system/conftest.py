@@ -12,6 +12,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
 from local_cloud.aws.stack import LocalCloud
+from local_cloud.sagemaker.account.history import PAST
 from sagemaker_queue import JobDetail, NotFound, QueueClient
 from tests.waiting import PATIENCE, processes
 
@@ -93,10 +94,11 @@ class System:
         self.wait_state(name, "running")
 
     def attempts(self) -> list[dict[str, Any]]:
-        """All training jobs there ever were, as SageMaker describes them."""
+        """Return all training jobs as SageMaker describes them, without the past of a strict account."""
         pages = self.sagemaker.get_paginator("list_training_jobs").paginate()
         names = [job["TrainingJobName"] for page in pages for job in page["TrainingJobSummaries"]]
-        return [self.sagemaker.describe_training_job(TrainingJobName=name) for name in names]
+        own = [name for name in names if not name.startswith(PAST)]
+        return [self.sagemaker.describe_training_job(TrainingJobName=name) for name in own]
 
     def most_at_once(self) -> int:
         """The most instances that SageMaker ever had in use, from its own times."""

@@ -41,11 +41,15 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
         yield Part(f"Kept warm for jobs that match: {', '.join(warm)}")
     if rows := [row for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)]:
         yield Part("", SHARE_HEADERS, tuple(rows))
-    if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault]:
+    if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault and not pause.quota_lag]:
         yield Part("Backing off: SageMaker had no instances", _PAUSE_HEADERS, tuple(lacking))
     for pause in status.pauses:
-        if pause.at_fault:
-            tried = f"the next job is tried at {moment(pause.until)} UTC"
+        tried = f"the next job is tried at {moment(pause.until)} UTC"
+        if pause.quota_lag:
+            yield Part(
+                f"Pool {_paused_pool(pause)} waits for the quota of jobs that have ended; {tried}.\n{pause.quota_lag}"
+            )
+        elif pause.at_fault:
             wants = f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}."
             yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
     if status.external:
@@ -81,10 +85,14 @@ def _market_row(pool: PoolStatus) -> list[object]:
     return [pool.name, _MARKETS[pool.market], pool.training_plan, *(times if pool.training_plan else (None, None))]
 
 
+def _paused_pool(pause: Pause) -> str:
+    """Return the pool that backs off, with the instance type in a pool of any type."""
+    return f"{pause.pool} ({pause.instance_type})" if pause.instance_type else pause.pool
+
+
 def _pause_row(pause: Pause) -> list[object]:
-    pool = f"{pause.pool} ({pause.instance_type})" if pause.instance_type else pause.pool
     last = f"{age(pause.last_refusal)} ago" if pause.last_refusal else None
-    return [pool, f"{pause.instances} or more", pause.refusals, last, moment(pause.until)]
+    return [_paused_pool(pause), f"{pause.instances} or more", pause.refusals, last, moment(pause.until)]
 
 
 def _external_rows(job: ExternalJob) -> Iterator[list[object]]:

@@ -1,6 +1,6 @@
 """Training plans as DescribeTrainingPlan tells of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -38,31 +38,32 @@ def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -
 
 
 def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
-    usable = _usable(plan, in_use)
+    targets = tuple(plan.get("TargetResources") or (_TRAINING,))
+    for_others = () if _TRAINING in targets else targets
+    if for_others:
+        log.warning("training plan is not for training jobs", plan=plan["TrainingPlanArn"], targets=targets)
+    usable = 0 if for_others else _usable(plan, targets, in_use)
     parts = [
         PlanPart(
             min(usable, part.get("TotalInstanceCount", usable)),
             int(part["StartTime"].timestamp()),
             int(part["EndTime"].timestamp()),
+            for_others,
         )
         for part in plan.get("ReservedCapacitySummaries", ())
         if "StartTime" in part and "EndTime" in part
     ]
     if not parts and "StartTime" in plan and "EndTime" in plan:
-        parts = [PlanPart(usable, int(plan["StartTime"].timestamp()), int(plan["EndTime"].timestamp()))]
+        parts = [PlanPart(usable, int(plan["StartTime"].timestamp()), int(plan["EndTime"].timestamp()), for_others)]
     return tuple(parts)
 
 
-def _usable(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int]) -> int:
+def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...], in_use: Callable[[], int]) -> int:
     """Count the instances that training jobs can have: neither unhealthy nor spare, and not in use by other resources.
 
     The sum of available instances and those in use stays the same while jobs come and go, so it may be some minutes
     old. A plan that has not begun, or that has several parts, has none available now and all of them later.
     """
-    targets: Sequence[str] = plan.get("TargetResources") or [_TRAINING]
-    if _TRAINING not in targets:
-        log.warning("training plan is not for training jobs", plan=plan["TrainingPlanArn"], targets=targets)
-        return 0
     broken = plan.get("UnhealthyInstanceCount", 0) + plan.get("AvailableSpareInstanceCount", 0)
     total = max(0, plan.get("TotalInstanceCount", 0) - broken)
     if plan["Status"] != "Active" or "AvailableInstanceCount" not in plan or "InUseInstanceCount" not in plan:

@@ -44,7 +44,12 @@ def back_off_with(member: Job, carrier: Job, now: float) -> Transition:
     tries = member.tries + 1
     until = int(now) + backoff_seconds(member.name, tries)
     new = member.with_changes(
-        tries=tries, refusals=member.refusals + 1, backoff_until=until, reason=carrier.reason, parked=None
+        tries=tries,
+        refusals=member.refusals + 1,
+        refused=member.refused_until(now),
+        backoff_until=until,
+        reason=carrier.reason,
+        parked=None,
     )
     return Transition(member, new, f"next try at {clock(until)}: {carrier.reason}", now)
 

@@ -23,6 +23,7 @@ class PlanPart:
     instances: int
     starts: int  # epoch seconds
     ends: int  # epoch seconds
+    for_others: tuple[str, ...] = ()  # the resources that the plan is for, if training jobs are not among them
 
     @property
     def closes(self) -> int:
@@ -44,7 +45,7 @@ class KnownPlan:
             return None
         parts = sorted(self.parts, key=lambda part: part.starts)
         part = next((part for part in parts if part.closes > now), parts[-1] if parts else PlanPart(0, 0, 0))
-        return Calendar(part.instances, part.starts, part.closes)
+        return Calendar(part.instances, part.starts, part.closes, part.for_others)
 
     def cuts_off(self, started: float, ended: float) -> bool:
         """Whether an attempt of that time was ended by the end of a part of the plan."""

@@ -30,7 +30,7 @@ def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
     kind = f" of {quota.instance_type}" if quota.instance_type else ""
     return (
         f"SageMaker still counts {quota.used:g} of {quota.limit:g} instances{kind} as in use, and the queue knows of "
-        f"{known}."
+        f"{known} (ResourceLimitExceeded)."
     )
 
 

@@ -64,10 +64,10 @@ class QuotaExceeded:
         """What it means for the job, and what to do."""
         figures = f"'{self.name}' is {self.limit:g} {self.unit} in this account, and the job asks for {self.delta:g}"
         if self.is_full:
-            return f"The quota {figures} while others use it."
+            return f"The quota {figures} while others use it (ResourceLimitExceeded)."
         return (
-            f"No quota of this account allows the job: {figures}. Ask AWS for {self.delta:g} or more "
-            "(Service Quotas, Amazon SageMaker), or change the job."
+            f"No quota of this account allows the job: {figures} (ResourceLimitExceeded). "
+            f"Ask AWS for {self.delta:g} or more (Service Quotas, Amazon SageMaker), or change the job."
         )
 
 

@@ -256,7 +256,19 @@ class _Reasons:
                 if pool in pools
             ]
         )
-        return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
+        never = f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
+        return " ".join([never, *self._plans_for_others(job)])
+
+    def _plans_for_others(self, job: WaitingJob) -> Iterator[str]:
+        """Yield a sentence for each training plan of the job's pools that no training job can use."""
+        plans = {pool.name: pool.market for pool in self._snapshot.policy.pools}
+        for pool in _pools_in_order(job.demand):
+            plan, calendar = plans.get(pool), self._snapshot.calendars.get(pool)
+            if isinstance(plan, TrainingPlan) and calendar and calendar.for_others:
+                yield (
+                    f"The training plan {plan.name} of pool {pool} is not for training jobs, but for "
+                    f"{join(calendar.for_others)}: name another pool, or have the policy name another plan."
+                )
 
     def _outside_training_plan(self, job: WaitingJob) -> str:
         """Return when the training plans of the job's pools begin, or by when the job would have to end."""

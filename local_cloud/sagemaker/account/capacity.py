@@ -37,12 +37,20 @@ class Capacity:
     """The limits of the account. The registry holds its lock while it asks.
 
     `machines`: how many instances of a type there are at all, whatever the market. `quotas`: by SageMaker's names.
+    `of_each_type`: the quota of instances in training jobs, in each market, of a type that is named by neither.
     """
 
-    def __init__(self, machines: Mapping[str, int], quotas: Mapping[str, int], plans: TrainingPlans) -> None:
+    def __init__(
+        self,
+        machines: Mapping[str, int],
+        quotas: Mapping[str, int],
+        plans: TrainingPlans,
+        of_each_type: int | None = None,
+    ) -> None:
         self._machines = machines
         self._quotas = quotas
         self._plans = plans
+        self._of_each_type = of_each_type
 
     def place(self, request: Request, tags: Mapping[str, str], holders: Sequence[TrainingJob]) -> Placement:
         """Where the job will run; raises the refusal that SageMaker would answer with.
@@ -107,7 +115,8 @@ class Capacity:
         name = "spot training job" if spot else "training job"
         for kind, count in placement.by_type.items():
             usage = f"{kind} for {name} usage"
-            self._check(usage, used=_used(market, kind), wanted=count)
+            quota = self._quotas.get(usage, None if kind in self._machines else self._of_each_type)
+            self._check(usage, used=_used(market, kind), wanted=count, limit=quota)
             self._check(usage, used=_used(others, kind), wanted=count, limit=self._machines.get(kind))
         largest, everything = (
             (options.LARGEST_SPOT_JOB, options.ALL_SPOT_JOBS) if spot else (options.LARGEST_JOB, options.ALL_JOBS)

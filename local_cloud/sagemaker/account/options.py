@@ -5,7 +5,7 @@ The options of `up` and `exec` are read here. What is wrong with one is a ValueE
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from local_cloud.sagemaker.wire import EmulatedError
@@ -79,7 +79,7 @@ class PlanOption:
 
 @dataclass(frozen=True)
 class Account:
-    """What the emulator is told about the account. A quota that is not named has no limit."""
+    """What the emulator is told about the account. A quota that is not named has no limit, see `of_each_type`."""
 
     quotas: Mapping[str, int] = field(default_factory=dict)
     create_rate: Rate | None = None
@@ -91,16 +91,22 @@ class Account:
     plans: tuple[PlanOption, ...] = ()
     quota_lag: float | None = None
     """Seconds for which instances count toward quotas after a job or a warm pool has ended; None is 0."""
+    of_each_type: int | None = None
+    """The quota of each instance type in each market that `quotas` does not name; None is no limit."""
+
+    def with_slots(self, slots: int) -> "Account":
+        """Return the account with a quota of `slots` instances of each type, so that quota lag has an effect."""
+        return replace(self, of_each_type=slots) if self.quota_lag and self.of_each_type is None else self
 
 
 def strict_account(given: Account) -> Account:
     """The account as AWS makes it, where `given` says nothing else."""
-    return Account(
+    return replace(
+        given,
         quotas={**DEFAULTS, **given.quotas},
         create_rate=given.create_rate or Rate(1, 10),
         list_rate=given.list_rate or Rate(2, 2),
         history=given.history or STRICT_HISTORY,
-        plans=given.plans,
         quota_lag=STRICT_QUOTA_LAG if given.quota_lag is None else given.quota_lag,
     )
 

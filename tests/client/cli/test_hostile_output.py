@@ -68,7 +68,10 @@ QUEUE = {
     "active": [JOB],
     "waiting": [JOB],
     "external": [{"trainingJobName": EVIL, "slots": {EVIL: 1}, "since": None, "stopping": False}],
-    "pauses": [{"pool": EVIL, "until": "2026-11-21T10:05:30Z", "atFault": EVIL, "instances": 1, "refusals": 1}],
+    "pauses": [
+        {"pool": EVIL, "until": "2026-11-21T10:05:30Z", "atFault": EVIL, "instances": 1, "refusals": 1},
+        {"pool": EVIL, "until": "2026-11-21T10:05:30Z", "quotaLag": EVIL},
+    ],
 }
 IDENTITY = {
     **{"owner": EVIL, "admin": False, "appliesPolicies": False, "allowedRoleArns": [EVIL], "queueVersion": EVIL},

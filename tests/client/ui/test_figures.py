@@ -10,14 +10,17 @@ import pytest
 
 from api_contract.preview import PreviewAnswer, ProjectPreview
 from sagemaker_queue.models import (
+    Identity,
     JobDetail,
     JobSummary,
     PastAttempt,
+    Pause,
     PoolStatus,
     ProjectStatus,
     QueueStatus,
     Transition,
 )
+from sagemaker_queue.ui.view import View
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
@@ -140,3 +143,18 @@ def test_projects_look_different_however_many_there_are() -> None:
     found = paints(f"project-{number}" for number in range(25))
     assert len(set(found.values())) == 25
     assert paints(["b", "a"]) == paints(["a", "b"])
+
+
+def test_the_card_of_a_pool_says_why_it_backs_off() -> None:
+    from sagemaker_queue.ui.pages.fleet import _remarks
+
+    late = "SageMaker still counts 8 of 8 instances of ml.p5.48xlarge as in use, and the queue knows of 0."
+    until = NOW + timedelta(seconds=15)
+    pool = PoolStatus("p5", capacity=8)
+    for pause, said in (
+        (Pause("p5", until=until, quota_lag=late), late[:-1]),
+        (Pause("p5", until=until, at_fault="The plan has expired."), "SageMaker refuses: The plan has expired"),
+        (Pause("p5", until=until), "SageMaker had no instances"),
+    ):
+        view = View(NOW, QueueStatus((pool,), pauses=(pause,)), (), (), Identity("ann"))
+        assert _remarks(pool, view, NOW) == [f"{said}; tried again in 15s"]

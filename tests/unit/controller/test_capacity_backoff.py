@@ -464,7 +464,7 @@ def test_the_history_says_when_it_is_tried_again() -> None:
     refused_at_once(queue)
     figures = "'ml.p5.48xlarge for training job usage' is 1 Instances in this account, and the job asks for 1"
     reason = queue.job("job1").reason or ""
-    assert reason == f"The quota {figures} while others use it. (ResourceLimitExceeded)"
+    assert reason == f"The quota {figures} while others use it (ResourceLimitExceeded)."
     cause = queue.record("job1").history[-1].cause
     assert cause.startswith("next try at 2026-09-21 ")
     assert cause.endswith(f": {reason}")

@@ -342,6 +342,25 @@ def test_the_reason_says_what_sagemaker_counts_and_when_the_next_try_is() -> Non
         assert reason["message"].count("SageMaker still counts") == 1
 
 
+def test_the_queue_reports_quota_lag_and_no_lack_of_instances() -> None:
+    queue = Timeline(Account(60))
+    running = eight_jobs(queue)
+    for attempt in running:
+        queue.end_at(queue.now, attempt)
+    api = Api(queue=queue)
+    paths = ("/queue", "/jobs/job08")
+    status, job = queue.seen_at(queue.now + 10, lambda: [api.call("GET", path)[1] for path in paths])
+    (pause,) = status["pauses"]
+    counted = (
+        f"SageMaker still counts 8 of 8 instances of {P5} as in use, and the queue knows of 7 (ResourceLimitExceeded)."
+    )
+    assert (pause["quotaLag"], pause["atFault"], pause["instances"], pause["refusals"]) == (counted, None, 1, 0)
+    causes = [entry["cause"] for entry in job["history"]]
+    assert any(cause.endswith(f": {counted}") for cause in causes), causes
+    queue.pass_to(queue.now + 60)
+    assert api.call("GET", "/queue")[1]["pauses"] == []
+
+
 def test_a_heterogeneous_cluster_meets_the_lag_of_the_type_that_sagemaker_names() -> None:
     queue = Timeline(Account(0))
     kinds = {"p5": P5, "g5": "ml.g5.48xlarge"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
-from job_queue.domain.job import LASTING_REFUSALS
+from job_queue.domain.backoff import LASTING_SECONDS
 from job_queue.services.outlook import OutlookService
 from tests.fake_sagemaker import refusal
 from tests.jobs import P5
@@ -172,15 +172,36 @@ def test_what_sagemaker_accepted_once_is_never_refused_for_good() -> None:
 
 
 @pytest.mark.parametrize("result", [LaunchResult.NO_QUOTA, LaunchResult.NOT_NOW])
-def test_refusals_that_last_are_counted(result: LaunchResult) -> None:
+def test_refusals_count_once_half_an_hour_lies_between_the_first_and_the_last(result: LaunchResult) -> None:
     queue = a_queue()
+    create, began = queue.training.create, queue.now
     Account(queue, result, lambda request: True)
-    queue.submit("job1", 1)
-    for _ in range(200):
+    for number in range(8):  # whose backoffs differ
+        queue.submit(f"job{number}", 1)
+    while not lasting(queue):
+        assert queue.now < began + 2 * LASTING_SECONDS
         queue.tick()
+    assert queue.now >= began + LASTING_SECONDS
+    queue.training.create = create  # type: ignore[method-assign]
+    for _ in range(20):
+        queue.tick()
+    running = [queue.job(name) for name, state in queue.states().items() if state == "running"]
+    assert [job.refused for job in running] == [None] * 4
+
+
+def test_a_job_that_is_no_longer_tried_does_not_become_one_that_is_refused_for_long() -> None:
+    queue = a_queue()
+    Account(queue, LaunchResult.NOT_NOW, lambda request: True)
+    queue.submit("job1", 1)
+    assert Api(queue=queue).call("PATCH", "/jobs/job1", '{"held": true}')[0] == 200
+    for _ in range(60):
+        queue.tick()
+    assert lasting(queue) == 0
+
+
+def lasting(queue: Harness) -> int:
     cluster, _ = queue.forecast()
-    assert queue.job("job1").refusals >= LASTING_REFUSALS
-    assert cluster.lasting_refusals(cluster.loads([]), queue.now) == 1
+    return cluster.lasting_refusals(cluster.loads([]), queue.now)
 
 
 def test_a_pool_that_is_refused_for_long_is_counted() -> None:
@@ -233,4 +254,4 @@ def test_a_job_whose_attempt_failed_says_what_happened_while_it_is_tried_again()
     queue.now += 3600
     _, job = api.call("GET", "/jobs/job1", advice="true")
     assert (job["state"], job["reason"]["code"]) == ("pending", "BACKOFF")
-    assert job["reason"]["message"].startswith("It is tried again within a minute (last: InternalServerError")
+    assert job["reason"]["message"].startswith("It is tried again within a minute. Its last try: InternalServerError")

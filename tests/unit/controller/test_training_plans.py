@@ -15,6 +15,7 @@ from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Plan
 from tests.jobs import NOW, P5, a_job, a_request
 from tests.queue_harness import Harness
+from tests.unit.queue_api import Api
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
 OTHER = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
@@ -344,6 +345,22 @@ def test_unhealthy_and_spare_instances_of_a_plan_do_not_count() -> None:
 def test_a_plan_for_other_resources_has_no_instances_for_training_jobs(targets: list[str]) -> None:
     assert usable(AvailableInstanceCount=9, InUseInstanceCount=0, TargetResources=targets) == 0
     assert usable(Status="Scheduled", TargetResources=targets) == 0
+
+
+def test_a_job_on_a_plan_for_other_resources_is_told_so_and_what_to_do() -> None:
+    times = {"StartTime": at(-HOUR), "EndTime": at(10 * HOUR), "Status": "Active", "TrainingPlanArn": ARN}
+    targets = {"TotalInstanceCount": 9, "TargetResources": ["endpoint", "studio-apps"]}
+    queue = a_queue(*parts_of({**times, **targets}))
+    queue.submit("a")
+    _, job = Api(queue=queue).call("GET", "/jobs/a")
+    assert (job["state"], job["reason"]["code"]) == ("pending", "NEVER_FITS")
+    assert job["reason"]["message"].endswith(
+        "The training plan winter of pool winter is not for training jobs, but for endpoint and studio-apps: "
+        "name another pool, or have the policy name another plan."
+    )
+    queue.training.plans = {ARN: parts_of({**times, **targets, "TargetResources": ["endpoint", "training-job"]})}
+    queue.tick(HOUR)
+    assert queue.state("a") == "running"
 
 
 def test_of_a_plan_for_several_resources_only_the_use_by_training_jobs_counts() -> None:

@@ -177,11 +177,13 @@ def _lines(text: str) -> Iterator[Line]:
 def _pauses(status: QueueStatus) -> list[str]:
     if len(status.pauses) <= 2:
         return [_pause(pause) for pause in status.pauses]
-    return [f"{len(status.pauses)} pools back off: SageMaker had no instances (smq status says when they are tried)."]
+    return [f"{len(status.pauses)} pools back off (smq status says why, and when they are tried)."]
 
 
 def _pause(pause: Pause) -> str:
     until = f" until {pause.until:%H:%M:%S} UTC" if pause.until else ""
     if pause.at_fault:
         return f"{pause.pool} backs off{until}: SageMaker refuses what its policy puts into requests (smq status)."
+    if pause.quota_lag:
+        return f"{pause.pool} waits{until}: {pause.quota_lag}"
     return f"{pause.pool} backs off{until}: SageMaker had no instances (jobs of {pause.instances} or more wait)."

@@ -98,6 +98,7 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
     for pause in view.status.pauses:
         if pause.pool == pool.name:
             said = f"SageMaker refuses: {pause.at_fault}" if pause.at_fault else "SageMaker had no instances"
+            said = (pause.quota_lag or said).rstrip(".")
             again = f"; tried again in {age(now, pause.until)}" if pause.until and pause.until > now else ""
             remarks.append(f"{said}{again}")
     return remarks

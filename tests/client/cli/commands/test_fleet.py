@@ -52,6 +52,10 @@ TROUBLE: dict[str, Any] = {
         },
         {"pool": "default", "instanceType": "ml.g5.xlarge", "instances": 1, "refusals": 1},
         {"pool": "plan", "until": "2026-11-21T10:05:30Z", "atFault": "ValidationException: The plan has expired."},
+        {
+            **{"pool": "late", "instanceType": "ml.g5.xlarge", "refusals": 0, "until": "2026-11-21T10:05:30Z"},
+            "quotaLag": "SageMaker still counts 8 of 8 instances of ml.g5.xlarge as in use, and the queue knows of 0.",
+        },
     ],
     "external": [
         {"trainingJobName": "notebook-test-17", "slots": {"p5": 1, "c6": 2}, "since": None, "stopping": False},
@@ -70,6 +74,9 @@ default (ml.g5.xlarge)  1 or more             1
 
 Pool plan backs off, its settings in the policy need a look; the next job is tried at 2026-11-21 10:05:30 UTC.
 SageMaker: ValidationException: The plan has expired.
+
+Pool late (ml.g5.xlarge) waits for the quota of jobs that have ended; the next job is tried at 2026-11-21 10:05:30 UTC.
+SageMaker still counts 8 of 8 instances of ml.g5.xlarge as in use, and the queue knows of 0.
 
 Started outside the queue
 

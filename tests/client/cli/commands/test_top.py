@@ -183,7 +183,17 @@ class TestOnce:
         assert main(["top", "--once"]) == 0
         assert "p5 backs off until 10:05:30 UTC: SageMaker had no" in capsys.readouterr().out
         assert main(["top", "--once"]) == 0
-        assert "3 pools back off" in capsys.readouterr().out
+        assert "3 pools back off (smq status says why" in capsys.readouterr().out
+
+    def test_a_pool_that_waits_for_quota_does_not_lack_instances(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        counted = "SageMaker still counts 8 of 8 instances as in use, and the queue knows of 0."
+        server.answers(200, status(0, pauses=[{"pool": "p5", "until": "2026-11-21T10:05:30Z", "quotaLag": counted}]))
+        assert main(["top", "--once"]) == 0
+        out = capsys.readouterr().out
+        assert f"p5 waits until 10:05:30 UTC: {counted}" in out
+        assert "had no instances" not in out
 
     def test_an_empty_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"pools": [], "active": [], "waiting": []})
