@@ -25,6 +25,9 @@ VENV_AUDIT := .venv-audit
 STAMP_AUDIT := $(VENV_AUDIT)/.installed
 AUDITORS := checkov==3.3.30 pip-audit==2.10.1
 
+# The quota of the local cloud's account that `make acceptance PROBE=1` fills.
+PROBED_QUOTA := ml.m5.large for training job usage=2
+
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 export SAM_CLI_TELEMETRY := 0
@@ -51,9 +54,10 @@ check: $(STAMP)  ## Check style and types, and run the tests of the queue itself
 test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
 	$(PYTEST)
 
-acceptance: $(STAMP) $(STAMP3)  ## Run the acceptance suite on a local cloud, or in an account [STACK=... PRICE=0.12 ARGS="--yes"]
-	$(if $(STACK),,$(BIN)/python -m local_cloud exec --slots 2 --) $(BIN)/python -m tests.acceptance \
-	  $(if $(STACK),--stack $(STACK)) $(if $(PRICE),--price $(PRICE)) $(ARGS)
+acceptance: $(STAMP) $(STAMP3)  ## Run the acceptance suite on a local cloud, or in an account [STACK=... PRICE=0.12 PROBE=1 ARGS="--yes"]
+	$(if $(STACK),,$(BIN)/python -m local_cloud exec --slots 2 $(if $(PROBE),--quota '$(PROBED_QUOTA)') --) \
+	  $(BIN)/python -m tests.acceptance \
+	  $(if $(STACK),--stack $(STACK)) $(if $(PRICE),--price $(PRICE)) $(if $(PROBE),--probe) $(ARGS)
 
 contract: $(STAMP)  ## Run the store's contract on AWS's DynamoDB Local (Java and Maven), or a DynamoDB [URL=...]
 	$(if $(URL),,$(BIN)/python tools/dynamodb_local.py) \
@@ -77,6 +81,7 @@ torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000
 bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an hour [SEEDS=10]
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/warm_pools.py
+	$(BIN)/python benchmarks/watching.py
 	$(BIN)/python benchmarks/hooks.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/load.py

@@ -1,8 +1,9 @@
-"""The HTTP API between the queue and its clients, defined once: both sides import it, docs/openapi.yaml is made of it.
+"""The HTTP API between the queue and its clients, defined once.
 
-`models` has requests and answers, `policy_document` the policy, `errors` what a refusal looks like, `routes` which
-operation takes and gives what. Here are msgspec and the standard library, and nothing else.
+Both sides import it, and docs/openapi.yaml is generated from it. `models`, `history` and `preview` define requests and
+answers, `policy_document` the policy, `error_codes` refusals, and `routes` the operations. This folder imports only
+msgspec and the standard library.
 """
 
 VERSION = "0.1.0"
-"""Of queue and client, each of which has its copy of this folder."""
+"""The version of queue and client; each contains a copy of this folder."""

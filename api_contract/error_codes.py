@@ -1,4 +1,4 @@
-"""What a refusal looks like, and which there are."""
+"""The answers that refuse a request, and all their codes."""
 
 from enum import Enum
 from typing import Annotated, Optional
@@ -7,12 +7,12 @@ from api_contract.shape import Answer, schema
 
 
 class ErrorCode(str, Enum):
-    """Why the queue refuses a request, for programs; with the HTTP status that goes with it."""
+    """The reason why the queue refuses a request, for programs, with its HTTP status."""
 
     status: int
     meaning: str
 
-    def __new__(cls, code: str, status: int, meaning: str) -> "ErrorCode":  # noqa: D102  (the enumeration's own)
+    def __new__(cls, code: str, status: int, meaning: str) -> "ErrorCode":  # noqa: D102  (called by Enum only)
         member = str.__new__(cls, code)
         member._value_, member.status, member.meaning = code, status, meaning
         return member
@@ -45,7 +45,11 @@ class ErrorCode(str, Enum):
     )
     TOO_LARGE = "TooLarge", 413, "The request is larger than the queue can keep."
     TAKES_TOO_LONG = "TakesTooLong", 422, "The answer cannot be computed while a caller waits; ask for less."
-    BUSY = "Busy", 429, "As many dry runs and previews are in progress as may be at once; send the same request again."
+    BUSY = (
+        "Busy",
+        429,
+        "Too many dry runs, previews and requests for advice are in progress; send the same request again.",
+    )
     INTERNAL_ERROR = "InternalError", 500, "A fault of the queue; nothing is lost."
     UNAVAILABLE = "Unavailable", 503, "An AWS service that the queue needs did not answer; send the same request again."
 

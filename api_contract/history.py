@@ -1,4 +1,4 @@
-"""The history of attempts: what is asked of it, and what it answers."""
+"""The history of attempts: its query and its answers."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Requests and answers. A field's meaning stands below it; docs/openapi.yaml repeats it."""
+"""Requests and answers. The text below a field is its meaning; docs/openapi.yaml contains it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Optional, TypedDict, Union
@@ -8,9 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 from api_contract.shape import Answer, Body, Count, JobName, Ordinal, Slots, Time, schema
 
 MAX_PRIORITY = 999_999_999
-"""Either way."""
+"""The largest absolute value of a priority."""
 CARRIER_PREFIX = "carrier--"
-"""Of names of the queue's own jobs, on which others run."""
+"""The beginning of the names of carriers: the queue's own jobs, whose instances members share."""
 MAX_RETRIES = 10
 MAX_PAGE = 500
 
@@ -70,6 +70,14 @@ class JobFilter(Body, frozen=True):
     """Jobs in a page at most."""
     next: Union[str, UnsetType] = UNSET
     """The `next` of the page before."""
+
+
+class JobSelection(Body, frozen=True):
+    """The query of `/jobs/{name}`."""
+
+    advice: bool = False
+    """`true` also looks for what would let a waiting job start, and has the queue planned for it, which takes up to
+    seconds. One such request of a caller is answered at a time."""
 
 
 class JobChange(Body, frozen=True):
@@ -225,17 +233,17 @@ class JobSummary(Answer, frozen=True):
 
     @property
     def is_carrier(self) -> bool:
-        """Whether it is the queue's own; nobody else's job has such a name."""
+        """Whether the job is a carrier, which the queue itself submitted: no other job has such a name."""
         return self.carries is not None or self.job.startswith(CARRIER_PREFIX)
 
     @property
     def finished(self) -> bool:
-        """True once nothing more will happen to the job."""
+        """Whether the job is finished for good."""
         return self.state in FINISHED
 
     @property
     def waits(self) -> bool:
-        """True while the job waits to be started."""
+        """Whether the job waits to be started."""
         return self.state in WAITING
 
 
@@ -295,7 +303,7 @@ class Why(Answer, frozen=True):
     blockers: tuple[JobName, ...] = ()
     """Jobs that hold what it needs."""
     advice: tuple[str, ...] = ()
-    """What would let it start, each tried out; sentences for people."""
+    """What would let it start, each tried out; sentences for people. Empty unless the request asks for it."""
 
 
 class JobDetail(JobSummary, frozen=True):
@@ -309,6 +317,9 @@ class JobDetail(JobSummary, frozen=True):
     """As it was submitted."""
     why: Optional[Why] = None
     """More about why it waits; null if it does not."""
+    ask_again_after: Optional[Ordinal] = None
+    """Seconds for which programs that follow the job need not ask again, as it is far from its start; null if they
+    decide themselves."""
 
 
 class JobPage(Answer, frozen=True):

@@ -1,4 +1,4 @@
-"""Makes the OpenAPI document of the definitions: `python -m api_contract.openapi docs/openapi.yaml`."""
+"""Generator of the OpenAPI document: `python -m api_contract.openapi docs/openapi.yaml`."""
 
 import ast
 import inspect
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def _unwrapped(prose: str) -> str:
-    """Prose without the line ends that its source has for its width; paragraphs and lists stay."""
+    """Join the lines of each paragraph of a source text; paragraphs and lists stay."""
     return re.sub(r"(?<!\n)\n(?![\n-])", " ", prose).strip()
 
 
@@ -55,7 +55,7 @@ Objects may get more members in later versions; clients ignore those that they d
     "security": [{"sigv4": []}],
 }
 _SIGNATURE = {"type": "apiKey", "in": "header", "name": "Authorization", "x-amazon-apigateway-authtype": "awsSigv4"}
-_OF_THE_GATEWAY = {
+_GATEWAY_REFUSALS = {
     403: "API Gateway refuses: the request is not signed, the caller may not call the API, or nothing is there.",
     413: "API Gateway takes no body of more than 10 MB.",
     429: "API Gateway refuses: too many calls; try again later.",
@@ -64,7 +64,7 @@ _OF_THE_GATEWAY = {
 
 
 def document() -> Json:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     paths: dict[str, Json] = {}
     for operation in OPERATIONS:
         methods = paths.setdefault(operation.path, {})
@@ -75,7 +75,7 @@ def document() -> Json:
 
 
 def text() -> str:
-    """The document as YAML."""
+    """Return the document as YAML."""
     return _HEADER + msgspec.yaml.encode(msgspec.json.decode(msgspec.json.encode(document()))).decode()
 
 
@@ -83,29 +83,29 @@ def text() -> str:
 
 
 def _operation(operation: Operation[Answer]) -> Json:
-    told: Json = {"operationId": operation.id, "summary": operation.summary}
+    described: Json = {"operationId": operation.id, "summary": operation.summary}
     if operation.description:
-        told["description"] = _unwrapped(operation.description)
+        described["description"] = _unwrapped(operation.description)
     if operation.query:
-        told["parameters"] = list(_query(operation.query))
+        described["parameters"] = list(_query(operation.query))
     if operation.body:
-        told["requestBody"] = {"required": True, "content": _content(operation.body)}
-    told["responses"] = {
+        described["requestBody"] = {"required": True, "content": _content(operation.body)}
+    described["responses"] = {
         str(status): {"description": meaning, "content": _content(operation.answer)}
         for status, meaning in operation.statuses.items()
     } | dict(_refusals(operation))
-    return told
+    return described
 
 
 def _refusals(operation: Operation[Answer]) -> Iterator[tuple[str, Json]]:
     for status in sorted({*(code.status for code in operation.errors), 403, 429}):
         codes = [code for code in operation.errors if code.status == status]
-        told = [f"`{code.value}`: {code.meaning}" for code in codes]
+        meanings = [f"`{code.value}`: {code.meaning}" for code in codes]
         kinds: list[type[Answer]] = [Refusal] if codes else []
-        if status in _OF_THE_GATEWAY:
-            told.append(_OF_THE_GATEWAY[status])
+        if status in _GATEWAY_REFUSALS:
+            meanings.append(_GATEWAY_REFUSALS[status])
             kinds.append(GatewayRefusal)
-        yield str(status), {"description": " ".join(told), "content": _content(*kinds)}
+        yield str(status), {"description": " ".join(meanings), "content": _content(*kinds)}
 
 
 def _content(*kinds: Any) -> Json:
@@ -114,8 +114,8 @@ def _content(*kinds: Any) -> Json:
 
 
 def _job_name() -> Json:
-    told = "The job's TrainingJobName, as submitted."
-    return {"name": "name", "in": "path", "required": True, "description": told, "schema": _inline(JobName)}
+    description = "The job's TrainingJobName, as submitted."
+    return {"name": "name", "in": "path", "required": True, "description": description, "schema": _inline(JobName)}
 
 
 def _query(kind: type[msgspec.Struct]) -> Iterator[Json]:
@@ -135,42 +135,42 @@ def _schemas() -> dict[str, Json]:
 
 
 def _reachable(roots: list[Any]) -> set[Any]:
-    """The types with a name that these are made of."""
+    """Return the named types that these types contain."""
     found: set[Any] = set()
 
-    def look(kind: msgspec.inspect.Type) -> None:
+    def visit(kind: msgspec.inspect.Type) -> None:
         if isinstance(kind, msgspec.inspect.Metadata):
-            look(kind.type)
+            visit(kind.type)
         elif isinstance(kind, (msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
             if kind.cls not in found:
                 found.add(kind.cls)
                 for field in kind.fields:
-                    look(field.type)
+                    visit(field.type)
         elif isinstance(kind, msgspec.inspect.UnionType):
             for one in kind.types:
-                look(one)
+                visit(one)
         elif isinstance(kind, msgspec.inspect.CollectionType):
-            look(kind.item_type)
+            visit(kind.item_type)
         elif isinstance(kind, msgspec.inspect.DictType):
-            look(kind.value_type)
+            visit(kind.value_type)
 
     for kind in msgspec.inspect.multi_type_info(roots):
-        look(kind)
+        visit(kind)
     return found
 
 
 def _struct(kind: type[msgspec.Struct]) -> Json:
-    """A Struct's schema, with what its source says of it and of each field."""
+    """Return the schema of a Struct, with the docstrings of the class and of its fields."""
     made = _inline(kind)
     meanings = _meanings(kind)
     for field in msgspec.structs.fields(kind):
         made["properties"][field.encode_name]["description"] = meanings[field.name]
-    if issubclass(kind, Answer):  # the queue sends all
+    if issubclass(kind, Answer):  # the queue sends all fields
         made["required"] = list(made["properties"])
         for facts in made["properties"].values():
             facts.pop("default", None)
     elif not made["required"]:
-        made["minProperties"] = 1  # else it would ask for nothing
+        made["minProperties"] = 1  # else an empty request would be valid
     return made
 
 
@@ -185,7 +185,7 @@ def _inline(kind: Any) -> Json:
 
 
 def _with_references(schema: Any) -> Any:
-    """A document that is described elsewhere is referred to (see `shape.schema`)."""
+    """Replace a schema that is described elsewhere by a reference (see `shape.schema`)."""
     if isinstance(schema, dict):
         if "document" in schema:
             return {"$ref": _REF.format(name=schema["document"])}
@@ -195,7 +195,7 @@ def _with_references(schema: Any) -> Any:
 
 @cache
 def _meanings(kind: type) -> dict[str, str]:
-    """What stands below each field, of the class and of those that it extends."""
+    """Return the docstrings below the fields of a class and of its base classes."""
     found = _meanings(kind.__base__) if kind.__base__ not in (None, object, msgspec.Struct) else {}
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)

@@ -1,6 +1,7 @@
 """The policy as a document: how the fleet is shared. docs/scheduling.md explains it.
 
-The queue reads it in `job_queue.scheduler.documents.policy_document`, which names every fault; this is its description.
+This module only describes the document. The queue reads it in `job_queue.scheduler.documents.policy_document`, which
+names every fault.
 """
 
 from collections.abc import Mapping

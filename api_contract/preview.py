@@ -1,4 +1,7 @@
-"""What another policy, or other capacities, would make of the queue: what is asked, and what is answered."""
+"""The preview: its request, and its answer.
+
+A preview shows the effect that another policy, or other capacities, would have on the queue.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Optional, Union

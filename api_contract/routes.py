@@ -1,4 +1,4 @@
-"""The operations of the API: which path takes what, and gives what."""
+"""The operations of the API: paths, requests, answers and errors."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from api_contract.models import (
     JobDetail,
     JobFilter,
     JobPage,
+    JobSelection,
     JobSummary,
     PlanAnswer,
     PolicyAnswer,
@@ -41,19 +42,19 @@ class Operation(Generic[Answer_co]):
     """One method of one path."""
 
     id: str
-    """Unique; the client's method may have another name."""
+    """A unique id; the client's method may have another name."""
     method: str
     path: str
     """`{name}` stands for a job's name."""
     summary: str
     answer: type[Answer_co]
     statuses: Mapping[int, str]
-    """Of success, and what each means."""
+    """The HTTP statuses of success, and their meanings."""
     errors: tuple[ErrorCode, ...]
-    """Those that the queue may answer."""
+    """The errors that the queue may answer."""
     query: type[Body] | None = None
     body: Any = None
-    """Type of the request's body: a Body, or a document that is somebody else's."""
+    """Type of the request's body: a Body, or a document that is defined elsewhere."""
     description: str = field(default="", repr=False)
 
 
@@ -117,7 +118,10 @@ DESCRIBE_JOB = Operation(
     "All that is known of a job",
     JobDetail,
     {200: "The job"},
-    (*_READING, ErrorCode.NOT_FOUND),
+    (*_READING, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.BUSY),
+    JobSelection,
+    description="""Its state is that of this moment. Why it waits, its position and its expected start are those of the
+queue's last cycle, as the queue is not planned for this request, unless it asks for advice.""",
 )
 
 CANCEL_JOB = Operation(

@@ -1,4 +1,4 @@
-"""What requests and answers have in common: how they are written as JSON, and how they are read."""
+"""The common base of requests and answers: conversion from and to JSON."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 from msgspec import Meta
 
 _DOCUMENTS = frozenset({"request", "policy"})
-"""Fields whose content is somebody else's, and is kept as it is."""
+"""Fields whose content is defined elsewhere, and is passed on unchanged."""
 
 
 class UnreadableError(ValueError):
-    """What was read does not have the shape that is due; the text says where."""
+    """JSON that does not have the expected shape; the message names the place."""
 
 
 ShapeType = TypeVar("ShapeType", bound="Shape")
 
 
 class Shape(msgspec.Struct, frozen=True, rename="camel"):
-    """One JSON object. Its fields are the object's members: in snake case here, in camel case there.
+    """One JSON object. Members are in camel case in JSON, and in snake case as fields.
 
-    Times are aware, and in UTC.
+    Times are aware and in UTC.
     """
 
     def __post_init__(self) -> None:
@@ -35,10 +35,10 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def from_json(cls: type[ShapeType], data: object) -> ShapeType:
-        """Read one object of the API, of a newer or an older queue.
+        """Read one object of the API, from a newer or an older queue.
 
-        Members that are not known are ignored; those that are missing or null get their default.
-        Raises UnreadableError if it is no such object, or a needed member is missing.
+        Unknown members are ignored; missing members and nulls get their defaults. Raise UnreadableError if the data is
+        no such object, or a required member is missing.
         """
         try:
             return msgspec.convert(_without_nulls(data), cls)
@@ -52,11 +52,11 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Answer(Shape, frozen=True):
-    """What the queue answers. It sends every member; the defaults are for what an older queue does not send."""
+    """An answer of the queue, which sends every member; the defaults are for members that an older queue lacks."""
 
 
 class Body(Shape, frozen=True, forbid_unknown_fields=True):
-    """What a caller sends. What the queue does not know is refused: it could be a misspelt wish."""
+    """The body or the query of a request. Unknown members are refused: they could be misspelt."""
 
 
 def _without_nulls(value: Any) -> Any:
@@ -70,7 +70,10 @@ def _without_nulls(value: Any) -> Any:
 
 
 def schema(**facts: Any) -> Meta:
-    """What the documentation says of a value, and readers do not check: a newer queue may answer otherwise."""
+    """Return facts about a value for the documentation.
+
+    Clients do not check these facts: a newer queue may answer otherwise.
+    """
     return Meta(extra_json_schema=facts)
 
 

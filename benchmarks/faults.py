@@ -28,7 +28,7 @@ from local_cloud.faults.injection import Faults, parse  # noqa: E402
 from local_cloud.faults.time_warp import TimeWarp  # noqa: E402
 from local_cloud.sagemaker.account.history import PAST  # noqa: E402
 from sagemaker_queue import PastAttempt, QueueClient  # noqa: E402
-from sagemaker_queue.actions.usage.sums import PriceList, summed  # noqa: E402
+from sagemaker_queue.actions.usage.sums import PriceList, sum_usage  # noqa: E402
 
 FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,slow=0.1,unanswered=0.05"
 JOBS = 60
@@ -177,7 +177,7 @@ def wrong_history(history: Sequence[PastAttempt], attempts: Sequence[dict[str, A
         if began and _differ(attempt["TrainingEndTime"], past.ended):
             yield f"{past.training_job_name} ended at {attempt['TrainingEndTime']}, not at {past.ended}"
     ran = sum(_instance_seconds(attempt) for attempt in own.values())
-    used = summed(history, "project", PriceList({}))[1].ran  # as `smq usage` does
+    used = sum_usage(history, "project", PriceList({}))[1].ran  # as `smq usage` does
     if abs(ran - used) >= 1:
         yield f"SageMaker's records have {ran:.3f} instance-seconds, the history has {used:.3f}"
 

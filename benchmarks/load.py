@@ -1,9 +1,14 @@
-"""Load on a local cloud: `python benchmarks/load.py [--submissions 500] [--backlog 2000] [--events 50] [--seconds 60]`.
+"""Load in simulated time and on a local cloud: `python benchmarks/load.py [--only simulated | real] [...]`.
 
-First many submissions at once, from 16 threads. Then, with a long backlog, a storm of SageMaker's events (repeated ones
-of jobs that have ended, progress of those that run, jobs that nobody knows) while short jobs come and go and somebody
-uses the API. At the end nothing may be lost, the API must have answered, and jobs must have gone on starting: else it
-ends with status 1.
+In simulated time (`followed_load.py`): 500 jobs run, 500 wait, 1,000 people follow those that wait, 500 jobs end at
+once, and 500 are submitted in a minute; once without followers and once with them, in an ordinary account and in a new
+one, which has a Lambda concurrency of 10. DynamoDB throttles partition keys as AWS does. The figures are the same on
+any machine.
+
+On a local cloud: first many submissions at once, from 16 threads. Then, with a long backlog, a storm of SageMaker's
+events (repeated ones of jobs that have ended, progress of those that run, jobs that nobody knows) while short jobs come
+and go and somebody uses the API. At the end nothing may be lost, the API must have answered, and jobs must have gone on
+starting: else it ends with status 1.
 """
 
 import argparse
@@ -24,7 +29,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "client")]
 
+from benchmarks.followed_load import Polling, Scenario, table  # noqa: E402
 from local_cloud.aws.stack import LocalCloud  # noqa: E402
+from local_cloud.dynamodb.key_throttle import AWS_LIMITS  # noqa: E402
 from local_cloud.sagemaker.events import RuleTargets  # noqa: E402
 from sagemaker_queue import QueueClient, QueueError  # noqa: E402
 
@@ -175,15 +182,30 @@ class Load:
 
 
 def main() -> int:
-    """Print the table; returns the exit status."""
+    """Print the tables; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--submissions", type=int, default=500, help="jobs submitted at once (default 500)")
     parser.add_argument("--backlog", type=int, default=2000, help="jobs that wait during the storm (default 2000)")
     parser.add_argument("--events", type=int, default=50, help="events a second (default 50)")
     parser.add_argument("--seconds", type=float, default=60, help="how long the storm lasts (default 60)")
+    parser.add_argument("--only", choices=("simulated", "real"), help="one part alone")
+    parser.add_argument("--followers", type=int, default=1000, help="people who follow jobs (default 1000)")
+    parser.add_argument("--active", type=int, default=500, help="jobs that run; as many wait and end (default 500)")
+    parser.add_argument("--pause", type=float, help="seconds between two requests (default: the client's schedule)")
+    parser.add_argument("--followed", type=float, default=300, help="seconds of following before (default 300)")
     options = parser.parse_args()
+    if options.only != "real":
+        polling = Polling(options.pause, options.followed)
+        scenario = Scenario(active=options.active, waiting=options.active, polling=polling)
+        for line in table(scenario, (0, options.followers), (1000, 10)):
+            print(line, flush=True)
+    return 0 if options.only == "simulated" else real(options)
+
+
+def real(options: argparse.Namespace) -> int:
+    """Print the table of a local cloud; returns the exit status."""
     events = Events()
-    with LocalCloud(slots=SLOTS, deliver=events) as cloud:
+    with LocalCloud(slots=SLOTS, deliver=events, key_limits=AWS_LIMITS) as cloud:
         events.targets = RuleTargets(cloud.client("events"), cloud.client("lambda"))
         cloud.client("s3").create_bucket(Bucket="load")
         load = Load(cloud, events)
@@ -201,7 +223,8 @@ def main() -> int:
         print(
             f"\n{during} of {SHORT_JOBS} short jobs were completed when the storm ended, {load.completed()} soon after."
         )
-        print(f"Jobs lost: {len(lost)}. Calls that failed: {len(errors)}.")
+        throttled = cloud.throttled_calls
+        print(f"Jobs lost: {len(lost)}. Calls that failed: {len(errors)}. Calls of throttled keys: {throttled}.")
         for line in [*lost[:5], *errors[:5]]:
             print(f"  {line}", file=sys.stderr)
     return 0 if all_done and not lost and not errors else 1

@@ -33,7 +33,7 @@ from job_queue.scheduler import (  # noqa: E402
     WaitingJob,
 )
 from job_queue.simulation.fleet.attempts import JobRun  # noqa: E402
-from job_queue.simulation.forecast import Estimate, as_lately, forecast, is_close, nobody_comes  # noqa: E402
+from job_queue.simulation.forecast import Estimate, forecast, is_close, no_arrivals, repeat_arrivals  # noqa: E402
 from job_queue.simulation.simulator import Simulator  # noqa: E402
 from job_queue.simulation.trace import Reading, TraceJob, capacity_for, read_trace, shares_of_work  # noqa: E402
 from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
@@ -112,7 +112,7 @@ class Replay:
                 return 0.0 if job.name in live else job.work
             return max(0.0, random.choice(runtimes[job.name]) - self._overheads.provisioning)
 
-        come = as_lately(lately, now, DAY, work) if self._arrivals else nobody_comes
+        come = repeat_arrivals(lately, now, DAY, work) if self._arrivals else no_arrivals
         began = time.process_time()
         estimates = forecast(snapshot, runtimes, self._overheads, come, futures=self._futures)
         self.seconds = max(self.seconds, time.process_time() - began)
@@ -140,8 +140,8 @@ def speed(futures: int | None) -> Iterator[str]:
         SimulatedJob(job.name, job.project, job.priority, job.demand, now - n * DAY / 1000, 0)
         for n, job in enumerate(waiting, start=1)
     ]
-    come = as_lately(came, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
-    for what, arrivals in (("nobody comes", nobody_comes), ("1,000 come a day", come)):
+    come = repeat_arrivals(came, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
+    for what, arrivals in (("nobody comes", no_arrivals), ("1,000 come a day", come)):
         began = time.process_time()
         told = forecast(Snapshot(policy, now, active, waiting), likely, None, arrivals, futures=futures)
         last = max((it.start or now) - now for it in told.values())

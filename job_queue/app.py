@@ -16,7 +16,7 @@ from job_queue.adapters.carriers.mailbox import Mailboxes
 from job_queue.adapters.carriers.order_key import KmsOrderKey
 from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
-from job_queue.adapters.dynamodb import DynamoDBTables
+from job_queue.adapters.dynamodb import DynamoDBTables, Tables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoints import NewestObject
@@ -24,6 +24,7 @@ from job_queue.adapters.lookups.utilization import GpuUtilization
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
 from job_queue.adapters.records.attempt_history import AttemptHistory
+from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.pages import HistoryPages, JobPages
@@ -38,6 +39,7 @@ from job_queue.services.job_commands import JobCommands
 from job_queue.services.outlook import OutlookService
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
+from job_queue.services.readings import Readings
 from job_queue.services.submission import SubmissionService
 
 API_CYCLE_SECONDS = 10  # after which an API call starts no further cycle: its caller waits for the answer
@@ -79,15 +81,11 @@ class App:
             settings.notice_after_minutes * 60,
         )
         observers = Observers([TransitionLog(), self._metrics, self._notifier])
-        tables = DynamoDBTables(boto3.client("dynamodb", config=with_retries))
-        self._repository = JobRepository(
-            tables,
-            settings.jobs_table,
-            settings.lines_table,
-            settings.history_days * DAY_SECONDS,
-            AttemptHistory(tables, settings.history_table, settings.usage_days * DAY_SECONDS),
-            observers,
-        )
+        dynamodb = boto3.client("dynamodb", config=with_retries)
+        self._repository = _repository(DynamoDBTables(dynamodb), settings, observers)
+        unshared = DynamoDBTables(dynamodb, consistent=False)
+        shared = SharedReads(unshared, time.monotonic)
+        seen, current = _repository(shared, settings), _repository(unshared, settings)
         training = Training(
             boto3.client("sagemaker", config=with_retries),
             boto3.client("sagemaker", config=no_retries),
@@ -112,23 +110,27 @@ class App:
             sleep=time.sleep,
             wake_up=self._notifier.wake_up,
         )
-        dry_run = DryRun(self._repository, policies, clock, parallel)
+        readings = Readings(seen, policies, current.last_cycle, clock, parallel, renew=shared.begin)
+        answers = Readings(self._repository, policies, self._repository.last_cycle, clock, parallel)
+        decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, current))
         idle_watch = (
             IdleWatch(GpuUtilization(boto3.client("cloudwatch", config=brief)), settings.idle_minutes, observers)
             if settings.idle_minutes
             else None
         )
-        self._outlook = OutlookService(self._repository, dry_run.cluster, clock, idle_watch)
+        self._outlook = OutlookService(self._repository, decisions.cluster, clock, idle_watch)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._repository,
             SubmissionService(self._repository, training, policies, settings, clock, parallel),
             self._controller,
+            readings,
+            answers,
             dry_run,
-            JobPages(self._repository, parallel),
-            HistoryPages(self._repository.attempts, clock),
+            JobPages(seen, parallel),
+            HistoryPages(seen.attempts, clock),
             JobCommands(self._repository, policies, settings, clock),
-            PolicyService(self._repository, policies, dry_run.cluster, clock),
+            PolicyService(self._repository, policies, decisions.cluster, clock),
             PreviewService(policies, partial(dry_run.cluster, ahead=True), clock),
             settings,
             self._current,
@@ -202,6 +204,17 @@ class App:
         if self._invocation is None:
             raise QueueError("No invocation is under way.")
         return self._invocation
+
+
+def _repository(tables: Tables, settings: DeploymentSettings, observer: Observers | None = None) -> JobRepository:
+    return JobRepository(
+        tables,
+        settings.jobs_table,
+        settings.lines_table,
+        settings.history_days * DAY_SECONDS,
+        AttemptHistory(tables, settings.history_table, settings.usage_days * DAY_SECONDS),
+        observer,
+    )
 
 
 def _invocation(

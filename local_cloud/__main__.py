@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from local_cloud.dynamodb.key_throttle import AWS_LIMITS, parse_limits
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults import injection
 from local_cloud.sagemaker.account.options import (
@@ -73,6 +74,7 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
         policy=policy,
         faults=wrong,
         account=account,
+        key_limits=options.throttle_keys,
         **timing(options),
     )
     if options.action == "up":
@@ -85,7 +87,14 @@ def account_of(options: argparse.Namespace) -> Account:
     plans = [plan.name for plan in options.plan]
     if twice := sorted({name for name in plans if plans.count(name) > 1}):
         raise LocalCloudError(f"The training plan {twice[0]} is given twice.")
-    return Account(dict(options.quota), options.create_rate, options.list_rate, options.history, tuple(options.plan))
+    return Account(
+        dict(options.quota),
+        options.create_rate,
+        options.list_rate,
+        options.history,
+        tuple(options.plan),
+        options.quota_lag,
+    )
 
 
 def timing(options: argparse.Namespace) -> dict[str, Any]:
@@ -116,6 +125,10 @@ def parser() -> argparse.ArgumentParser:
         help="a quota by SageMaker's own name, such as 'ml.p5.48xlarge for spot training job usage=0'; repeatable",
     )  # fmt: skip
     group.add_argument(
+        "--quota-lag", type=checked(parse_seconds), metavar="SECONDS",
+        help="count instances toward quotas for so long after a job or a warm pool has ended. AWS: a minute or a few",
+    )  # fmt: skip
+    group.add_argument(
         "--create-rate", type=checked(parse_rate), metavar="CALLS/BURST",
         help="CreateTrainingJob calls a second, and at once after a rest; more are throttled. AWS: 1/10 or so",
     )  # fmt: skip
@@ -128,7 +141,8 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--plan", type=checked(parse_plan), action="append", default=[], metavar="NAME=COUNT,START,END[,TYPE]",
         help="a training plan, of any instance type unless TYPE is given; times are ISO, or seconds from now such as "
-        "+60; its instances are taken back 30 minutes before END; repeatable",
+        "+60; its instances are taken back 30 minutes before END; targets after a comma, such as endpoint+studio-apps, "
+        "make a plan for these instead of training jobs; repeatable",
     )  # fmt: skip
     group.add_argument(
         "--provisioning", type=checked(parse_seconds), metavar="SECONDS",
@@ -160,6 +174,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--faults", type=checked(injection.parse), metavar="KIND=P,...",
         help=f"what goes wrong, each with a probability from 0 to 1: {', '.join(injection.KINDS)}",
+    )  # fmt: skip
+    options.add_argument(
+        "--throttle-keys", type=checked(parse_limits), nargs="?", const=AWS_LIMITS, metavar="READS/WRITES",
+        help="DynamoDB throttles each partition key beyond so many read and write units a second (AWS: 3000/1000, also "
+        "with --strict)",
     )  # fmt: skip
     options.add_argument("--seed", type=int, metavar="N", help="makes the decisions about faults repeatable")
     options.add_argument("--env-file", type=Path, metavar="FILE", help="keep `export NAME=VALUE` lines there meanwhile")

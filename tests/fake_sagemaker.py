@@ -22,15 +22,20 @@ _MODEL = botocore.session.Session().get_service_model("sagemaker")
 
 
 def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
-    """What SageMaker says."""
+    """What SageMaker says. It counts no more instances than the queue does, so that the refusal is no quota lag."""
     if result not in (LaunchResult.NO_CAPACITY, LaunchResult.NO_QUOTA):
         return f"{result.name}: scripted"
+    ((_, count), *_) = demand_of(request["ResourceConfig"])[0].items()
+    return quota_refusal(request, count if result is LaunchResult.NO_CAPACITY else 0, used=0)
+
+
+def quota_refusal(request: Mapping[str, Any], limit: int, used: int) -> str:
+    """Return the words in which SageMaker refuses a request whose instances do not fit into the quota of their type."""
     ((instance_type, count), *_) = demand_of(request["ResourceConfig"])[0].items()
-    limit = count if result is LaunchResult.NO_CAPACITY else 0
     usage = "spot training job usage" if request.get("EnableManagedSpotTraining") else "training job usage"
     return (
         f"ResourceLimitExceeded: The account-level service limit '{instance_type} for {usage}' is {limit} "
-        f"Instances, with current utilization of {limit} Instances and a request delta of {count} Instances."
+        f"Instances, with current utilization of {used} Instances and a request delta of {count} Instances."
     )
 
 
@@ -58,6 +63,7 @@ class FakeTraining:
         self.releases = True  # at once, when it is asked to
         self.may_release = True
         self.plans: dict[str, tuple[PlanPart, ...]] = {}
+        self.plan_uses: dict[str, int] = {}  # instances of each plan that the queue last said training jobs use
         self.clock: Callable[[], float] = lambda: NOW
         self.created: dict[str, float] = {}
         self.carrier_of: Callable[[str], Job | None] = lambda name: None
@@ -205,8 +211,9 @@ class FakeTraining:
             self.warm_pools.pop(name, None)
         return self.may_release
 
-    def plan_parts(self, arn: str) -> tuple[PlanPart, ...]:
+    def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
         self.calls.append(("plan", arn))
+        self.plan_uses[arn] = in_use()
         if self.down or arn not in self.plans:
             raise Unavailable("scripted")
         return self.plans[arn]

@@ -1,13 +1,15 @@
 """Tables in memory. They keep the promises of adapters.dynamodb.Tables, and pass the same contract suite."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boto3.dynamodb.conditions import AttributeBase, ConditionBase
 
 from job_queue.adapters.dynamodb import Check, Delete, Item, Key, Put, Update, Write
 from job_queue.domain.errors import Refused, Unavailable, Unwritable
+from local_cloud.dynamodb.key_throttle import Access, PartitionKey
+from local_cloud.dynamodb.units import Index, size_of
 
 KEYS = {
     "sagemaker-queue": ("jobName",),
@@ -21,6 +23,8 @@ MAX_ROW = 400 * 1024  # bytes
 MAX_TRANSACTION = 4 * 1024 * 1024
 MAX_WRITES = 100
 MAX_KEYS = (2048, 1024)  # of a partition key, of a sort key
+LARGE = frozenset({"jobDetails", "history", "attempts"})  # attributes that the template leaves out of indexes
+FINISHED = Index("finished", ("finished", "stateSince"), lambda name: name not in LARGE)
 
 
 class MemoryTables:
@@ -32,22 +36,32 @@ class MemoryTables:
 
     def get(self, table: str, key: Key) -> Item | None:
         with self._lock:
-            row = self.rows.get(_place(table, key))
+            place = place_of(table, key)
+            read = PartitionKey(table, place[1])
+            self._admit(Access.READ, [read])
+            row = self.rows.get(place)
+            self._read(read, [row] if row else [])
             return None if row is None else self._given(row)
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         with self._lock:
+            read = PartitionKey(table, line)
+            self._admit(Access.READ, [read])
             places = sorted(place for place in self.rows if place[1] == line and place[0] == table)
-            rows = [self.rows[place] for place in places if after is None or place[2] > after]
-            return [self._given(row) for row in rows[:limit]]
+            rows = [self.rows[place] for place in places if after is None or place[2] > after][:limit]
+            self._read(read, rows)
+            return [self._given(row) for row in rows]
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         with self._lock:
+            read = PartitionKey(table, "yes", index)
+            self._admit(Access.READ, [read])
             listed = [row for place, row in self.rows.items() if place[0] == table and index in row]
             listed.sort(key=lambda row: (row["stateSince"], row["jobName"]), reverse=True)
             if after:
                 mark = (after["stateSince"], after["jobName"])
                 listed = [row for row in listed if (row["stateSince"], row["jobName"]) < mark]
+            self._read(read, [FINISHED.entry(row) or {} for row in listed[:limit]], consistent=False)
             page = _copied(listed[:limit])
             if len(page) < limit:
                 return page, None
@@ -55,32 +69,36 @@ class MemoryTables:
             return page, {name: page[-1][name] for name in ("stateSince", "jobName", index)}
 
     def update(self, update: Update) -> Item:
-        self.transact([update])
-        row = self.get(update.table, update.key)
-        assert row is not None
-        return row
+        with self._lock:
+            self._apply([update], transactional=False)
+            return self._given(self.rows[place_of(update.table, update.key)])
 
     def transact(self, writes: Sequence[Write]) -> None:
         with self._lock:
-            places = [_place(write.table, write.item if isinstance(write, Put) else write.key) for write in writes]
-            if len(set(places)) < len(places):
-                raise ValueError(f"a transaction writes a row twice: {places}")
-            if not 0 < len(writes) <= MAX_WRITES:
-                raise ValueError(f"a transaction has 1 to {MAX_WRITES} writes, and not {len(writes)}")
-            refused = {
-                number: _copied(self.rows.get(place, {}))
-                for number, (place, write) in enumerate(zip(places, writes, strict=True))
-                if write.when is not None and not holds(write.when, self.rows.get(place, {}))
-            }
-            if refused:
-                raise Refused(refused)
-            changes = [
-                (place, write) for place, write in zip(places, writes, strict=True) if not isinstance(write, Check)
-            ]
-            written = [(place, self._written(place, write)) for place, write in changes]
-            self._measure([row for _, row in written if row], writes)
-            for place, row in written:
-                self._keep(place, row)
+            self._apply(writes, transactional=True)
+
+    def _apply(self, writes: Sequence[Write], *, transactional: bool) -> None:
+        places = [place_of(write.table, write.item if isinstance(write, Put) else write.key) for write in writes]
+        if len(set(places)) < len(places):
+            raise ValueError(f"a transaction writes a row twice: {places}")
+        if not 0 < len(writes) <= MAX_WRITES:
+            raise ValueError(f"a transaction has 1 to {MAX_WRITES} writes, and not {len(writes)}")
+        keys = [PartitionKey(*place[:2]) for place in places]
+        self._admit(Access.WRITE, keys)
+        refused = {
+            number: _copied(self.rows.get(place, {}))
+            for number, (place, write) in enumerate(zip(places, writes, strict=True))
+            if write.when is not None and not holds(write.when, self.rows.get(place, {}))
+        }
+        if refused:
+            self._write(writes, places, {}, transactional=transactional)
+            raise Refused(refused)
+        changes = [(place, write) for place, write in zip(places, writes, strict=True) if not isinstance(write, Check)]
+        written = [(place, self._written(place, write)) for place, write in changes]
+        self._measure([row for _, row in written if row], writes)
+        self._write(writes, places, dict(written), transactional=transactional)
+        for place, row in written:
+            self._keep(place, row)
 
     def _written(self, place: tuple[str, ...], write: Put | Update | Delete) -> Item | None:
         """The row as the write makes it; None: it is deleted."""
@@ -108,6 +126,25 @@ class MemoryTables:
         if (sent := sum(map(size_of, map(_sent, writes)))) > MAX_TRANSACTION:
             raise Unavailable(f"a transaction of {sent} bytes")
 
+    def _admit(self, access: Access, keys: Sequence[PartitionKey]) -> None:
+        """Refuse a call of keys that have no units left: here none is."""
+
+    def _read(self, key: PartitionKey, rows: Sequence[Item], *, consistent: bool = True) -> None:
+        """Count the units of a read: here they are not counted."""
+
+    def _write(
+        self,
+        writes: Sequence[Write],
+        places: Sequence[tuple[str, ...]],
+        written: Mapping[tuple[str, ...], Item | None],
+        *,
+        transactional: bool,
+    ) -> None:
+        """Count the units of writes before they are applied: here they are not counted.
+
+        :param written: the rows as they will be; empty: a condition is not met.
+        """
+
     def _given(self, row: Item) -> Item:
         """A row for a reader, who may change it."""
         copy: Item = _copied(row)
@@ -128,15 +165,6 @@ def _sent(write: Write) -> Item:
         case Update():
             return {**write.set, **write.append}
     return {}
-
-
-def size_of(content: Any) -> int:
-    """Bytes, about as DynamoDB counts them: names and text in UTF-8."""
-    if isinstance(content, str):
-        return len(content) if content.isascii() else len(content.encode())
-    if isinstance(content, dict):
-        return sum(len(name) + size_of(part) for name, part in content.items())
-    return sum(map(size_of, content)) + 3 if isinstance(content, list | tuple) else 1
 
 
 def _copied(content: Any) -> Any:
@@ -173,6 +201,8 @@ def holds(condition: ConditionBase, row: Item) -> bool:
             met = not _comparable(_value(first, row), rest[0]) or _value(first, row) != rest[0]
         case "<":
             met = _comparable(_value(first, row), rest[0]) and _value(first, row) < rest[0]
+        case ">":
+            met = _comparable(_value(first, row), rest[0]) and _value(first, row) > rest[0]
         case unknown:
             raise ValueError(f"these tables do not know the condition {unknown}")
     return bool(met)
@@ -191,7 +221,7 @@ def _comparable(value: object, other: object) -> bool:
     return type(value) is type(other)
 
 
-def _place(table: str, key: Key | Item) -> tuple[str, ...]:
+def place_of(table: str, key: Key | Item) -> tuple[str, ...]:
     place = (table, *(key[name] for name in KEYS[table]))
     for part, most in zip(place[1:], MAX_KEYS, strict=False):
         if not 0 < len(part) <= most // 4 and not 0 < len(part.encode()) <= most:

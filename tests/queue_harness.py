@@ -12,8 +12,10 @@ from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain import state_machine
+from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.launching.launch_rate import CreateRate
+from job_queue.scheduler import Plan, plan
 from job_queue.services.dry_run import DryRun
 from job_queue.services.submission import Accepted, SubmissionService, one_by_one
 from tests.fake_sagemaker import FakeTraining
@@ -157,9 +159,14 @@ class Harness:
     def state(self, name: str) -> str:
         return self.job(name).state.value
 
+    def forecast(self) -> tuple[ClusterState, Plan]:
+        """The live jobs, and what a cycle would do now."""
+        cluster = self.dry_run.cluster()
+        return cluster, plan(cluster.snapshot(self.clock()))
+
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        cluster, _ = self.dry_run.forecast()
+        cluster = self.dry_run.cluster()
         return {job.name: job.state.value for job in [*cluster.active.values(), *cluster.waiting.values()]}
 
 

@@ -28,6 +28,7 @@ from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
 from job_queue.services.dry_run import ADVICE_SECONDS
 from job_queue.services.preview import SECONDS as PREVIEW_SECONDS
+from tests.filled_template import Filling, size
 from tests.jobs import a_job
 
 Json = dict[str, Any]
@@ -83,14 +84,14 @@ def granting(resources: Json, action: str) -> list[Json]:
 def test_parameters_and_their_defaults() -> None:
     defaults = {name: parameter.get("Default") for name, parameter in TEMPLATE["Parameters"].items()}
     assert defaults == {
-        "MaxCapacity": 2,
-        "HistoryDays": 30,
-        "UsageDays": 400,
-        "CreateRate": 1,
-        "CreateBurst": 5,
+        "MaxCapacity": "2",
+        "HistoryDays": "30",
+        "UsageDays": "400",
+        "CreateRate": "1",
+        "CreateBurst": "5",
         "CheckpointBuckets": "",
         "WorkBucket": "",
-        "IdleMinutes": 30,
+        "IdleMinutes": "30",
         "VpcEndpointIds": "",
         "EndpointVpcId": "",
         "EndpointSubnetIds": "",
@@ -104,18 +105,18 @@ def test_parameters_and_their_defaults() -> None:
         "GuardrailPolicyArns": "",
         "VolumeKmsKeyArns": "",
         "DeletionProtection": "true",
-        "ReservedConcurrency": 0,
-        "ReadConcurrency": 10,
-        "ReadRate": 20,
-        "DryRunRate": 2,
-        "PreviewRate": 1,
+        "ReservedConcurrency": "0",
+        "ReadConcurrency": "10",
+        "ReadRate": "20",
+        "DryRunRate": "2",
+        "PreviewRate": "1",
         "Runtime": "python3.12",
         "Architecture": "arm64",
         "AccessLogs": "false",
         "AlarmTopicArn": "",
         "Notices": "false",
         "NoticeEmail": "",
-        "NoticeAfterMinutes": 10,
+        "NoticeAfterMinutes": "10",
     }
     assert all(parameter["Description"] for parameter in TEMPLATE["Parameters"].values())
     groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
@@ -173,6 +174,54 @@ def test_parameters_are_checked(parameter: str, value: str, allowed: bool) -> No
     assert bool(re.fullmatch(TEMPLATE["Parameters"][parameter]["AllowedPattern"], value)) is allowed
 
 
+WHOLE_NUMBERS = {
+    "MaxCapacity": range(100_001),
+    "HistoryDays": range(1, 3651),
+    "UsageDays": range(1, 3651),
+    "CreateBurst": range(1, 101),
+    "IdleMinutes": range(1441),
+    "ReservedConcurrency": range(1001),
+    "ReadConcurrency": range(1001),
+    "ReadRate": range(1, 51),
+    "DryRunRate": range(1, 51),
+    "PreviewRate": range(1, 51),
+    "NoticeAfterMinutes": range(10_081),
+}
+
+
+def default_of(name: str) -> int:
+    return int(TEMPLATE["Parameters"][name]["Default"])
+
+
+def test_no_parameter_is_of_the_type_that_takes_any_number() -> None:
+    assert {one["Type"] for one in TEMPLATE["Parameters"].values()} == {"String"}
+
+
+@pytest.mark.parametrize("right", ["0.05", "0.1", "0.25", "1", "1.0", "2.5", "99.99", "100"])
+def test_a_rate_may_have_two_decimals(right: str) -> None:
+    assert re.fullmatch(TEMPLATE["Parameters"]["CreateRate"]["AllowedPattern"], right)
+    assert 0.05 <= float(right) <= 100
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0", "0.04", "0.0", "100.01", "101", "1000", "1.234", "1.", ".5", "-1", "1e1", "nan", ""]
+)
+def test_a_rate_is_not_anything_else(wrong: str) -> None:
+    assert not re.fullmatch(TEMPLATE["Parameters"]["CreateRate"]["AllowedPattern"], wrong)
+
+
+@pytest.mark.parametrize("name", WHOLE_NUMBERS)
+def test_whole_numbers_in_range_are_allowed_and_nothing_else(name: str) -> None:
+    parameter, allowed = TEMPLATE["Parameters"][name], WHOLE_NUMBERS[name]
+    is_allowed = re.compile(parameter["AllowedPattern"]).fullmatch
+    assert [number for number in range(2 * allowed.stop + 100) if is_allowed(str(number))] == list(allowed)
+    for wrong in ("", "2.5", "2.0", "-1", "+2", "1e1", "02", "0x2", " 2", "2\n", "two", "٣", f"{allowed.stop - 1}0"):
+        assert not is_allowed(wrong), wrong
+    assert default_of(name) in allowed
+    first, last = allowed.start, allowed.stop - 1
+    assert parameter["ConstraintDescription"] == f"must be a whole number from {first} to {last}"
+
+
 def test_outputs() -> None:
     outputs = {
         "EndpointUrl",
@@ -187,22 +236,64 @@ def test_outputs() -> None:
     assert set(TEMPLATE["Outputs"]) == outputs
 
 
-def test_what_goes_into_the_environment_fits_into_it(resources: Json) -> None:
+LONGEST_STACK_NAME = 128
+
+
+def list_of(length: int, item: str, most: int | None = None) -> str:
+    """Return as many items as fit, or as `most` says; the last one is as long as is left."""
+    count = min(length // (len(item) + 1), most or length)
+    return ",".join([item] * count).ljust(length, "x")[:length]
+
+
+def maxima(partition: str, region: str) -> dict[str, str]:
+    """Give each parameter its longest value; the items of lists are short, as each item has characters around it."""
+    account = "111122223333"
+    iam, key = f"arn:{partition}:iam::{account}", "1234abcd-12ab-34cd-56ef-1234567890ab"
+    values = {
+        "CheckpointBuckets": list_of(400, "a" * 19, 20),
+        "WorkBucket": "w" * 63,
+        "AllowedRoleArns": list_of(2000, f"{iam}:role/a"),
+        "AdminArns": list_of(1000, f"{iam}:user/a"),
+        "TrainingPlanArns": list_of(500, f"arn:{partition}:sagemaker:{region}:{account}:training-plan/a"),
+        "VolumeKmsKeyArns": list_of(1500, f"arn:{partition}:kms:{region}:{account}:key/{key}"),
+        "CreateRate": "99.99",
+        **{name: str(numbers.stop - 1) for name, numbers in WHOLE_NUMBERS.items()},
+    }
+    for name, value in values.items():
+        parameter = TEMPLATE["Parameters"][name]
+        assert re.fullmatch(parameter["AllowedPattern"], value), name
+        assert len(value) == parameter.get("MaxLength", len(value)), name
+    return values
+
+
+@pytest.mark.parametrize(
+    ("partition", "region"),
+    [
+        ("aws", "us-east-1"),
+        ("aws", "ap-southeast-1"),
+        ("aws-us-gov", "us-gov-west-1"),
+        ("aws-cn", "cn-northwest-1"),
+    ],
+)
+def test_at_the_maximum_of_all_parameters_policies_and_environment_are_within_the_limits(
+    resources: Json, partition: str, region: str
+) -> None:
+    filling = Filling(TEMPLATE, maxima(partition, region), partition, region, "s" * LONGEST_STACK_NAME)
+    for name in ("QueueRole", "ReadRole"):
+        policies = filling.fill(resources[name]["Properties"]["Policies"])
+        assert sum(size(one["PolicyDocument"]) for one in policies) <= 10_240, "IAM's limit for all policies in a role"
+    variables = filling.fill(resources["QueueFunction"]["Properties"]["Environment"]["Variables"])
+    assert size(variables) <= 4096, "Lambda's limit"
+    assert len(variables["ALLOWED_ROLE_ARNS"]) == 2000
+    assert variables["ORDER_KEY"]
+
+
+def test_each_text_of_the_functions_environment_has_a_greatest_length(resources: Json) -> None:
     variables = resources["QueueFunction"]["Properties"]["Environment"]["Variables"]
-    longest = sum(len(name) + longest_value(value) for name, value in variables.items())
-    assert longest <= 4096, "Lambda's limit"
-
-
-def longest_value(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if "Fn::If" in value:
-        return max(longest_value(one) for one in value["Fn::If"][1:])
-    if "Fn::GetAtt" in value:
-        assert value == {"Fn::GetAtt": ["OrderKey", "Arn"]}
-        return len("arn:aws-us-gov:kms:ap-southeast-1:111122223333:key/mrk-1234abcd12ab34cd56ef1234567890ab")
-    parameter = TEMPLATE["Parameters"][value["Ref"]]
-    return int(parameter["MaxLength"]) if parameter["Type"] == "String" else len(str(float(parameter["MaxValue"])))
+    names = {value["Ref"] for value in variables.values() if isinstance(value, dict) and "Ref" in value}
+    assert "AllowedRoleArns" in names
+    unbounded = {name for name in names if "MaxLength" not in TEMPLATE["Parameters"][name]}
+    assert unbounded == {*WHOLE_NUMBERS, "CreateRate"} & names, "their patterns limit them"
 
 
 def test_samconfig_names_settings_of_no_account() -> None:
@@ -373,12 +464,11 @@ def test_what_changes_nothing_has_a_share_of_its_own_and_takes_none_of_what_chan
         rate = {"Ref": planning if method == "POST" else "ReadRate"}
         assert share["ThrottlingRateLimit"] == share["ThrottlingBurstLimit"] == rate
     for name in ("ReadRate", "DryRunRate", "PreviewRate"):
-        parameter = TEMPLATE["Parameters"][name]
-        assert 1 <= parameter["MinValue"] <= parameter["Default"] < parameter["MaxValue"]
-        assert parameter["MaxValue"] <= every["ThrottlingRateLimit"]
+        assert default_of(name) in WHOLE_NUMBERS[name]
+        assert WHOLE_NUMBERS[name].stop - 1 <= every["ThrottlingRateLimit"]
     # Of the ten executions that a new account has, dry runs take no more than they need for their longest advice.
-    assert TEMPLATE["Parameters"]["DryRunRate"]["Default"] * ADVICE_SECONDS <= 10
-    assert TEMPLATE["Parameters"]["PreviewRate"]["Default"] * PREVIEW_SECONDS <= 10  # nor do previews
+    assert default_of("DryRunRate") * ADVICE_SECONDS <= 10
+    assert default_of("PreviewRate") * PREVIEW_SECONDS <= 10  # nor do previews
 
 
 # --- the function and what calls it
@@ -390,14 +480,23 @@ def test_the_functions(resources: Json) -> None:
     for function in functions.values():
         assert function["Handler"] == "job_queue.lambda_function.lambda_handler"
         assert function["MemorySize"] == 1024
-        assert function["TracingConfig"] == {"Mode": "Active"}
         assert function["Runtime"] == {"Ref": "Runtime"}
         assert function["Architectures"] == [{"Ref": "Architecture"}]
     queue, read = functions["QueueFunction"], functions["ReadFunction"]
+    assert queue["TracingConfig"] == {"Mode": "Active"}
     assert queue["Code"] == read["Code"]
     assert queue["Environment"] == read["Environment"]
     assert queue["Timeout"] == SLOT_SECONDS == 45
     assert read["Timeout"] == 29
+
+
+def test_a_look_at_the_queue_leaves_no_trace_in_x_ray(resources: Json) -> None:
+    """A recorded trace costs 0.0005 cents, more than API Gateway and Lambda together."""
+    (stage,) = of_type(resources, "AWS::ApiGateway::Stage").values()
+    assert stage["TracingEnabled"] is False
+    assert resources["ReadFunction"]["Properties"]["TracingConfig"] == {"Mode": "PassThrough"}
+    (policy,) = resources["ReadRole"]["Properties"]["Policies"]
+    assert "xray" not in json.dumps(policy)
 
 
 def test_the_makefile_builds_each_function() -> None:
@@ -411,7 +510,7 @@ def test_requests_that_change_nothing_have_concurrency_of_their_own(resources: J
     for name, parameter in (("QueueFunction", "ReservedConcurrency"), ("ReadFunction", "ReadConcurrency")):
         reserved = [f"With{parameter}", {"Ref": parameter}, {"Ref": "AWS::NoValue"}]
         assert resources[name]["Properties"]["ReservedConcurrentExecutions"] == {"Fn::If": reserved}
-    assert TEMPLATE["Parameters"]["ReadConcurrency"]["Default"] == 10
+    assert default_of("ReadConcurrency") == 10
     called = [one["FunctionName"]["Ref"] for one in of_type(resources, "AWS::Lambda::Permission").values()]
     assert called.count("ReadFunction") == 9, "and no event and no schedule calls it"
 
@@ -426,7 +525,6 @@ def test_the_function_that_reads_may_write_the_slots_of_heavy_requests_and_nothi
         "ReadTheHistory",
         "TakeSlots",
         "WriteReadLogs",
-        "WriteReadTraces",
     }
     actions = {action for one in granted.values() for action in as_list(one["Action"])}
     writes = {action for action in actions if not action.startswith(("logs:", "xray:"))}
@@ -608,11 +706,13 @@ def test_alarms(resources: Json) -> None:
         "UnstoppableAttemptAlarm": (NAMESPACE, "UnstoppableAttempts"),
         "UnrecordedJobAlarm": (NAMESPACE, "UnrecordedJobs"),
         "NoCycleAlarm": (NAMESPACE, "CycleTime"),
+        "ReconciliationAlarm": (NAMESPACE, Metric.RECONCILIATION_AGE.value[0]),
         "ApiErrorAlarm": ("AWS/ApiGateway", "5XXError"),
     }
     for name, alarm in alarms.items():
         # No data means that nothing went wrong, except where it means that nothing goes at all.
-        assert alarm["TreatMissingData"] == ("breaching" if name == "NoCycleAlarm" else "notBreaching"), name
+        signs_of_life = ("NoCycleAlarm", "ReconciliationAlarm")
+        assert alarm["TreatMissingData"] == ("breaching" if name in signs_of_life else "notBreaching"), name
         below = alarm["ComparisonOperator"] == "LessThanThreshold"
         assert below is (name == "NoCycleAlarm"), name
         assert alarm["AlarmDescription"].endswith(".")
@@ -629,6 +729,14 @@ def test_a_queue_without_a_cycle_for_five_minutes_raises_an_alarm(resources: Jso
     assert alarm["Statistic"] == "SampleCount"
     assert alarm["Threshold"] == 1
     assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": SERVICE}]
+
+
+def test_a_quarter_of_an_hour_without_a_successful_comparison_raises_an_alarm(resources: Json) -> None:
+    alarm = resources["ReconciliationAlarm"]["Properties"]
+    assert alarm["Period"] * alarm["EvaluationPeriods"] == 15 * 60
+    assert (alarm["Statistic"], alarm["Threshold"]) == ("Minimum", alarm["Period"] / 60)
+    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
     assert alarm["Dimensions"] == [{"Name": "service", "Value": SERVICE}]
 
 
@@ -695,7 +803,8 @@ def test_tables_are_encrypted_recoverable_and_outlive_the_stack(
     assert [key["AttributeName"] for key in properties["KeySchema"]] == keys
     assert [key["KeyType"] for key in properties["KeySchema"]] == ["HASH", "RANGE"][: len(keys)]
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
-    assert properties["SSESpecification"] == {"SSEEnabled": True}
+    # The key that AWS owns. With the key aws/dynamodb a permissions boundary without KMS would deny every read.
+    assert properties["SSESpecification"] == {"SSEEnabled": False}
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert properties["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
     assert properties["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
@@ -749,6 +858,19 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
     item = {attribute: content for attribute, content in job_item(job).items() if attribute in seen}
     listed, whole = (summary(JobSummary, it, QueuePosition.nowhere(), lambda job: True) for it in (job_from(item), job))
     assert listed == whole
+
+
+def test_an_index_is_never_changed_in_place(resources: Json) -> None:
+    """Pin what CloudFormation cannot change: docs/adr/0094-an-index-is-replaced-in-three-versions.md."""
+    (index,) = resources["JobsTable"]["Properties"]["GlobalSecondaryIndexes"]
+    attributes = sorted(index["Projection"]["NonKeyAttributes"])
+    assert (index["IndexName"], attributes) == (
+        "finished",
+        [
+            "attempt", "cancelRequested", "demand", "entryTime", "group", "instances", "jobState", "owner", "priority",
+            "project", "reason", "started", "submission", "trainingJobName", "version", "waitingLine",
+        ],
+    ), "a changed index needs a new name, and three versions"  # fmt: skip
 
 
 # --- what the function may do

@@ -1,9 +1,10 @@
-"""Looks up the pinned libraries for known holes, by pip-audit, where its service can be reached.
+"""Audit of the pinned libraries for known vulnerabilities, by pip-audit, if its service can be reached.
 
     .venv-audit/bin/python tools/audit.py constraints.txt ...
 
-Ends with 1 if there is a hole, and with 0 if there is none, or where nobody answers: then it says that nothing was
-looked up, as a machine without a way out must be able to run all checks.
+The exit status is 1 if there is a vulnerability, and 0 if there is none. The status is also 0 if the service does not
+answer, since a machine without internet access must be able to run all checks. A line then says that no library was
+looked up.
 """
 
 import json
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# What pip-audit says where the service does not answer; everything else is a fault of its own.
+# Messages of pip-audit if the service does not answer. Any other message is an error of pip-audit.
 UNREACHABLE = (
     "ConnectionError",
     "Could not connect",
@@ -26,19 +27,19 @@ Run = Callable[[str], "subprocess.CompletedProcess[str]"]
 
 
 def main(files: Sequence[str], run: Run | None = None) -> int:
-    """Audit each file; returns the exit status."""
+    """Audit each file, and return the exit status."""
     return max([audited(file, run or by_pip_audit) for file in files], default=0)
 
 
 def by_pip_audit(file: str) -> "subprocess.CompletedProcess[str]":
-    """The answer of pip-audit, which installs nothing."""
+    """Return the answer of pip-audit, which installs no package."""
     program = Path(sys.executable).with_name("pip-audit")
     options = ["--no-deps", "--disable-pip", "--progress-spinner=off", "--timeout=10", "--format=json"]
     return subprocess.run([program, *options, "-r", file], capture_output=True, text=True, check=False)
 
 
 def audited(file: str, run: Run) -> int:
-    """What is known about one file, in words; returns the exit status."""
+    """Print the known vulnerabilities of the libraries in one file, and return the exit status."""
     answer = run(file)
     try:
         libraries = json.loads(answer.stdout)["dependencies"]
@@ -50,7 +51,7 @@ def audited(file: str, run: Run) -> int:
         return 1
     holes = [(library, hole) for library in libraries for hole in library.get("vulns", [])]
     skipped = [library["name"] for library in libraries if "skip_reason" in library]
-    if len(skipped) == len(libraries):  # a mirror of packages answers in the service's place
+    if len(skipped) == len(libraries):  # a package mirror answers instead of the service
         print(f"{file}: NOT LOOKED UP: what answers here knows of no holes, in none of {len(libraries)} libraries.")
         return 0
     for library, hole in holes:

@@ -1,4 +1,4 @@
-"""Makes the environments of the programs that `make clients` runs, each by its language's own tools."""
+"""Environments of the programs that `make clients` runs, each made with its language's own tools."""
 
 import json
 import os
@@ -17,11 +17,14 @@ SCRIPTS = ROOT / "tools/client_scripts"
 
 
 class Failed(Exception):
-    """A row that does not work, and why."""
+    """A row that does not work, and the reason."""
 
 
 def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
-    """Make the client's environment; those with the same packages share one. Returns its programs. Raises Failed."""
+    """Make the client's environment, and return the folder of its programs. Raise Failed.
+
+    Clients with the same packages share an environment.
+    """
     kind = "" if client.installer == "uv" else client.installer
     home = FOLDER / re.sub(r"\W+", "-", f"{client.packages[0]} {kind}").strip("-")
     others = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn"), "go": (_by_go, "go"), "cargo": (_by_cargo, "cargo")}
@@ -42,7 +45,10 @@ def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
 
 
 def _unpacked(client: Client, home: Path) -> list[str]:
-    """Put a Debian package in Python into the environment, and nothing on the machine; returns what it requires."""
+    """Unpack a Debian package written in Python into the environment, and return its requirements.
+
+    The package is not installed on the machine.
+    """
     debian = home / "debian"
     shutil.rmtree(debian, ignore_errors=True)
     debian.mkdir()
@@ -74,7 +80,7 @@ def _by_npm(client: Client, home: Path) -> Path:
 
 
 def _by_maven(client: Client, home: Path) -> Path:
-    """The jars of the one Maven project that there is."""
+    """Download the jars of the only Maven project, and return their folder."""
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
     if run(["mvn", "-q", "-B", "-f", str(SCRIPTS / "java.xml"), *copy], os.environ):
         raise Failed("it cannot be installed")
@@ -82,7 +88,7 @@ def _by_maven(client: Client, home: Path) -> Path:
 
 
 def _by_go(client: Client, home: Path) -> Path:
-    """The one program in Go that there is."""
+    """Build the only Go program, and return its folder."""
     home.mkdir(parents=True, exist_ok=True)
     shutil.copy(SCRIPTS / "go_job.go", home / "main.go")
     (home / "go.mod").write_text("module job\n\ngo 1.24\n")
@@ -93,7 +99,7 @@ def _by_go(client: Client, home: Path) -> Path:
 
 
 def _by_cargo(client: Client, home: Path) -> Path:
-    """The one program in Rust that there is."""
+    """Build the only Rust program, and return its folder."""
     (home / "src").mkdir(parents=True, exist_ok=True)
     shutil.copy(SCRIPTS / "rust_job.rs", home / "src/main.rs")
     manifest = home / "Cargo.toml"
@@ -107,7 +113,7 @@ def _by_cargo(client: Client, home: Path) -> Path:
 
 
 def versions(client: Client, programs: Path) -> str:
-    """The versions of what is shown of it."""
+    """Return the versions of the packages that the table shows."""
     if client.installer == "npm":
         files = {name: programs.parent / name / "package.json" for name in client.shown}
         return ", ".join(f"{name} {json.loads(file.read_text())['version']}" for name, file in files.items())
@@ -126,6 +132,6 @@ def versions(client: Client, programs: Path) -> str:
 
 
 def version_in(locked: Path, name: str) -> str:
-    """The version of a module in a go.mod, or of a crate in a Cargo.lock."""
+    """Return the version of a module in a go.mod, or of a crate in a Cargo.lock."""
     found = re.search(rf'(?:"{name}"\nversion = "|\t{name} v)([0-9.]+)', locked.read_text())
     return found[1] if found else "?"

@@ -1,4 +1,4 @@
-"""The programs that `make clients` runs: what each consists of, how it is run, and what its user sets."""
+"""The programs that `make clients` runs: their packages, their commands, and the settings of their users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Client:
-    """A program, what its environment has, and how it is run.
+    """A program, the packages of its environment, and its command.
 
-    In ``command``, ``{python}``, ``{programs}`` (the folder), ``{scripts}``, ``{job}`` (a file with its request),
-    ``{name}`` and ``{smq}`` (of this checkout) are known. ``installer`` is who installs the packages: "uv", beside the
-    queue's client; "uv alone"; "npm"; "maven"; "go"; "cargo";
-    or "apt", a Debian package whose Python it is run with is of an environment.
-    ``settings`` or ``aws_config`` is the one thing that its user sets: environment variables, or what is in
-    ~/.aws/config.
+    ``command`` may contain ``{python}``, ``{programs}`` (the folder), ``{scripts}``, ``{job}`` (a file with its
+    request), ``{name}`` and ``{smq}`` (of this checkout). ``installer`` names the installer of the packages: "uv",
+    beside the queue's client; "uv alone"; "npm"; "maven"; "go"; "cargo"; or "apt", a Debian package that runs with the
+    Python of an environment. ``settings`` or ``aws_config`` is the only setting of its user: environment variables, or
+    the content of ~/.aws/config.
     """
 
     program: str
@@ -187,7 +186,7 @@ CLIENTS: Mapping[str, Client] = {
         ("sh", "{scripts}/kedro_project.sh", "{job}", "{name}"),
     ),
     "syne-tune": Client(
-        "Syne Tune, two trials by SageMakerBackend",  # which later versions do not have
+        "Syne Tune, two trials by SageMakerBackend",  # later versions have no SageMakerBackend
         _ENVIRONMENT,
         ("syne-tune[aws]==0.13.*", "sagemaker<3"),
         ("syne-tune", "sagemaker"),

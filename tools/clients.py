@@ -1,11 +1,13 @@
-"""Runs programs that train on SageMaker, unchanged, through the queue on a local cloud, and prints what became of it.
+"""Run programs that train on SageMaker, unchanged, through the queue on a local cloud, and print the results.
 
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
-Each has an environment of its own in build/clients, made by uv: the program as pip installs it, and the client of this
-checkout. What goes through smq proxy has no client of ours, and is built with its own tools where it is not Python. Its
-job is preempted in the middle by one that needs all instances; the program must see it end as if nothing had been.
---write puts the rows that ran into the table of docs/clients.md.
+Each program has its own environment in build/clients, made by uv: the program as pip installs it, and the client of
+this checkout. Programs that use smq proxy have no client of this package; if they are not in Python, they are built
+with their own tools. A job that needs all instances preempts the program's job in the middle. The program must see the
+job end as if it had not been preempted.
+
+The option --write puts the rows of this run into the table of docs/clients.md.
 """
 
 import json
@@ -32,10 +34,10 @@ TABLE = ROOT / "docs/clients.md"
 HEADER = "| program | versions | way | result |\n|---|---|---|---|\n"
 INSTANCE_TYPE = "ml.p5.48xlarge"
 SLOTS = 2
-PATIENCE = 600.0  # seconds without any progress that one could wait for
+TIMEOUT = 600.0  # seconds that a run may take to train, or to end
 STEPS_BEFORE_PREEMPTION = 3
 
-# Ends once it has been preempted and resumed, and not before.
+# A program that ends only after it was preempted and resumed.
 TRAIN = """
 import os, pathlib, time
 kept = pathlib.Path("/opt/ml/checkpoints" if "SM_CHECKPOINT_DIR" not in os.environ else os.environ["SM_CHECKPOINT_DIR"])
@@ -52,7 +54,7 @@ while not begin or step < begin + 3:
 
 
 class Trial:
-    """Runs programs on one local cloud."""
+    """A local cloud on which programs are run."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
@@ -62,12 +64,12 @@ class Trial:
         cloud.client("s3").create_bucket(Bucket="clients")
 
     def run(self, name: str, client: Client, programs: Path) -> str:
-        """Run a program of the environment with these ``programs``; its job's name has ``name`` in it.
+        """Run a program of the environment with these ``programs``; its job's name contains ``name``.
 
-        Returns what it noted. Raises Failed.
+        Return the notes that it printed. Raise Failed.
         """
         self._runs += 1
-        name = f"run{self._runs}-{name}"  # is in no other one's
+        name = f"run{self._runs}-{name}"  # no other run's name contains it
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder, "job.json")
             job.write_text(json.dumps(self.request(name, TRAIN)))
@@ -76,7 +78,7 @@ class Trial:
                 **self._cloud.environment(),
                 **client.settings,
                 "AIRFLOW_HOME": folder,
-                "HOME": folder,  # nothing of a program stays
+                "HOME": folder,  # removed with the folder, so that no file of a program stays
                 "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
                 "PYTHONWARNINGS": "ignore",
             }
@@ -99,15 +101,15 @@ class Trial:
                 self._wait("its end", lambda: process.poll() is not None, process, output)
             finally:
                 if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)  # and what it started
+                    os.killpg(process.pid, signal.SIGKILL)  # and its children
                 process.wait()
             if process.returncode:
-                raise Failed(f"it ended with {process.returncode}: {last_words(output)}")
+                raise Failed(f"it ended with {process.returncode}: {last_line(output)}")
             self._check(name)
             return "; ".join(re.findall(r"^note: (.*)$", output.read_text(), re.MULTILINE))
 
     def request(self, name: str, script: str, instances: int = 1, priority: int = 1) -> dict[str, Any]:
-        """What CreateTrainingJob takes."""
+        """Return the request of a CreateTrainingJob call."""
         return {
             "TrainingJobName": name,
             "RoleArn": self._cloud.role,
@@ -125,12 +127,12 @@ class Trial:
         }
 
     def _preempt(self, name: str, process: "subprocess.Popen[bytes]", output: Path) -> None:
-        """Take the job's instance away, once it trains."""
+        """Preempt the job once it trains."""
 
         def trains() -> bool:
             job = self._job_of(name)
             if job is None:
-                self._look_past_the_queue(name)
+                self._require_job_in_queue(name)
                 return False
             steps = [line for line in self._cloud.training_log(f"{job}-qstamp-1") if line.startswith("step ")]
             return len(steps) > STEPS_BEFORE_PREEMPTION
@@ -139,47 +141,47 @@ class Trial:
         self._queue.submit(self.request(f"{name}-gang", "pass", instances=SLOTS, priority=9))
 
     def _job_of(self, name: str) -> str | None:
-        """The name that the program gave the job: the one meant, or one with more before or behind it."""
+        """Return the name that the program gave the job: the intended one, or one that contains it."""
         names = {job.job for job in self._queue.jobs("all") if name in job.job}
         return min(names - {f"{name}-gang"}, default=None)
 
-    def _look_past_the_queue(self, name: str) -> None:
+    def _require_job_in_queue(self, name: str) -> None:
         answer = self._sagemaker.list_training_jobs(MaxResults=100)
         names = [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]]
         if any(name in one and "-qstamp-" not in one for one in names):
             raise Failed("its job went past the queue")
 
     def _check(self, name: str) -> None:
-        self._look_past_the_queue(name)
+        self._require_job_in_queue(name)
         outcomes = [attempt.outcome for attempt in self._queue.job(self._job_of(name) or name).attempts]
         if outcomes != ["preempted", "completed"]:
             raise Failed(f"its job's attempts were {outcomes}")
 
     def _wait(self, what: str, reached: Callable[[], bool], process: "subprocess.Popen[bytes]", output: Path) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not reached():
             if process.poll() is not None and not reached():
-                raise Failed(f"it ended with {process.returncode} before {what}: {last_words(output)}")
+                raise Failed(f"it ended with {process.returncode} before {what}: {last_line(output)}")
             if time.monotonic() > deadline:
-                raise Failed(f"waited {PATIENCE:.0f} s for {what}: {last_words(output)}")
+                raise Failed(f"waited {TIMEOUT:.0f} s for {what}: {last_line(output)}")
             time.sleep(0.3)
 
 
 def filled(word: str, known: Mapping[str, str]) -> str:
-    """A word of a command, with what stands for something replaced."""
+    """Return a word of a command, with the placeholders replaced."""
     for name, value in known.items():
         word = word.replace(name, value)
     return word
 
 
-def last_words(output: Path) -> str:
-    """The last line that a program wrote."""
+def last_line(output: Path) -> str:
+    """Return the last line that a program wrote."""
     lines = [line.strip() for line in output.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else "it wrote nothing"
 
 
 def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, str, str]:
-    """Run a client; returns its row: program, versions, way, result."""
+    """Run a client and return its row: program, versions, way, result."""
     client = CLIENTS[name]
     shown = ""
     try:
@@ -192,7 +194,7 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """The document with these rows in place of those with the same program and way, in the order of CLIENTS."""
+    """Return the document with these rows instead of those with the same program and way, in the order of CLIENTS."""
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)
@@ -203,7 +205,7 @@ def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run each; returns 1 if one failed."""
+    """Run each program; return 1 if one failed."""
     names = [argument for argument in arguments if not argument.startswith("-")] or list(CLIENTS)
     uv = uv_settings()
     rows = {}

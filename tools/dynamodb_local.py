@@ -1,9 +1,10 @@
-"""Runs a command beside AWS's own DynamoDB Local, whose address takes the place of {url}.
+"""Run a command beside AWS's own DynamoDB Local, whose address replaces {url} in the command.
 
     .venv/bin/python tools/dynamodb_local.py pytest tests/contract --dynamodb-url {url}
 
-It is not a part of the environment: Maven fetches it from where it is configured to look, once, into build/. It needs
-Java 17. It keeps everything in memory, listens on a free port of this machine, and ends with the command.
+DynamoDB Local is not a part of the environment: Maven downloads it once into build/, from its configured repository.
+Java 17 is required. The server keeps its data in memory, listens on a free port of this machine, and ends with the
+command.
 """
 
 import os
@@ -20,11 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = Path(__file__).with_suffix(".xml")
 JARS = ROOT / "build/dynamodb-local"
 SERVER = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 def main(command: Sequence[str]) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     for program in ("java", "mvn"):
         if not shutil.which(program):
             print(f"DynamoDB Local needs Java 17 and Maven, and there is no {program} here.", file=sys.stderr)
@@ -36,7 +37,7 @@ def main(command: Sequence[str]) -> int:
 
 
 def fetched() -> bool:
-    """Fetch the jars, unless they are there; whether they are."""
+    """Download the jars unless they exist; return whether they do then."""
     complete = JARS / ".complete"
     if complete.exists() and complete.stat().st_mtime >= PROJECT.stat().st_mtime:
         return True
@@ -51,7 +52,7 @@ def fetched() -> bool:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """DynamoDB Local, while the block runs; gives its address."""
+    """Run DynamoDB Local while the block runs; yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,8 +72,8 @@ def serving() -> Iterator[str]:
 
 
 def wait_for(server: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
-    """Wait until it answers."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    """Wait until the server accepts connections; exit if it does not start."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

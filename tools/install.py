@@ -1,10 +1,10 @@
-"""Installs packages into the environment of the Python that runs it: by uv, in seconds, or else by pip, in minutes.
+"""Install packages into the environment of the running Python: by uv, in seconds, or else by pip, in minutes.
 
     .venv/bin/python tools/install.py WHAT ARGUMENTS...
 
-WHAT says in words what is installed; ARGUMENTS are those of `pip install`. uv is itself installed by pip, in the
-version that constraints.txt names, and takes its packages from where pip is configured to take them. Where uv cannot
-be had or fails, or the variable UV is empty (`make demo UV=`), pip does all of it.
+The argument WHAT describes the packages in words; ARGUMENTS are those of `pip install`. uv itself is installed by pip,
+in the version that constraints.txt names. uv takes its packages from the sources that pip is configured with. If uv is
+not available or fails, or the variable UV is empty (`make demo UV=`), pip installs all packages.
 """
 
 import ast
@@ -19,14 +19,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-# Of what uv and pip write, the lines that show that the work goes on.
+# The lines of uv's and pip's output that show progress.
 PROGRESS = re.compile(
     r"\s*((?:Resolved|Prepared|Installed) .*|Downloading .*[MG]i?B\)|Installing collected packages).*"
 )
 
 
 def main(what: str, arguments: Sequence[str]) -> int:
-    """Install; returns the exit status."""
+    """Install the packages, and return the exit status."""
     began = time.monotonic()
     if not (by_uv(what, arguments) or by_pip(what, arguments)):
         return 1
@@ -35,7 +35,7 @@ def main(what: str, arguments: Sequence[str]) -> int:
 
 
 def by_uv(what: str, arguments: Sequence[str]) -> bool:
-    """Install by uv; whether that was possible."""
+    """Install by uv; return whether that succeeded."""
     if not os.environ.get("UV", "uv"):
         return False
     print(f"Installing {what}, by uv ...", flush=True)
@@ -50,7 +50,7 @@ def by_uv(what: str, arguments: Sequence[str]) -> bool:
 
 
 def by_pip(what: str, arguments: Sequence[str]) -> bool:
-    """Install by pip; whether that was possible. What pip wrote is shown if it was not."""
+    """Install by pip; return whether that succeeded. Print pip's output if it did not."""
     print(f"Installing {what}, by pip, which takes a few minutes ...", flush=True)
     failure = run([*PIP, "install", *arguments], os.environ)
     if failure is not None:
@@ -59,7 +59,7 @@ def by_pip(what: str, arguments: Sequence[str]) -> bool:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Run a command and show its progress; None if it succeeded, else all that it wrote."""
+    """Run a command and show its progress; return None if it succeeded, else its output."""
     written = []
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -73,42 +73,42 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
 
 
 def reason(failure: str) -> str:
-    """The line of a program's last words that says most."""
+    """Return the most informative line of a program's error output, shortened."""
     lines = [line.strip() for line in failure.splitlines() if line.strip()] or ["it gives no reason"]
     return textwrap.shorten(next((line for line in lines if re.match("error", line, re.IGNORECASE)), lines[-1]), 150)
 
 
 def pinned(package: str) -> str:
-    """The package in the version of constraints.txt."""
+    """Return the requirement of a package with the version of constraints.txt."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     return next(line for line in lines if line.startswith(f"{package}=="))
 
 
 def pip_settings() -> dict[str, str]:
-    """What pip is configured with, by files and by the environment: setting -> value."""
+    """Return the settings of pip, from files and from the environment: setting -> value."""
     listed = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=False).stdout
     return read_settings(listed)
 
 
 def read_settings(listed: str) -> dict[str, str]:
-    """The settings in the output of `pip config list`."""
+    """Return the settings in the output of `pip config list`."""
     settings: dict[str, str] = {}
     found = re.findall(r"^(global|install|:env:)\.([\w-]+)=('.*'|\".*\")$", listed, re.MULTILINE)
-    for section in ("global", "install", ":env:"):  # the later, the stronger
+    for section in ("global", "install", ":env:"):  # later sections override earlier ones
         settings |= {name: str(ast.literal_eval(value)) for where, name, value in found if where == section}
     return settings
 
 
 def uv_environment(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that tell uv what pip is configured with; what `environ` tells uv itself stays."""
+    """Return variables that give uv the settings of pip, without the variables that `environ` contains."""
 
     def variables() -> Iterator[tuple[str, str]]:
         if (index := settings.get("index-url")) and "UV_INDEX_URL" not in environ:
             yield "UV_DEFAULT_INDEX", index
         if (more := settings.get("extra-index-url")) and "UV_EXTRA_INDEX_URL" not in environ:
             yield "UV_INDEX", " ".join(more.split())
-            yield "UV_INDEX_STRATEGY", "unsafe-best-match"  # the newest version of all indexes, as pip takes it
-        # A folder that is missing is an error to uv, and none to pip.
+            yield "UV_INDEX_STRATEGY", "unsafe-best-match"  # the newest version of all indexes, as with pip
+        # A missing folder is an error for uv, but not for pip.
         links = [link for link in settings.get("find-links", "").split() if "://" in link or Path(link).is_dir()]
         if links:
             yield "UV_FIND_LINKS", ",".join(links)
@@ -125,7 +125,7 @@ def uv_environment(settings: Mapping[str, str], environ: Mapping[str, str]) -> d
                 yield variable, settings[name]
         if hosts := settings.get("trusted-host"):
             yield "UV_INSECURE_HOST", " ".join(hosts.split())
-        yield "UV_LINK_MODE", "copy"  # there is no warning then where uv's cache is on another file system
+        yield "UV_LINK_MODE", "copy"  # avoids a warning if uv's cache is on another file system
 
     return {name: value for name, value in variables() if name not in environ}
 

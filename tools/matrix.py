@@ -1,11 +1,11 @@
-"""Tests the client with the oldest and the newest of what it may be installed with, on each Python.
+"""Test the client with the oldest and the newest packages that it may be installed with, on each Python.
 
     .venv/bin/python tools/matrix.py [PYTHON:oldest|newest ...]
 
-Each environment is made in build/matrix by uv, of wheels only, from where pip is configured to look: the client as
-pip installs it, with the lowest versions that pyproject.toml names or the newest that there are. The client's tests
-run in it, and then it uses a local cloud. A Python that neither pyenv
-nor uv has, and that uv cannot fetch, is left out, and told.
+uv makes each environment in build/matrix, from wheels only, from the sources that pip is configured with. The
+environment contains the client as pip installs it, with the lowest versions that pyproject.toml names or the newest
+ones. The client's tests run in it, and then it uses a local cloud. A Python that neither pyenv nor uv has, and that uv
+cannot download, is left out, and a line says so.
 """
 
 import importlib.util
@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/matrix"
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
-# What the tests themselves need; always the newest that goes with the rest.
+# Packages of the tests themselves, always in the newest compatible versions.
 TEST_TOOLS = ("hypothesis", "moto[events,s3]", "psutil", "pyte", "pytest", "pytest-timeout", "pytest-xdist")
-# The SDK's are in the ordinary tests: it has a floor of its own.
+# The SDK's tests are part of the ordinary tests: the SDK has its own lowest version.
 OPTIONS = ["--ignore", "tests/client/integrations/test_sdk_v2.py", "-p", "no:cacheprovider", "--timeout", "600"]
 PYTEST_INI = f"""\
 [pytest]
@@ -43,7 +43,7 @@ cd examples
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Test each; returns 1 if one failed."""
+    """Test each environment; return 1 if one failed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "pytest.ini").write_text(PYTEST_INI)
     uv = uv_settings()
@@ -58,7 +58,7 @@ def main(wanted: Sequence[str]) -> int:
 
 
 def tested(python: str, age: str, uv: Mapping[str, str]) -> str:
-    """Make one environment and test in it; returns the result in words."""
+    """Make an environment and test in it; return the result in words."""
     home = FOLDER / f"{python}-{age}"
     if run([*UV, "venv", "--quiet", "--clear", "--python", interpreter(python), str(home)], uv):
         return "left out: no such Python"
@@ -77,13 +77,13 @@ def tested(python: str, age: str, uv: Mapping[str, str]) -> str:
 
 
 def interpreter(python: str) -> str:
-    """What pyenv has of this version, which is on no PATH; else the version, which uv finds or fetches."""
+    """Return pyenv's interpreter of this version, which is not on PATH; else the version, for uv to find."""
     versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     return str(max(versions.glob(f"{python}.*/bin/python"), default=python))
 
 
 def install(home: Path, age: str, uv: Mapping[str, str]) -> int:
-    """Install the client, and then the tests' tools, which change nothing of it; returns the exit status."""
+    """Install the client, then the tests' tools without changing the client's packages; return the exit status."""
     pip = [*UV, "pip", "install", "--quiet", "--python", str(home), "--no-binary", "sagemaker-queue"]
     status = run([*pip, "--only-binary", ":all:", "--resolution", RESOLUTIONS[age], "."], uv)
     if status:
@@ -95,20 +95,20 @@ def install(home: Path, age: str, uv: Mapping[str, str]) -> int:
 
 
 def versions(home: Path) -> str:
-    """What is installed there."""
+    """Return the installed packages and versions."""
     freeze = [*UV, "pip", "freeze", "--quiet", "--python", str(home)]
     return subprocess.run(freeze, capture_output=True, text=True, check=True).stdout
 
 
 def uv_settings() -> dict[str, str]:
-    """The environment for uv, which is installed beside this Python if it is not there."""
+    """Return the environment for uv; install uv beside this Python if it is missing."""
     if importlib.util.find_spec("uv") is None:
         subprocess.run([*PIP, "install", "--quiet", pinned("uv")], check=True)
     return {**os.environ, **uv_environment(pip_settings(), os.environ)}
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command in the checkout; returns its exit status."""
+    """Run a command in the checkout, and return its exit status."""
     return subprocess.run(command, cwd=ROOT, env=dict(environment), check=False).returncode
 
 

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/ui.md: each page of `smq ui`, on a made-up queue, in Chromium.
+"""Make the pictures of docs/ui.md: each page of `smq ui`, on a sample queue, in Chromium.
 
 python -m tools.page_pictures [FOLDER]
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.browser import browsing, page_of, smq_ui
 from tests.client.ui.sample_queue import SampleQueue, sample_queue
 
-_LOOKS = {"": ("light", 1440, 900), "-dark": ("dark", 820, 1100)}
-_SETTLED = 1500  # milliseconds after a page has come, for its figures to be drawn
+_VARIANTS = {"": ("light", 1440, 900), "-dark": ("dark", 820, 1100)}
+_SETTLED = 1500  # milliseconds after a page is loaded, in which its figures are drawn
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
         smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, Path(temporary, "log")) as served,
         browsing() as browser,
     ):
-        for look, (scheme, width, height) in _LOOKS.items():
+        for variant, (scheme, width, height) in _VARIANTS.items():
             viewport = {"width": width, "height": height}
             with page_of(browser, served, viewport=viewport, color_scheme=scheme) as page:
                 page.goto(served.address)
@@ -35,8 +35,8 @@ def main() -> None:
                         page.locator(".q-slider [tabindex]").first.press("ArrowRight")
                         page.get_by_text("would start now").wait_for()
                     page.wait_for_timeout(_SETTLED)
-                    page.screenshot(path=folder / f"{name}{look}.png")
-                    print(folder / f"{name}{look}.png")
+                    page.screenshot(path=folder / f"{name}{variant}.png")
+                    print(folder / f"{name}{variant}.png")
 
 
 def _pages(queue: SampleQueue) -> dict[str, str]:

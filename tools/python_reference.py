@@ -1,6 +1,6 @@
-"""``python -m tools.python_reference docs/python.md``: bring the page about the package up to date with its docstrings.
+"""``python -m tools.python_reference docs/python.md``: update the page about the package from its docstrings.
 
-What people wrote stands above a comment; what is below it is made anew.
+Text above a comment is written by hand; the text below it is generated.
 """
 
 import ast
@@ -28,20 +28,20 @@ _RETURNED: tuple[Any, ...] = (Listing, Jobs, Sweep, LogLines, LogLine, Fetched, 
 
 
 def main() -> int:
-    """Write the page that is named."""
+    """Update the page that the command line names."""
     page = Path(sys.argv[1])
     page.write_text(reference(page.read_text()))
     return 0
 
 
 def reference(page: str) -> str:
-    """Return the page with what the docstrings say now."""
+    """Return the page with the present docstrings."""
     by_hand = page.partition(_BEGIN)[0].rstrip()
     return f"{by_hand}\n\n{_BEGIN}\n\n" + "\n\n".join(_sections()) + "\n"
 
 
 def public() -> dict[str, Any]:
-    """Return what the package offers, by name."""
+    """Return the exports of the package by name."""
     return {name: getattr(sagemaker_queue, name) for name in sorted(sagemaker_queue.__all__, key=str.lower)}
 
 
@@ -104,7 +104,7 @@ def _is_made_by_users(kind: Any) -> bool:
 
 
 def _methods(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Yield public methods and properties in the order in which they are written, those of our own bases last."""
+    """Yield public methods and properties in the order of the source, those of base classes in this package last."""
     if issubclass(kind, Shape):
         return
     for base in kind.__mro__:
@@ -115,7 +115,7 @@ def _methods(kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, str]]:
-    """Return the fields that a class itself has, and the strings or comments that say what they are."""
+    """Return a class's own fields, with the strings or comments that describe them."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     lines = textwrap.dedent(inspect.getsource(kind)).splitlines()
@@ -131,7 +131,7 @@ def _fields(kind: Any) -> list[tuple[str, str]]:
 
 
 def _type(annotation: ast.expr) -> str:
-    """Return a type without what the API's document says of it besides."""
+    """Return a type without its annotations for the API's document."""
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
         assert isinstance(annotation.slice, ast.Tuple)
         return _type(annotation.slice.elts[0])
@@ -143,7 +143,7 @@ def _code(function: Any, name: str = "") -> str:
     assert isinstance(tree, ast.FunctionDef)
     for arguments in (tree.args.posonlyargs, tree.args.args):
         arguments[:] = [one for one in arguments if one.arg not in ("self", "cls")]
-    # The values themselves, where the source names constants.
+    # Show the values of constants instead of their names.
     named = function.__kwdefaults__ or {}
     tree.args.defaults = [ast.Constant(value) for value in function.__defaults__ or ()]
     tree.args.kw_defaults = [ast.Constant(named[one.arg]) if one.arg in named else None for one in tree.args.kwonlyargs]
@@ -153,7 +153,7 @@ def _code(function: Any, name: str = "") -> str:
 
 
 def _prose(documented: Any) -> str:
-    """Return a docstring as Markdown: its paragraphs each on a line, what is indented as code."""
+    """Return a docstring as Markdown: each paragraph on one line, indented text as code."""
     paragraphs = re.split(r"\n\n+", inspect.getdoc(documented) or "")
     return "\n\n".join(part if part.startswith("    ") else _cell(part, table=False) for part in paragraphs)
 
@@ -163,7 +163,7 @@ def _flat(documented: Any) -> str:
 
 
 def _cell(text: str, *, table: bool = True) -> str:
-    """Text on one line in which nothing but code means anything to Markdown."""
+    """Return text on one line in which only code has a meaning in Markdown."""
     lines = re.sub(r"\s*\n- ", "; ", text) if table else text
     parts = " ".join(lines.replace("``", "`").split()).split("`")
     marks = r"([\\*_<|])" if table else r"([\\*_<])"

@@ -1,13 +1,13 @@
-"""Runs the SageMaker SDK's own unit tests with QueueTrainingJobSession in place of its Session.
+"""Run the SageMaker SDK's own unit tests with QueueTrainingJobSession in place of its Session.
 
     .venv/bin/python -m tools.sdk_tests [SOURCE]
 
-The SDK is the v2 of constraints.txt, in an environment in build/sdk-tests. Its tests for sessions, jobs and estimators
-run twice there: with its session and with ours (sdk_tests_plugin.py), which asks a queue on this machine that knows no
-job. What passes with theirs must pass with ours, or have its reason in REASONS.
+The SDK is the v2 of constraints.txt, in an environment in build/sdk-tests. The SDK's tests for sessions, jobs and
+estimators run twice there: with its session, and with ours (sdk_tests_plugin.py), which asks a queue on this machine
+that knows no job. A test that passes with theirs must pass with ours, or have its reason in REASONS.
 
-SOURCE is a checkout, or an archive, of the SDK's repository at that version. Without it, the source distribution of
-the package index is looked into, and then the version's archive is fetched from GitHub.
+SOURCE is a checkout, or an archive, of the SDK's repository at that version. Without SOURCE, the source distribution of
+the package index is tried, and then the version's archive is downloaded from GitHub.
 """
 
 import json
@@ -47,7 +47,7 @@ TESTS = (
     "tests/unit/sagemaker/tensorflow/test_estimator.py",
     "tests/unit/sagemaker/huggingface/test_estimator.py",
 )
-# What the tests need beside the SDK. They are older than pytest 9, to which marks of fixtures are errors.
+# Packages of the tests besides the SDK. The tests are older than pytest 9, which rejects marks of fixtures.
 TEST_TOOLS = ("mock", "pytest<9", "pytest-timeout", "six")
 OPTIONS = (
     *("-p", PLUGIN.stem, "-p", "no:cacheprovider", "-o", "addopts=", "-q", "--tb=no", "--no-header", "-rN"),
@@ -65,26 +65,26 @@ REASONS: Mapping[str, str] = {
         "it counts the calls of time.time(), and asking the queue whether it has the job makes some of its own"
     ),
 }
-"""Tests that pass with the SDK's session and need not with ours, without their parameters, and why."""
+"""Tests, without parameters, that pass with the SDK's session but need not pass with ours, and the reasons."""
 
 
 class Failed(Exception):
-    """The tests cannot be had, or cannot be run."""
+    """Tests that are not available, or that cannot be run."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """How tests ended: passed, skipped, or what was wrong; and how many sessions of ours they made."""
+    """The results of tests (passed, skipped, or a message), and how many sessions of ours they made."""
 
     endings: Mapping[str, str]
     sessions: int
 
     def passed(self, file: str = "") -> int:
-        """How many passed, of one file or of all."""
+        """Return how many tests passed, in one file or in all."""
         return sum(ending == PASSED for ending in self._of(file))
 
     def failed(self, file: str = "") -> int:
-        """How many failed likewise; a file that cannot be imported is one."""
+        """Return how many tests failed, in one file or in all; a file that cannot be imported counts as one."""
         return sum(ending not in (PASSED, SKIPPED) for ending in self._of(file))
 
     def _of(self, file: str) -> list[str]:
@@ -92,7 +92,7 @@ class Run:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run them; returns 1 if they cannot be had, or if a test fails with ours and nobody knows why."""
+    """Run the tests; return 1 if they are not available, or if one fails with ours without a known reason."""
     version = pinned("sagemaker").partition("==")[2]
     try:
         given = Path(arguments[0]).resolve() if arguments else None
@@ -117,18 +117,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def proves_something(theirs: Run, ours: Run) -> bool:
-    """Whether tests passed with theirs, and made sessions of ours."""
+    """Return whether tests passed with theirs, and made sessions of ours."""
     return theirs.passed() > 0 and ours.sessions > 0
 
 
 Fetch = Callable[[str, Path], Path]
-"""Fetches an archive of a version into a folder. Raises Failed."""
+"""Downloads an archive of a version to a folder. Raises Failed."""
 
 
 def source_of(version: str, given: Path | None, folder: Path, ways: Sequence[Fetch]) -> Path:
-    """Return a folder with the SDK's tests: the one given, or the first that is had by one of the ways.
+    """Return a folder with the SDK's tests: the given one, or the first one that a way provides.
 
-    What is fetched or unpacked is put into ``folder``. Raises Failed, which says where it was looked for.
+    Files are downloaded and unpacked in ``folder``. Raise Failed, which names the places that were tried.
     """
     if given is not None:
         if not given.exists():
@@ -155,12 +155,12 @@ def source_of(version: str, given: Path | None, folder: Path, ways: Sequence[Fet
 
 
 def tests_in(folder: Path) -> Path | None:
-    """The folder, or the one inside, that has the tests; None if there is none."""
+    """Return the folder, or its subfolder, that contains the tests; None if there is none."""
     return next((place for place in (folder, *sorted(folder.glob("*/"))) if (place / TESTS[0]).exists()), None)
 
 
 def unpacked(file: Path, folder: Path) -> Path:
-    """Unpack a tar archive into a folder of its own."""
+    """Unpack a tar archive into a new folder."""
     own = folder / f"unpacked-{file.name}"
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir(parents=True)
@@ -173,7 +173,7 @@ def unpacked(file: Path, folder: Path) -> Path:
 
 
 def source_distribution(version: str, folder: Path) -> Path:
-    """Fetch the package's source from where pip is configured to look."""
+    """Download the package's source from the sources that pip is configured with."""
     command = [*PIP, "download", "--quiet", "--no-deps", "--no-binary", "sagemaker", "--dest", str(folder)]
     if run([*command, f"sagemaker=={version}"], os.environ):
         raise Failed("the source distribution cannot be downloaded")
@@ -181,7 +181,7 @@ def source_distribution(version: str, folder: Path) -> Path:
 
 
 def archive(version: str, folder: Path) -> Path:
-    """Fetch the repository as it was at the version."""
+    """Download the repository at the version."""
     url = ARCHIVE.format(version=version)
     try:
         answer = requests.get(url, timeout=300)
@@ -195,7 +195,7 @@ def archive(version: str, folder: Path) -> Path:
 
 
 def environment(version: str) -> Path:
-    """Make an environment with the SDK, the client of this checkout and the tests' tools; returns its Python."""
+    """Make an environment with the SDK, the client of this checkout and the tests' tools; return its Python."""
     home = FOLDER / "environment"
     python = home / "bin/python"
     uv = uv_settings()
@@ -212,9 +212,9 @@ def environment(version: str) -> Path:
 
 
 def tested(python: Path, source: Path, tests: Sequence[str], queue_url: str = "") -> Run:
-    """Run tests of the folder; with our session if there is a queue for it. Raises Failed."""
+    """Run tests of the folder, with our session if there is a queue for it. Raise Failed."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(PLUGIN, folder)  # nothing of this checkout is imported but the client that is installed
+        shutil.copy(PLUGIN, folder)  # no code of this checkout is imported except the installed client
         notes = Path(folder, "notes.json")
         about = {"HOME": folder, "PYTHONPATH": folder, "SDK_TESTS_NOTES": str(notes), "SDK_TESTS_QUEUE": queue_url}
         command = [str(python), "-m", "pytest", *OPTIONS, "--rootdir", str(source), *tests]
@@ -225,7 +225,10 @@ def tested(python: Path, source: Path, tests: Sequence[str], queue_url: str = ""
 
 
 def without_account() -> dict[str, str]:
-    """This environment with an AWS account that does not exist; whatever is no mock and looks for AWS finds nobody."""
+    """Return this environment with an AWS account that does not exist, and without network access.
+
+    A call to AWS that is not a mock fails.
+    """
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGEMAKER_"))},
@@ -240,7 +243,7 @@ def without_account() -> dict[str, str]:
 
 
 class QueueWithoutJobs(ThreadingHTTPServer):
-    """Answers whatever it is asked that there is no such job."""
+    """A server that answers every request with NotFound."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -248,7 +251,7 @@ class QueueWithoutJobs(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The server's address."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
@@ -267,7 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = _answer  # noqa: N815  # http.server's names
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -284,19 +287,19 @@ def queue_without_jobs() -> Iterator[QueueWithoutJobs]:
 
 
 def differing(theirs: Run, ours: Run) -> dict[str, str]:
-    """The tests that pass with theirs and not with ours, and how they ended."""
+    """Return the tests that pass with theirs and not with ours, with their results."""
     passed = [test for test, ending in theirs.endings.items() if ending == PASSED]
     endings = {test: ours.endings.get(test, NOT_RUN) for test in passed}
     return {test: ending for test, ending in endings.items() if ending != PASSED}
 
 
 def reason_of(test: str) -> str | None:
-    """Why a test need not pass with ours; None if it must."""
+    """Return why a test need not pass with ours; None if it must."""
     return REASONS.get(test.partition("[")[0])
 
 
 def table(theirs: Run, ours: Run, files: Sequence[str]) -> str:
-    """A table with a row for each file of tests."""
+    """Return a table with a row for each file of tests."""
     known = [test for test in differing(theirs, ours) if reason_of(test)]
     rows = []
     for file in (*files, ""):
@@ -308,7 +311,7 @@ def table(theirs: Run, ours: Run, files: Sequence[str]) -> str:
 
 
 def differences(theirs: Run, ours: Run) -> tuple[str, int]:
-    """What is to be said of each difference, and how many are unexpected."""
+    """Return a line for each difference, and the number of unexpected ones."""
     lines, unexpected = [], 0
     found = differing(theirs, ours)
     for test, ending in found.items():

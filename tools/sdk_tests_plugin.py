@@ -1,7 +1,7 @@
-"""A plugin of pytest for tools/sdk_tests.py: it notes how each test ended, in the file that SDK_TESTS_NOTES names.
+"""A plugin of pytest for tools/sdk_tests.py: it writes the result of each test to the file that SDK_TESTS_NOTES names.
 
-If SDK_TESTS_QUEUE names a queue, QueueTrainingJobSession stands wherever the SageMaker SDK v2 has its Session. It runs
-in an environment with the SDK, from a folder with nothing else.
+If SDK_TESTS_QUEUE names a queue, QueueTrainingJobSession replaces the Session of the SageMaker SDK v2. The plugin runs
+in an environment with the SDK, from a folder without other files.
 """
 
 import json
@@ -14,7 +14,7 @@ import boto3
 import pytest
 import sagemaker.local
 import sagemaker.session
-import sagemaker.workflow.pipeline_context  # as sagemaker.local, it derives sessions from the SDK's, before it goes
+import sagemaker.workflow.pipeline_context  # before the replacement: it derives sessions
 from botocore.hooks import BaseEventHooks, HierarchicalEmitter
 
 from sagemaker_queue import QueueClient, QueueTrainingJobSession
@@ -22,12 +22,12 @@ from sagemaker_queue import QueueClient, QueueTrainingJobSession
 PASSED = "passed"
 
 endings: dict[str, str] = {}
-sessions: list[None] = []  # one for each of ours that was made
+sessions: list[None] = []  # an item for each created session of this package
 
 
-def put_ours_in_place(url: str) -> None:
-    """Have every module of the SDK, and those that import from it later, find our session under the SDK's name."""
-    # Sessions of these tests are mocks, and so are their credentials: the queue is asked with others.
+def replace_session(url: str) -> None:
+    """Replace the SDK's session in all its modules, and in those that import from it later."""
+    # Sessions of these tests are mocks, and so are their credentials: requests to the queue need others.
     asks_as = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="us-west-2")
     queue = QueueClient(url=url, boto_session=asks_as)
     theirs = sagemaker.session.Session
@@ -55,12 +55,12 @@ def give_events(owner: Any) -> None:
 
 
 def note(report: Any) -> None:
-    """Note how a test or a part of it ended; a failure is not forgotten if what follows succeeds."""
+    """Record the result of a test or a part of it; a later success does not hide a failure."""
     if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         words = (crash.message if crash else str(report.longrepr)).strip().splitlines() or ["it gives no reason"]
         endings.setdefault(report.nodeid, words[0] if crash else words[-1])
-        if endings[report.nodeid] == PASSED:  # it failed after it was over
+        if endings[report.nodeid] == PASSED:  # its teardown failed
             endings[report.nodeid] = words[0]
     elif report.skipped:
         endings[report.nodeid] = "skipped"
@@ -69,20 +69,20 @@ def note(report: Any) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """After a test's setup, call and teardown."""
+    """Handle the report of a test's setup, call or teardown."""
     note(report)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """After a file was read: one that cannot be imported counts as a test that fails."""
+    """Handle the report of a collected file: a file that cannot be imported counts as a failed test."""
     if report.failed:
         note(report)
 
 
 def pytest_sessionfinish() -> None:
-    """After the last test."""
+    """Write all results after the last test."""
     Path(os.environ["SDK_TESTS_NOTES"]).write_text(json.dumps({"endings": endings, "sessions": len(sessions)}))
 
 
 if address := os.environ.get("SDK_TESTS_QUEUE"):
-    put_ours_in_place(address)
+    replace_session(address)

@@ -1,10 +1,10 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
-``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue;
-``install(everywhere=True)`` those of every boto3 and aioboto3 session of the process, ``hook()`` those of one emitter.
-``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which the extra ``sagemaker-queue[sdk]``
-brings. ``QueueTuner`` searches for hyperparameters with the same estimators, and with Optuna (the extra ``[tune]``).
-``QueueClient`` is the queue's API, and what ``smq`` does besides, for notebooks and scripts.
+``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
+``install(everywhere=True)`` does so for every boto3 and aioboto3 session of the process, ``hook()`` for one emitter.
+``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which needs the extra
+``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with the same estimators and Optuna, which needs
+the extra ``[tune]``. ``QueueClient`` provides the queue's API and the functions of ``smq`` to notebooks and scripts.
 """
 
 from importlib import import_module
@@ -131,7 +131,7 @@ _LOADED_WHEN_USED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what takes its time only for those who use it."""
+    """Import an export on its first use, because its dependencies are slow to import."""
     if name not in _LOADED_WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

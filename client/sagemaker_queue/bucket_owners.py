@@ -1,9 +1,9 @@
-"""Whose buckets are used: each call of S3 names the account that the bucket must belong to.
+"""Owners of S3 buckets: each call of S3 names the account that the bucket must belong to.
 
-Names of buckets are the world's. Somebody who makes a bucket that does not exist any more, or not yet, would get code
-and data that were meant for it, and choose what jobs read. So S3 is told whom each bucket must belong to: the account
-of the credentials, as STS says, or that of the profile (``account``); for buckets of others, the account that the
-profile's ``bucket_owners`` names.
+Bucket names are global. An attacker could create a bucket that was deleted or does not exist yet. The attacker would
+receive code and data meant for its owner, and choose the input of jobs. So each call names the expected owner
+(ExpectedBucketOwner): the account of the credentials, which STS returns, or the profile's ``account``. For buckets of
+other accounts, the owner is the account in the profile's ``bucket_owners``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class BucketOwners:
         self._lock = threading.Lock()
 
     def account(self) -> str:
-        """The account of the credentials, unless the profile names another. Asks STS once; raises its errors."""
+        """Return the account that the profile names, else that of the credentials. Asks STS once; raises its errors."""
         with self._lock:
-            if self._error:  # nobody waits for it twice
+            if self._error:  # do not wait for the timeout a second time
                 raise self._error
             if not self._account:
                 try:
@@ -47,12 +47,12 @@ class BucketOwners:
             return self._account
 
     def of(self, bucket: str) -> str | None:
-        """The account that a bucket must belong to; None: whichever it is."""
+        """Return the account that a bucket must belong to; None: any account."""
         return self._owners[bucket] if bucket in self._owners else self.account()
 
     @contextmanager
     def expecting(self, owners: Mapping[str, Callable[[str], str | None]]) -> Iterator[None]:
-        """Let others say meanwhile whom buckets must belong to that this profile says nothing of."""
+        """Use the given functions meanwhile for the owners of buckets that this profile does not name."""
         before = self._owners
         self._owners = {**{bucket: of(bucket) for bucket, of in owners.items()}, **before}
         try:
@@ -61,13 +61,13 @@ class BucketOwners:
             self._owners = before
 
     def guarded(self, client: Any) -> Any:
-        """Return an S3 client all of whose calls name the owner of each bucket that they name."""
+        """Register a handler on an S3 client that adds the expected owner to each call; return the client."""
         client.meta.events.register("provide-client-params.s3", self._add_owners)
         return client
 
     def _add_owners(self, params: dict[str, Any], model: Any, context: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         members = model.input_shape.members if model.input_shape else {}
-        # Whoever uses a presigned URL would have to send the header, too.
+        # A presigned URL must work without the header.
         if context.get("is_presign_request") or "ExpectedBucketOwner" not in members or "Bucket" not in params:
             return params
         more = {"ExpectedBucketOwner": self.of(params["Bucket"])}

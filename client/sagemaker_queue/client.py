@@ -142,9 +142,13 @@ class QueueClient:
         """Return who you are to the queue, what it lets you do, and which version it has."""
         return self._call(routes.WHO_AM_I)
 
-    def job(self, name: str) -> JobDetail:
-        """Return all that the queue knows of the job."""
-        return self._call(routes.DESCRIBE_JOB, name)
+    def job(self, name: str, *, advice: bool = False) -> JobDetail:
+        """Return all that the queue knows of the job.
+
+        With ``advice`` also what would let it start if it waits, in ``why.advice``. The queue then plans for this
+        request, which takes up to seconds; ask so for a person, and not again and again.
+        """
+        return self._call(routes.DESCRIBE_JOB, name, query={"advice": "true"} if advice else None)
 
     def cancel(self, name: str) -> Cancellation:
         """End the job: at once if it waits; a live one is stopped, which may take minutes."""

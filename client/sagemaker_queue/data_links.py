@@ -1,4 +1,4 @@
-"""Addresses in S3, and data links: which folder or file in S3 stands for which path in the working folder."""
+"""Addresses in S3, and data links, which map paths in the working folder to folders or files in S3."""
 
 import posixpath
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class S3Address:
 
     @classmethod
     def parse(cls, text: str) -> "S3Address":
-        """Read an address. Raises InvalidOption if it is none."""
+        """Parse an address. Raises InvalidOption for any other text."""
         scheme, _, rest = text.partition("://")
         bucket, _, key = rest.partition("/")
         if scheme != "s3" or not bucket:
@@ -31,22 +31,22 @@ class S3Address:
 
     @property
     def folder(self) -> "S3Address":
-        """The same, ending in a slash: what is below it, and nothing that only begins alike."""
+        """The same address with a slash at the end, so that it is no prefix of keys outside the folder."""
         return self if not self.key or self.key.endswith("/") else replace(self, key=f"{self.key}/")
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """Last part of the key."""
         return posixpath.basename(self.key.rstrip("/"))
 
 
 def is_address(text: str) -> bool:
-    """Whether it is meant to be an address in S3, not a path."""
+    """Return whether the text is an address in S3 rather than a path, by its beginning."""
     return text.startswith("s3://")
 
 
 def parse_link(text: str) -> tuple[str, S3Address]:
-    """Read ``PATH=s3://bucket/key``. Raises InvalidOption if it is not that."""
+    """Parse ``PATH=s3://bucket/key``. Raises InvalidOption for any other text."""
     path, equals, address = text.partition("=")
     if not equals:
         raise InvalidOption(f"{text!r} is not a data link: it must look like data/images=s3://bucket/images.")
@@ -54,7 +54,7 @@ def parse_link(text: str) -> tuple[str, S3Address]:
 
 
 def link_path(path: str) -> str:
-    """Return a path in the working folder in one certain form. Raises InvalidOption if it leads out of it."""
+    """Return a path in the working folder in normal form. Raises InvalidOption if it leads out of the folder."""
     normal = posixpath.normpath(path)
     if not path or posixpath.isabs(normal) or normal.split("/")[0] in ("..", "."):
         raise InvalidOption(f"{path!r} cannot be a data link: it must be a path inside the working folder.")
@@ -62,7 +62,7 @@ def link_path(path: str) -> str:
 
 
 def address_of(path: str, links: Mapping[str, S3Address]) -> S3Address:
-    """Return where a path in the working folder is in S3. Raises InvalidOption if no link leads there."""
+    """Return the address in S3 of a path in the working folder. Raises InvalidOption if no data link contains it."""
     normal = link_path(path)
     for linked in sorted(links, key=len, reverse=True):
         if normal == linked:

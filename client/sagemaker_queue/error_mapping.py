@@ -1,4 +1,4 @@
-"""From an HTTP answer that is no success to the error that says what to do about it."""
+"""Mapping of HTTP error answers to exceptions with a remedy."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ _BODY_LIMIT = "Put large hyperparameters or environment values in S3 and pass th
 
 
 def refusal(response: requests.Response) -> QueueError:
-    """Return the error for a response that is no success; the queue's own sentences are kept."""
+    """Return the error for a response with an error status; the queue's own messages are kept."""
     errors = _errors(response)
     if not errors:
         return _gateway_refusal(response)
     kind = BY_CODE.get(errors[0].code) or _kind(response.status_code)
     error = kind.of(errors)
     if kind is Unavailable:
-        error.args = (_not_answered(response, str(error), asks_again=errors[0].remedy is None),)
+        error.args = (_not_answered(response, str(error), advises_retry=errors[0].remedy is None),)
     return error
 
 
 def _gateway_refusal(response: requests.Response) -> QueueError:
-    """An answer of API Gateway, or of something else at that address: the queue was not asked."""
+    """Return the error for an answer that is not the queue's: API Gateway's, or another server's at that address."""
     body = _body(response)
     said = str(body.get("message") or body.get("Message") or response.reason or f"status {response.status_code}")
     error_type = response.headers.get("x-amzn-ErrorType", "").partition(":")[0]
@@ -91,9 +91,9 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
         return kind(_sentences(f"API Gateway refused the request: {said}", advice))
     kind = _kind(response.status_code)
     if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
-        return Unavailable(_sentences(_not_answered(response, said, asks_again=False), _TOO_OFTEN))
+        return Unavailable(_sentences(_not_answered(response, said, advises_retry=False), _TOO_OFTEN))
     if kind is Unavailable:
-        return Unavailable(_not_answered(response, said, asks_again=True))
+        return Unavailable(_not_answered(response, said, advises_retry=True))
     if kind in (NotFound, QueueError):
         return ConfigError(
             f"There is no queue at {response.url} ({response.status_code} {said}); is the address right?"
@@ -105,11 +105,11 @@ def _kind(status: int) -> type[QueueError]:
     return Unavailable if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _BY_STATUS.get(status, QueueError)
 
 
-def _not_answered(response: requests.Response, said: str, *, asks_again: bool) -> str:
+def _not_answered(response: requests.Response, said: str, *, advises_retry: bool) -> str:
     request_id = response.headers.get("x-amzn-RequestId")
     trace = f", request id {request_id}" if request_id else ""
-    told = f"The queue could not answer (status {response.status_code}{trace}): {said}"
-    return _sentences(told, "Try again later." if asks_again else None)
+    message = f"The queue could not answer (status {response.status_code}{trace}): {said}"
+    return _sentences(message, "Try again later." if advises_retry else None)
 
 
 def _sentences(said: str, advice: str | None) -> str:
@@ -119,7 +119,7 @@ def _sentences(said: str, advice: str | None) -> str:
 
 
 def _errors(response: requests.Response) -> tuple[Error, ...]:
-    """What the queue itself says; nothing if it was not the queue that answered."""
+    """Return the queue's own errors; empty if the answer is not the queue's."""
     try:
         return Refusal.from_json(_body(response)).errors
     except UnreadableError:

@@ -1,23 +1,23 @@
-"""What can go wrong between a user and the queue, as a person should read it.
+"""Errors of this package; their messages are written for users.
 
-QueueError              anything this package raises on purpose
-├── ConfigError         where the queue is was not said, or not rightly
+QueueError              root of all errors of this package
+├── ConfigError         the queue's address is missing or wrong
 ├── NotAuthenticated    no AWS credentials to sign the request with
-├── InvalidRequest      the training job request is wrong; ``field`` names where
+├── InvalidRequest      the training job request is wrong; ``field`` names the member
 ├── TooLarge            the request is over the queue's size limit
-├── TakesTooLong        the answer cannot be computed while a caller waits; ask for less
-├── Forbidden           the queue, or API Gateway before it, says no
-├── NotFound            the queue knows no job of that name
-├── Conflict            what is asked for does not go with how things are by now
+├── TakesTooLong        the answer cannot be computed while a caller waits; request less
+├── Forbidden           the queue, or API Gateway, denies the request
+├── NotFound            the queue has no job of that name
+├── Conflict            the request does not fit the present state of the queue
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
-│   ├── InUse           a policy takes what live jobs use
-│   └── TooMany         the queue holds as much of a kind as it can
-├── InvalidDocument     a file that was to be read is missing, or is not what it must be
+│   ├── InUse           a policy drops projects or pools that live jobs use
+│   └── TooMany         the queue has reached one of its limits
+├── InvalidDocument     a file to read is missing or invalid
 ├── InvalidOption       an option, or a default of the profile, is wrong or missing
 ├── FolderError         the working folder cannot be packed, or is too large
 ├── StorageError        S3 refused, failed or could not be reached
-└── Unavailable         no usable answer, however often it was asked
+└── Unavailable         no usable answer after all retries
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ ErrorType = TypeVar("ErrorType", bound="QueueError")
 
 
 class QueueError(Exception):
-    """Root of the errors of this package; its text says what was wrong and what to do.
+    """Root of the errors of this package; its message names the error and a remedy.
 
-    ``field`` is the path of the member at fault, such as ``ResourceConfig.InstanceCount``, or None where no single one
-    is. ``errors`` are what the queue has against the request, one by one; empty where the queue was not asked.
+    ``field`` is the path of the invalid member, such as ``ResourceConfig.InstanceCount``; None if the error concerns no
+    single member. ``errors`` are the single errors of the queue's answer; empty if the queue was not asked.
+    ``retry_after`` is the number of seconds to wait before a retry, as stated by the answer; None: not stated.
     """
 
     def __init__(self, message: str = "", field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
         self.errors: tuple[Error, ...] = ()
+        self.retry_after: float | None = None
 
     @classmethod
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:
-        """Return the error that says all of these, of which there is at least one, and each remedy once."""
+        """Return one error with all messages of ``errors`` (at least one), and each remedy once."""
         remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
         made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
         made.field = errors[0].field
@@ -77,11 +79,11 @@ class Forbidden(QueueError):
 
 
 class NotFound(QueueError):
-    """There is no such job."""
+    """The requested job or object does not exist."""
 
 
 class Conflict(QueueError):
-    """What is asked for does not go with how things are by now: a job has finished, for one; or see the subclasses."""
+    """The request does not fit the present state: a job has finished, or see the subclasses."""
 
 
 class NameTaken(Conflict):
@@ -89,7 +91,7 @@ class NameTaken(Conflict):
 
 
 class StalePolicy(Conflict):
-    """Somebody else has applied a policy since the version that was read."""
+    """Another policy was applied since the version that was read."""
 
 
 class InUse(Conflict):
@@ -97,23 +99,23 @@ class InUse(Conflict):
 
 
 class TooMany(Conflict):
-    """Jobs wait for so many combinations of instance types and pools that the queue cannot keep one more apart."""
+    """Jobs wait for so many combinations of instance types and pools that the queue cannot add another one."""
 
 
 class InvalidDocument(QueueError):
-    """A file is missing, or does not hold YAML or JSON as it must."""
+    """A file is missing, or does not contain valid YAML or JSON."""
 
 
 class InvalidOption(QueueError):
-    """What was asked for cannot be made into a job."""
+    """An option, a keyword or a default of the profile is wrong or missing."""
 
 
 class FolderError(QueueError):
-    """A folder cannot be packed as it is."""
+    """A folder cannot be packed, or is too large."""
 
 
 class StorageError(QueueError):
-    """A file could not be brought to S3 or from there."""
+    """S3 refused, failed or could not be reached, or a file could not be written."""
 
 
 class Unavailable(QueueError):

@@ -1,6 +1,6 @@
-"""Whose a job is, as the queue sees it: job_queue/domain/identity.py has the rules, and a test that both agree.
+"""The owner of a job, by the same rules as in the queue (job_queue/domain/identity.py); a test compares both.
 
-Sessions of a role whose name a library or a service has made up are the role itself: another run has another name.
+A session with a name that a library or a service generated has its role as owner, because each run has another name.
 """
 
 import re
@@ -12,11 +12,11 @@ _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _INVENTED = re.compile(rf"({_LIBRARIES})-[0-9]{{9,}}|[0-9]{{19}}|[0-9a-f]{{32}}|(.*-)?{_UUID}", re.ASCII)
 _ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]+)")
 _ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
-_STUDIO_SESSION = "SageMaker"  # of everybody who uses SageMaker Studio under the same execution role
+_STUDIO_SESSION = "SageMaker"  # the session name of all users of SageMaker Studio with the same execution role
 
 
 def owner_of(caller: str) -> str:
-    """Return the ARN that the queue knows a caller by as an owner."""
+    """Return the ARN of the owner of a caller's jobs."""
     found = _ROLE_SESSION.fullmatch(caller)
     if found is None or not _INVENTED.fullmatch(found[4]):
         return caller
@@ -24,9 +24,9 @@ def owner_of(caller: str) -> str:
 
 
 def matches(pattern: str, owner: str) -> bool:
-    """Whether an ARN that may contain ``*`` means an owner; a role's ARN means the role and its sessions.
+    """Return whether an ARN, which may contain ``*``, matches an owner; a role's ARN matches its sessions too.
 
-    ``*`` crosses neither ``/`` nor ``:``; alone it means everybody.
+    ``*`` matches neither ``/`` nor ``:``; the pattern ``*`` alone matches every owner.
     """
     if pattern == "*" or _fits(pattern, owner):
         return True
@@ -48,12 +48,12 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _part_fits(pattern: str, text: str) -> bool:
-    # fnmatch knows more signs than *, which are ordinary characters here.
+    # fnmatch has more special characters than *, which are ordinary characters here.
     return fnmatchcase(text, re.sub(r"([?[])", r"[\1]", pattern))
 
 
 def sharing(owner: str) -> Optional[str]:
-    """Return whom an owner stands for, if that may be several people."""
+    """Return a description of the people that an owner stands for, if they may be several; else None."""
     if ":role/" in owner:
         return "everybody who has this role"
     found = _ROLE_SESSION.fullmatch(owner)

@@ -1,9 +1,9 @@
-"""SIGTERM for scripts that the SageMaker SDKs start, so that they can save their work when their job is stopped.
+"""A launcher that delivers SIGTERM to scripts of the SageMaker SDKs, so that they can save their work on a stop.
 
-SageMaker sends SIGTERM to the first process of a container only. With an estimator of the SDK v2 or a ModelTrainer of
-the SDK v3 that is a shell which does not pass it on: the script is killed 120 seconds later and never knows. The
-launcher is a first process that does. It travels in the request, as the container's entry point; no image has to be
-changed.
+SageMaker sends SIGTERM only to the first process of a container. With an estimator of the SDK v2 or a ModelTrainer of
+the SDK v3, this process is a shell that does not forward the signal: the script is killed 120 seconds later without
+notice. The launcher replaces the first process and forwards SIGTERM. The request contains the launcher as the
+container's entry point, so images need no change.
 
     PyTorch(..., container_entry_point=launcher.entry_point())                          # SDK v2
     Session(boto_session=launcher.use(sagemaker_queue.boto_session()))                  # SDK v3, boto3
@@ -20,7 +20,7 @@ from typing import Any
 import boto3
 
 _PROGRAM = Path(__file__).parent / "packaging" / "container" / "first_process.py"
-_LONGEST = 256  # characters of one word of an entry point, SageMaker's limit
+_LONGEST = 256  # characters of one word of an entry point: SageMaker's limit
 _SHELL = ("/bin/sh", "-c", 'exec "$(command -v python3 || command -v python)" -c "$0" "$@"')
 _UNPACK = (
     'import base64,sys,zlib;exec(zlib.decompress(base64.b64decode("".join(sys.argv[1:sys.argv.index("--")]))).decode())'
@@ -28,9 +28,9 @@ _UNPACK = (
 
 
 def entry_point(*command: str) -> list[str]:
-    """A container's entry point that runs `command` and passes SIGTERM on to the processes that handle it.
+    """Return a container's entry point that runs `command` and forwards SIGTERM to the processes that handle it.
 
-    Without a command it runs what SageMaker's own images begin with, which runs the script of an estimator.
+    Without a command it runs the entry point of SageMaker's own images, which runs the script of an estimator.
     """
     packed = base64.b64encode(zlib.compress(_PROGRAM.read_bytes(), 9)).decode()
     pieces = [packed[at : at + _LONGEST] for at in range(0, len(packed), _LONGEST)]
@@ -38,7 +38,7 @@ def entry_point(*command: str) -> list[str]:
 
 
 def wrap(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A CreateTrainingJob request whose container begins with the launcher."""
+    """Return the CreateTrainingJob request with the launcher as the container's entry point."""
     algorithm = request["AlgorithmSpecification"]
     own = algorithm.get("ContainerEntrypoint") or []
     if _UNPACK in own:
@@ -47,16 +47,16 @@ def wrap(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def use(boto_session: boto3.Session) -> boto3.Session:
-    """Have every training job that this session's clients create begin with the launcher; gives the session.
+    """Add the launcher to every training job that this session's clients create; return the session.
 
-    Call it before the session makes clients: those that it has made already do not know.
+    Call this before the session creates clients: existing clients are not affected.
     """
 
     def wrapped(params: dict[str, Any], **_: Any) -> None:
-        if isinstance(params.get("AlgorithmSpecification"), Mapping):  # what a request lacks, botocore will say
+        if isinstance(params.get("AlgorithmSpecification"), Mapping):  # otherwise botocore reports the missing member
             params.update(wrap(params))
 
-    # Not provide-client-params: of all handlers' answers to that, botocore takes one.
+    # Not provide-client-params: botocore uses the result of only one of its handlers.
     register: Any = boto_session.events.register
     register("before-parameter-build.sagemaker.CreateTrainingJob", wrapped)
     return boto_session

@@ -1,7 +1,7 @@
-"""What the queue answers: the shapes of the API's definition, by the names that users of this package know.
+"""The queue's answers: the classes of ``api_contract``, by the names that this package exports.
 
-Times are aware datetimes in UTC. ``to_json`` gives the API's JSON again, ``from_json`` reads it; what an older queue
-does not send has a default.
+Times are aware datetimes in UTC. ``to_json`` returns the API's JSON, ``from_json`` parses it; members that an older
+queue does not send have defaults.
 """
 
 from api_contract.history import HistoryPage, PastAttempt

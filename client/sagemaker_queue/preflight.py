@@ -1,6 +1,6 @@
-"""Pre-flight, the caller's part: what only somebody with access to S3 can see before a job is queued.
+"""The client's part of the pre-flight: checks that need the caller's access to S3, before a job is submitted.
 
-The queue itself checks the rest of a request (docs/preflight.md). Where the caller may not look, nothing is found.
+The queue checks the rest of a request (docs/preflight.md). Missing permissions of the caller give no issues.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 _THREADS = 8  # at the same time
 _CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2}, max_pool_connections=_THREADS)
-# An access point, an alias and a directory bucket are SageMaker's to judge.
+# Access points, aliases and directory buckets do not match and are not checked.
 _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<key>.*))?", re.DOTALL)
 _ONE_OBJECT = frozenset({"ManifestFile", "AugmentedManifestFile"})
 _MISSING_BUCKET = frozenset({"NoSuchBucket", "404"})
 _REGION_HEADER = "x-amz-bucket-region"
-_GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+_OVERRIDE_HINT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
 @dataclass(frozen=True)
 class ValidationIssue:
-    """One thing that would fail when the job starts."""
+    """An issue with which the job would fail at its start."""
 
     field: str
-    """The path of the member at fault, as in ``InvalidRequest.field``."""
+    """The path of the invalid member, as in ``InvalidRequest.field``."""
     message: str
-    """A sentence that names the field, and says what is wrong and what to change."""
+    """A sentence with the field, the fault and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Location:
     field: str
     bucket: str
     key: str
-    expected: str  # "prefix" and "object" must be there; "folder" is written to, so that its bucket is enough
+    expected: str  # "prefix" and "object" must exist; "folder" is for output, so only its bucket must exist
 
 
 def check(
@@ -58,17 +58,17 @@ def check(
     boto_session: boto3.Session,
     *,
     region: str | None = None,
-    to_come: str | None = None,
+    upload_folder: str | None = None,
     config: QueueConfig | None = None,
 ) -> list[ValidationIssue]:
-    """Look in S3 for what a CreateTrainingJob request names, all at once, and return what is not right.
+    """Check the addresses in S3 of a CreateTrainingJob request, in parallel, and return the issues.
 
-    ``region`` is where the job will run (default: the session's). The input data and the code must be there, and each
-    bucket in that region. Access denied, no credentials and no answer prove nothing: they are no issue.
-    ``config`` says whose the buckets are, where it is not the caller's account.
-    ``to_come`` is a folder in S3 that the caller is going to fill: neither it nor its bucket has to be there yet.
+    The input data and the code must exist, and each bucket must be in ``region``, in which the job will run (default:
+    the session's). Access denied, missing credentials and no answer are no issues, because they prove nothing.
+    ``config`` names the accounts of buckets that do not belong to the caller's account.
+    ``upload_folder`` is a folder in S3 that the caller will fill: neither it nor its bucket must exist yet.
     """
-    made = next(_location("", to_come, "folder"), None)
+    made = next(_location("", upload_folder, "folder"), None)
     locations = [
         location
         for location in _locations(request)
@@ -79,7 +79,7 @@ def check(
     region = region or boto_session.region_name
     try:
         s3 = BucketOwners(boto_session, config).guarded(boto_session.client("s3", config=_CONFIG))
-    except BotoCoreError:  # no region, for one: the queue's answer says more
+    except BotoCoreError:  # such as a missing region, which the queue's answer explains better
         return []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="preflight") as threads:
         buckets = sorted({location.bucket for location in locations})
@@ -94,15 +94,15 @@ def check(
 
 
 def refuse(issues: Iterable[ValidationIssue]) -> None:
-    """Raise InvalidRequest that tells all issues, if there are any; its field is that of the first."""
+    """Raise InvalidRequest with all issues, if there are any; its field is that of the first."""
     if found := list(issues):
         raise InvalidRequest.of(
-            [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _GO_ON) for issue in found]
+            [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _OVERRIDE_HINT) for issue in found]
         )
 
 
 def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:
-    """Every plain address in S3 that SageMaker will read from or write to."""
+    """Yield every plain address in S3 that SageMaker will read from or write to."""
     channels = request.get("InputDataConfig")
     for index, channel in enumerate(channels if isinstance(channels, list) else []):
         source = _member(_member(channel, "DataSource"), "S3DataSource")
@@ -118,7 +118,7 @@ def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:
 
 
 def _member(parent: object, name: str) -> object:
-    """What is under that name; nothing where the request is not as it must be, which the queue will say."""
+    """Return the member of that name; None if the parent is not a mapping, which the queue will report."""
     return parent.get(name) if isinstance(parent, Mapping) else None
 
 
@@ -128,7 +128,7 @@ def _location(field: str, address: object, expected: str) -> Iterator[_Location]
 
 
 def _plain(hyperparameter: object) -> object:
-    """A hyperparameter's value: the SDK sends text as JSON, other callers as it is."""
+    """Return a hyperparameter's value: the SDK encodes text as JSON, other callers do not."""
     try:
         return json.loads(hyperparameter) if isinstance(hyperparameter, str) else None
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def _plain(hyperparameter: object) -> object:
 
 
 def _bucket_problem(s3: Any, region: str | None, bucket: str, needed: bool) -> str | None:  # noqa: FBT001
-    """What is wrong with a bucket, whatever is in it; one that is not needed yet need not be there."""
+    """Return the problem of a bucket itself, or None; only a ``needed`` bucket must exist."""
     try:
         headers = s3.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
     except ClientError as error:
@@ -153,14 +153,14 @@ def _bucket_problem(s3: Any, region: str | None, bucket: str, needed: bool) -> s
 
 
 def _is_missing(s3: Any, location: _Location) -> bool:
-    """Whether nothing is there, as far as the caller may see."""
+    """Return whether the address is known to have no object; False if the caller may not look."""
     try:
         listed = s3.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1).get("Contents", [])
     except ClientError as error:
         return error.response["Error"]["Code"] == "NoSuchBucket"
     except BotoCoreError:
         return False
-    # The object itself would be the first of those that begin with its key.
+    # The object itself would be the first of the keys with this prefix.
     return not listed or (location.expected == "object" and listed[0]["Key"] != location.key)
 
 

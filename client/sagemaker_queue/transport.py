@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 8.0
+LONGEST_RETRY_AFTER_SECONDS = 30.0  # that an answer can make a try wait
 _ONE_SHORT_QUESTION = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 _WORTH_ANOTHER_TRY = frozenset({429, 500, 502, 503, 504})
 _NO_ANSWER = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
@@ -57,7 +58,7 @@ class Transport:
         self._retrying = Retrying(
             retry=retry_if_exception_type(_NO_ANSWER) | retry_if_result(_is_passing_failure),
             stop=stop_after_attempt(tries),
-            wait=wait_random_exponential(multiplier=pause_seconds, max=LONGEST_PAUSE_SECONDS),
+            wait=_Wait(pause_seconds),
             before_sleep=_told,
             retry_error_callback=_last_outcome,
         )
@@ -92,7 +93,9 @@ class Transport:
             url += "?" + urlencode(query, quote_via=quote, safe="")
         response = self._send(method, url, None if content is None else json.dumps(content))
         if not response.ok or response.is_redirect:
-            raise refusal(response)
+            error = refusal(response)
+            error.retry_after = _retry_after(response)
+            raise error
         try:
             answer = response.json()
         except requests.JSONDecodeError as error:
@@ -138,6 +141,26 @@ class Transport:
 
 def _is_passing_failure(response: requests.Response) -> bool:
     return response.status_code in _WORTH_ANOTHER_TRY
+
+
+class _Wait:
+    """How long to wait before the next try: longer each time, at random, and as long as the answer asks for."""
+
+    def __init__(self, pause_seconds: float) -> None:
+        self._backoff = wait_random_exponential(multiplier=pause_seconds, max=LONGEST_PAUSE_SECONDS)
+
+    def __call__(self, state: RetryCallState) -> float:
+        pause = float(self._backoff(state))
+        if state.outcome is None or state.outcome.failed:
+            return pause
+        asked = _retry_after(state.outcome.result()) or 0.0
+        return pause if asked <= pause else min(asked, LONGEST_RETRY_AFTER_SECONDS) + pause
+
+
+def _retry_after(response: requests.Response) -> float | None:
+    """Return the seconds that the header Retry-After names; None if there is none, or it names a date."""
+    text = response.headers.get("Retry-After", "")
+    return float(text) if re.fullmatch(r"\d{1,5}", text) else None
 
 
 def _told(state: RetryCallState) -> None:

@@ -1,8 +1,8 @@
-"""What of the queue's client may be there in any program: its hooks on botocore, without what answers.
+"""Hooks on botocore that are loaded at the start of any program, without the client that answers the calls.
 
-A ``.pth`` file imports it when Python starts with ``SAGEMAKER_QUEUE_INSTALL=1``. So it needs the standard library
-alone, imports botocore nowhere, and loads the client itself, with boto3, at the first call that may concern a training
-job. Programs that never make one do not pay for it.
+A ``.pth`` file imports this module when Python starts with ``SAGEMAKER_QUEUE_INSTALL=1``. So the module needs only the
+standard library and does not import botocore. The client, with boto3, is imported at the first call that may concern a
+training job, so that other programs do not start more slowly.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
 }
 """The calls that may concern a training job, by service, as botocore's events name them."""
 
-PARAMETERS = "sagemaker_queue.parameters"  # in the context of a call: what it was given, before it was serialized
-_ASKED = "sagemaker_queue.asked"  # in the context of a call: one of our handlers has it
-# The names of handlers: those that every session has, and those that somebody gave to certain events.
+PARAMETERS = "sagemaker_queue.parameters"  # key in the context of a call: its parameters before serialization
+_ASKED = "sagemaker_queue.asked"  # key in the context of a call: one of our handlers already has the call
+# The names of handlers: those of every session, and those that were added to a certain emitter.
 EVERYWHERE, EVENTS = "everywhere", "events"
 
 Reply = Optional[tuple[Any, Any]]
 Answerer = Callable[[Any, Mapping[str, Any], Mapping[str, Any], Any], Reply]
-"""Takes the operation's model, the request, the call's context and the credentials that would sign. Gives what botocore
-wants instead of a response, or None to let the call pass."""
+"""A function of the operation's model, the request, the call's context and the signing credentials. It returns the
+response in botocore's form, or None to let the call pass."""
 
 
 class Responder:
@@ -62,33 +62,33 @@ class Responder:
     def __call__(
         self, model: Any, params: Mapping[str, Any], context: dict[str, Any], request_signer: Any, **_: Any
     ) -> Any:
-        """Answer the call, or return None to let it pass; for aiobotocore, return what will do so when awaited."""
+        """Return the answer to the call, or None to let it pass; for aiobotocore, return an awaitable of it."""
         if PARAMETERS not in context or _ASKED in context or _is_unsigned(request_signer):
             return None
-        from inspect import iscoroutinefunction  # noqa: PLC0415  # takes a third of the time of a start of Python
+        from inspect import iscoroutinefunction  # noqa: PLC0415  # a third of Python's start time
 
         context[_ASKED] = True
-        credentials = getattr(request_signer, "_credentials", None)  # of the client, whatever its session has
+        credentials = getattr(request_signer, "_credentials", None)  # the client's, not the session's
         if iscoroutinefunction(request_signer.sign):
             return self._answer_in_a_thread(model, params, context, credentials)
         return self._answer(model, params, context, credentials)
 
     async def _answer_in_a_thread(self, model: Any, params: Any, context: Any, credentials: Any) -> Reply:
-        """Ask the queue where nobody waits: the event loop goes on meanwhile."""
-        import asyncio  # noqa: PLC0415  # who has an event loop, has it loaded
+        """Ask the queue in a thread, so that the event loop is not blocked."""
+        import asyncio  # noqa: PLC0415  # already loaded in a program with an event loop
 
         frozen = await credentials.get_frozen_credentials() if credentials else None
         return await asyncio.to_thread(self._answer, model, params, context, frozen)
 
 
 def _is_unsigned(request_signer: Any) -> bool:
-    """Tell whether a client signs nothing: nobody can be asked for in its name, and SageMaker refuses it."""
-    botocore = sys.modules.get("botocore")  # is there if a client calls
+    """Return whether a client does not sign: its calls have no identity for the queue, and SageMaker refuses them."""
+    botocore = sys.modules.get("botocore")  # loaded, because a client calls
     return botocore is not None and getattr(request_signer, "_signature_version", None) is botocore.UNSIGNED
 
 
 def register(emitter: Any, name: str, respond: Responder) -> None:
-    """Let a responder answer for the clients that have these events. Under the same name, it is done once."""
+    """Add a responder to the clients with this emitter; a second call with the same name has no effect."""
     for service, operations in OPERATIONS.items():
         for operation in operations:
             of = f"{service}.{operation}"
@@ -97,7 +97,7 @@ def register(emitter: Any, name: str, respond: Responder) -> None:
 
 
 def unregister(emitter: Any, name: str) -> None:
-    """Undo it."""
+    """Remove the responder of that name."""
     for service, operations in OPERATIONS.items():
         for operation in operations:
             of = f"{service}.{operation}"
@@ -106,8 +106,8 @@ def unregister(emitter: Any, name: str) -> None:
 
 
 def leave_alone(emitter: Any) -> None:
-    """Let all calls of a client pass, whoever hooks its events now or later: it is one by which the hooks ask AWS."""
-    # This comes before the event that is answered, whatever is registered for that.
+    """Let all calls of a client pass to AWS, although its events are or will be hooked: the hooks use this client."""
+    # This handler runs before the handlers of the event that is answered.
     emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
 
 
@@ -136,29 +136,29 @@ _respond_for_events = Responder(_answer_for_events)
 
 
 def hook_lazily(emitter: Any) -> None:
-    """Do as ``sagemaker_queue.hook(emitter)`` does, without a look at the configuration before a call needs it."""
-    unregister(emitter, EVERYWHERE)  # would come first otherwise
+    """Add hooks to an emitter as ``sagemaker_queue.hook`` does, but read the configuration only at the first call."""
+    unregister(emitter, EVERYWHERE)  # it would be called first
     register(emitter, EVENTS, _respond_for_events)
 
 
 def hook_everywhere(emitter: Any) -> None:
-    """Let the queue answer for the clients that have these events, as ``install(everywhere=True)`` has said."""
+    """Let the queue answer for the clients with this emitter, with the settings of ``install(everywhere=True)``."""
     register(emitter, EVERYWHERE, _respond_everywhere)
 
 
 def hook_session(session: Any) -> None:
-    """Do so for a botocore session, which calls this when it is made."""
+    """Add the hooks to a botocore session; botocore calls this for each new session."""
     hook_everywhere(session.get_component("event_emitter"))
 
 
 def begin() -> None:
-    """Have every botocore session of this process hooked, if the environment wants it: for the ``.pth`` file."""
+    """Add the hooks to every botocore session of this process if VARIABLE is set; called by the ``.pth`` file."""
     from os import environ  # noqa: PLC0415
 
     if environ.get(VARIABLE, "").strip().lower() in _OFF:
         return
     botocore = sys.modules.get("botocore")
-    if botocore is not None:  # another .pth file has loaded it, and may have made clients
+    if botocore is not None:  # another .pth file has imported it, and may have created clients
         from sagemaker_queue.integrations.boto.sessions import hook_what_is_there  # noqa: PLC0415  # boto3
 
         hook_new_sessions(botocore)
@@ -168,7 +168,7 @@ def begin() -> None:
 
 
 def hook_new_sessions(botocore: Any) -> None:
-    """Have botocore hook each session that is made from now on, also those of aiobotocore."""
+    """Make botocore hook each session that is created from now on, including those of aiobotocore."""
     global _hooking  # noqa: PLW0603
     if not _hooking:
         _hooking = True
@@ -176,7 +176,7 @@ def hook_new_sessions(botocore: Any) -> None:
 
 
 def leave_new_sessions(botocore: Any) -> None:
-    """Undo it."""
+    """Undo ``hook_new_sessions``; existing sessions stay hooked."""
     global _hooking  # noqa: PLW0603
     if _hooking:
         _hooking = False
@@ -184,7 +184,7 @@ def leave_new_sessions(botocore: Any) -> None:
 
 
 def is_hooking() -> bool:
-    """Tell whether every new session is hooked."""
+    """Return whether every new session is hooked."""
     return _hooking
 
 
@@ -192,33 +192,33 @@ _hooking = False
 
 
 class _BotocoreFinder:
-    """Notices the first import of botocore, whoever provides it: the AWS CLI brings its own."""
+    """A finder that hooks botocore at its first import, from any path: the AWS CLI has a copy of its own."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find botocore as it would be found without this, and have its loader tell."""
+        """Return the spec that botocore has without this finder, with a loader that adds the hooks."""
         if name != "botocore" or self not in sys.meta_path:
             return None
         from importlib.util import find_spec  # noqa: PLC0415
 
-        sys.meta_path.remove(self)  # it is not asked again, by find_spec neither
+        sys.meta_path.remove(self)  # also not asked by the find_spec below
         spec: Any = find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _TellingLoader(spec.loader)
+            spec.loader = _HookingLoader(spec.loader)
         return spec
 
 
-class _TellingLoader:
-    """Loads botocore as its own loader does, which it leaves in its place, and hooks the sessions to come."""
+class _HookingLoader:
+    """A loader that imports botocore by its usual loader, restores that loader, and hooks new sessions."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
 
     def create_module(self, spec: Any) -> Any:
-        """Make the module as ever."""
+        """Create the module by the usual loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        """Execute the module as ever."""
+        """Execute the module by the usual loader, then hook new sessions."""
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         hook_new_sessions(module)

@@ -37,6 +37,7 @@ class Metric(Enum):
     IDLE_INSTANCES = ("IdleInstances", MetricUnit.Count)  # that jobs hold, and whose GPUs do nothing
     # of the queue
     CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
+    RECONCILIATION_AGE = ("MinutesSinceReconciliation", MetricUnit.NoUnit)  # since SageMaker's list was last compared
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
     FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
     UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker denied the queue to stop them
@@ -82,6 +83,10 @@ class QueueMetrics(Observer):
         self._loads = loads
         self._lasting_refusals = lasting_refusals
         self.add(Metric.CYCLE_TIME, 1000 * seconds)
+
+    def compared(self, seconds: float) -> None:
+        """As `Observer` says."""
+        self.add(Metric.RECONCILIATION_AGE, round(seconds / 60, 2))
 
     def idle(self, instances: Mapping[str, int]) -> None:
         """As `Observer` says."""

@@ -79,12 +79,19 @@ def _calls_ahead(policy: Policy) -> int:
 
 
 def cluster_reads(
-    repository: JobRepository, policies: Policies, metadata: Metadata, now: float, *, ahead: bool = False
+    repository: JobRepository,
+    policies: Policies,
+    metadata: Metadata,
+    now: float,
+    *,
+    ahead: bool = False,
+    for_plans: bool = True,
 ) -> ClusterReads:
     """The reads. Their number does not depend on the waiting jobs.
 
     :param now: epoch seconds.
     :param ahead: also what is expected of jobs, whether or not the policy's plans depend on it.
+    :param for_plans: also what the policy's plans depend on besides.
     """
     policy = policies.of(metadata.policy).policy
     queues = tuple(sorted(metadata.waiting_queues))
@@ -94,7 +101,7 @@ def cluster_reads(
         partial(repository.attempts.ended_since, now - RECENT, now),
     ]
     in_use: Callable[[], Any] = partial(_in_use, repository)
-    calls = (in_use, *waiting, *further[: max(int(ahead), _calls_ahead(policy))])
+    calls = (in_use, *waiting, *further[: max(int(ahead), _calls_ahead(policy) if for_plans else 0)])
     return ClusterReads(policies, queues, policy.settings.window, calls)
 
 
@@ -117,21 +124,30 @@ def read_cluster_state(
 
 
 def observe_cluster_state(
-    repository: JobRepository, policies: Policies, parallel: Parallel, now: float, *, ahead: bool = False
+    repository: JobRepository,
+    policies: Policies,
+    parallel: Parallel,
+    now: float,
+    *,
+    ahead: bool = False,
+    for_plans: bool = True,
 ) -> ClusterState:
-    """Read the cluster's state while others change it; no job is missed.
+    """Read the cluster's state while others change it; with consistent reads no job is missed.
 
-    The active jobs are read before and after the waiting ones. A job that starts or goes back to waiting meanwhile is
-    in one of the reads.
+    The active jobs are read before the waiting ones, so a job that goes back to waiting is in one of the reads. Only
+    cycles start jobs: if one has written meanwhile, the active jobs are read again.
 
     :param now: epoch seconds.
     :param ahead: also what is expected of jobs.
+    :param for_plans: also what the policy's plans depend on besides.
     """
-    active, metadata = parallel([repository.active, repository.metadata])
-    reads = cluster_reads(repository, policies, metadata, now, ahead=ahead)
+    metadata = repository.metadata()
+    active = repository.active()
+    reads = cluster_reads(repository, policies, metadata, now, ahead=ahead, for_plans=for_plans)
     external, *others = parallel([repository.external, *reads.calls[1:]])
     applied = policies.of(metadata.policy)
-    return reads.state_of(metadata, applied, external, [active, repository.active()], others)
+    unmoved = repository.last_cycle().fencing_token == metadata.fencing_token
+    return reads.state_of(metadata, applied, external, [active] if unmoved else [active, repository.active()], others)
 
 
 def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalJob]]:

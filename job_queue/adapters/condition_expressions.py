@@ -26,9 +26,10 @@ def fencing_token_is(fencing_token: int) -> ConditionBase:
     return Attr("token").eq(fencing_token)
 
 
-def nobody_else_waits(by: str, now: int) -> ConditionBase:
-    """No other invocation has promised to look again."""
-    return Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now) | Attr("promisedBy").eq(by)
+def nobody_else_waits(by: str, now: int, soon: int) -> ConditionBase:
+    """No other invocation has promised to look again by then."""
+    is_over = Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now)
+    return is_over | Attr("promisedBy").eq(by) | Attr("looksAt").gt(soon)
 
 
 def is_promised_by(by: str) -> ConditionBase:
@@ -83,3 +84,8 @@ def is_counted_as_read(counted_at: int) -> ConditionBase:
 
 
 EXISTS = Attr("line").exists()  # an item of the lines table
+
+
+def is_published_before(fencing_token: int) -> ConditionBase:
+    """The published plan is of an earlier cycle, or there is none."""
+    return Attr("token").not_exists() | Attr("token").lt(fencing_token)

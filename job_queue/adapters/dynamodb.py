@@ -69,7 +69,10 @@ Write = Put | Update | Delete | Check
 
 
 class Tables(Protocol):
-    """What the repository asks of a database. Every read is strongly consistent but `page`'s on an index."""
+    """What the repository asks of a database.
+
+    Every read is strongly consistent, except `page`, which reads an index, and except reads for readers only.
+    """
 
     def get(self, table: str, key: Key) -> Item | None:
         """One row, or None."""
@@ -92,17 +95,20 @@ class DynamoDBTables:
 
     :param client: a boto3 DynamoDB client. Its own retries are safe: conditions and request tokens make
         every write here harmless when repeated.
+    :param consistent: whether reads are strongly consistent. Others cost half, and may miss the last moments: they are
+        for readers only, never for decisions.
     """
 
-    CONFLICT_TRIES = 8
-
-    def __init__(self, client: "DynamoDBClient", sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, client: "DynamoDBClient", sleep: Callable[[float], None] = time.sleep, *, consistent: bool = True
+    ) -> None:
         self._client = client
         self._sleep = sleep
+        self._consistent = consistent
 
     def get(self, table: str, key: Key) -> Item | None:
         """As `Tables` says."""
-        answer = self._call("get_item", TableName=table, Key=_packed(key), ConsistentRead=True)
+        answer = self._call("get_item", TableName=table, Key=_packed(key), ConsistentRead=self._consistent)
         return _unpacked(answer["Item"]) if "Item" in answer else None
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
@@ -116,7 +122,7 @@ class DynamoDBTables:
                 KeyConditionExpression="#line = :line" + (" AND #position > :after" if after else ""),
                 ExpressionAttributeNames={"#line": "line", **({"#position": "position"} if after else {})},
                 ExpressionAttributeValues={":line": {"S": line}, **({":after": {"S": after}} if after else {})},
-                ConsistentRead=True,
+                ConsistentRead=self._consistent,
                 **({"ExclusiveStartKey": start} if start else {}),
                 **({"Limit": limit - len(items)} if limit else {}),
             )
@@ -131,8 +137,9 @@ class DynamoDBTables:
             "query",
             TableName=table,
             IndexName=index,
-            KeyConditionExpression="#index = :yes",
-            ExpressionAttributeNames={"#index": index},  # a sparse index is named as the attribute that it lists
+            KeyConditionExpression="#listed = :yes",
+            # A sparse index has the name of the attribute that it lists; one that replaces it has a number as well.
+            ExpressionAttributeNames={"#listed": index.partition("-")[0]},
             ExpressionAttributeValues={":yes": {"S": "yes"}},
             ScanIndexForward=False,
             Limit=limit,
@@ -150,15 +157,9 @@ class DynamoDBTables:
         """As `Tables` says."""
         token = str(uuid.uuid4())
         items = [_rendered(write) for write in writes]
-        for again in range(1, self.CONFLICT_TRIES + 1):
-            try:
-                self._call("transact_write_items", TransactItems=items, ClientRequestToken=token)
-                return
-            except _ConflictError as conflict:
-                if again == self.CONFLICT_TRIES:
-                    raise Unavailable("The queue is busy; send the same request again.") from conflict
-                # Another transaction holds one of the items for a moment: the same request again, a little later.
-                self._sleep(random.uniform(0, 0.02 * 2**again))  # noqa: S311  (spreads retries)
+        try_again(
+            lambda: self._call("transact_write_items", TransactItems=items, ClientRequestToken=token), self._sleep
+        )
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:
@@ -181,7 +182,7 @@ class DynamoDBTables:
                     for index, reason in enumerate(reasons)
                     if reason.get("Code") == "ConditionalCheckFailed"
                 }
-                raise (Refused(refused) if refused else _ConflictError(code)) from error
+                raise (Refused(refused) if refused else Postponed(code)) from error
             raise Unavailable(f"DynamoDB answered {code}; send the same request again.") from error
         except BotoCoreError as error:
             raise Unavailable("DynamoDB did not answer; send the same request again.") from error
@@ -199,8 +200,28 @@ _PASSING = frozenset(
 )  # cancellation reasons that say nothing against the transaction itself
 
 
-class _ConflictError(Exception):
-    """A transaction met another one, or a passing fault; no condition was refused."""
+class Postponed(Exception):
+    """A transaction met another one, or a throttled key; no condition was refused. The SDK does not try it again."""
+
+
+TRANSACTION_TRIES = 8
+FIRST_PAUSE_SECONDS = 0.04
+
+
+def try_again(transaction: Callable[[], object], sleep: Callable[[float], None]) -> None:
+    """Make a transaction; while it is postponed, make the same request again, after pauses that double.
+
+    :raises Unavailable: it was postponed each time.
+    """
+    for number in range(1, TRANSACTION_TRIES + 1):
+        try:
+            transaction()
+        except Postponed as postponed:
+            if number == TRANSACTION_TRIES:
+                raise Unavailable("The queue is busy; send the same request again.") from postponed
+            sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (number - 1)))  # noqa: S311  (spreads retries)
+        else:
+            return
 
 
 def _rendered(write: Write) -> dict[str, Any]:

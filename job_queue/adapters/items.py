@@ -282,6 +282,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
         listing=_listing_from(listing) if listing else None,
+        reconciled=listing.get("reconciled") if listing else None,
         unrecorded=by_position.get(UNRECORDED, {}).get("jobs", {}),
         checkpoints=_checkpoints_from(by_position.get(CHECKPOINTS, {})),
         training_plans={arn: _plan_from(arn, item) for arn, item in _with_prefix(by_position, PLAN_PREFIX)},
@@ -304,14 +305,15 @@ def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
     return TokenBucket(item["tokens"] / 1000, item["at"] / 1000, max(item["rate"], 1) / 1000)
 
 
-def listing_item(listing: Listing) -> Item:
-    """The item of what is known of SageMaker's list."""
+def listing_item(listing: Listing, reconciled: int | None) -> Item:
+    """Store how far SageMaker's list is known, and when a comparison with it last succeeded (epoch seconds)."""
     return {
         **metadata_key(LISTING),
         "since": listing.since,
         "until": listing.until,
         "floor": listing.floor,
         "swept": listing.swept,
+        **({} if reconciled is None else {"reconciled": reconciled}),
     }
 
 
@@ -376,6 +378,9 @@ def backoff_item(backoff: CapacityBackoff) -> Item:
         "instances": backoff.instances,
         "largest": backoff.largest,
         "atFault": backoff.at_fault,
+        "refusedSince": backoff.refused_since,
+        "lag": backoff.lag,
+        "lagSince": backoff.lag_since,
     }
 
 
@@ -388,4 +393,7 @@ def _backoff_from(capacity_key: str, item: Mapping[str, Any]) -> CapacityBackoff
         item["instances"],
         item["largest"],
         item.get("atFault"),
+        item.get("refusedSince"),
+        item.get("lag"),
+        item.get("lagSince", 0),
     )

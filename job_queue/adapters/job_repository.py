@@ -41,6 +41,7 @@ from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
 from job_queue.adapters.records.heavy_requests import HeavyRequests
 from job_queue.adapters.records.outlook_record import OutlookRecord
+from job_queue.adapters.records.published_plan import PublishedPlanRecord
 from job_queue.adapters.records.recorded_ends import RecordedEnds
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
@@ -92,6 +93,7 @@ class JobRepository(MetadataRepository):
         self._observer = observer or Observer()
         self.claimed_places = ClaimedPlaces(tables, lines_table)
         self.outlook = OutlookRecord(tables, lines_table)
+        self.published = PublishedPlanRecord(tables, lines_table)
         self.recorded_ends = RecordedEnds()
         self.heavy_requests = HeavyRequests(tables, lines_table)
 

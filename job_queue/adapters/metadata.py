@@ -40,6 +40,7 @@ from job_queue.adapters.records.policy_history import PolicyHistory
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
+from job_queue.domain.expectations.published_plan import LastCycle
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan
@@ -71,6 +72,7 @@ class Lease:
     expires: int  # epoch seconds
     stops_asked: int = 0  # epoch seconds; when stops that were asked for before were last asked for again
     bucket: TokenBucket | None = None  # of launches; None: none was ever sent
+    cycle_ended: float | None = None  # epoch seconds; None: no cycle has ended under this lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +160,12 @@ class MetadataRepository:
 
     # --- SageMaker's list ------------------------------------------------------------------------
 
-    def note_listing(self, listing: Listing) -> None:
-        """Note how far SageMaker's list is known. Of two that do so at the same time, either is right."""
-        self._tables.transact([Put(self._lines_table, listing_item(listing))])
+    def note_listing(self, listing: Listing, reconciled: int | None = None) -> None:
+        """Record how far SageMaker's list is known. Two writers at the same time are both right.
+
+        :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.
+        """
+        self._tables.transact([Put(self._lines_table, listing_item(listing, reconciled))])
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -242,6 +247,11 @@ class MetadataRepository:
             bucket_from(item["launches"]) if "launches" in item else None,
         )
 
+    def last_cycle(self) -> LastCycle:
+        """Return what the row of the lease tells of the last cycle."""
+        item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
+        return LastCycle(item.get("token", 0), item.get("cycleEndedAt", 0) / 1000)
+
     def still_held(self, lease: Lease) -> bool:
         """After a refused fencing token: whether the lease is still held, as a write took effect unseen."""
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
@@ -263,13 +273,19 @@ class MetadataRepository:
             when=fencing_token_is(lease.fencing_token),
         )
 
-    def promise(self, by: str, now: float, until: float) -> bool:
-        """Promise that somebody will look again before then. False: somebody else has promised it already."""
-        promised = {"promisedUntil": int(until), "promisedBy": by}
+    def promise(self, by: str, now: float, until: float, looks_at: float, soon: float) -> bool:
+        """Promise to look again. False: another invocation has promised it already, and looks soon enough.
+
+        All times are epoch seconds.
+
+        :param until: for which others may rely on it.
+        :param looks_at: when the invocation looks.
+        :param soon: another one that looks by then looks soon enough.
+        """
+        promised = {"promisedUntil": int(until), "promisedBy": by, "looksAt": int(looks_at)}
+        is_free = nobody_else_waits(by, int(now), int(soon))
         try:
-            self._tables.update(
-                Update(self._lines_table, metadata_key(LEASE), set=promised, when=nobody_else_waits(by, int(now)))
-            )
+            self._tables.update(Update(self._lines_table, metadata_key(LEASE), set=promised, when=is_free))
         except Refused:
             return False
         return True
@@ -282,15 +298,21 @@ class MetadataRepository:
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; one that is no longer held is no error."""
-        free: dict[str, Any] = {
-            "owner": "",
-            "expiresAt": 0,
-            "stopsAskedAt": lease.stops_asked,
-        }
+        learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
         if lease.bucket:
-            free["launches"] = bucket_item(lease.bucket)
+            learned["launches"] = bucket_item(lease.bucket)
+        if lease.cycle_ended is not None:
+            learned["cycleEndedAt"] = int(1000 * lease.cycle_ended)
+        self.give_back(lease.holder, learned)
+
+    def give_back(self, holder: str, learned: Mapping[str, Any] | None = None) -> None:
+        """End the lease of a holder, also where the answer of the acquisition was lost. No lease of it is no error.
+
+        :param learned: attributes of the row that the holder has changed.
+        """
+        free = {"owner": "", "expiresAt": 0, **(learned or {})}
+        update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(holder))
         with suppress(Refused):
-            update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(lease.holder))
             self._update_alone(update)
 
     # --- waiting queues in use -------------------------------------------------------------------

@@ -32,6 +32,9 @@ class Observer:
         :param lasting_refusals: jobs and pools that SageMaker has refused for long.
         """
 
+    def compared(self, seconds: float) -> None:
+        """Take the time since a comparison of the records with SageMaker's list last succeeded, once per tick."""
+
     def idle(self, instances: Mapping[str, int]) -> None:
         """The queue has looked what the GPUs of jobs do.
 
@@ -74,6 +77,10 @@ class Observers(Observer):
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """As `Observer` says."""
         self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds, lasting_refusals))
+
+    def compared(self, seconds: float) -> None:
+        """As `Observer` says."""
+        self._notify(lambda observer: observer.compared(seconds))
 
     def idle(self, instances: Mapping[str, int]) -> None:
         """As `Observer` says."""

@@ -398,12 +398,13 @@ class SageMakerTraining:
             raise Unavailable(f"SageMaker did not describe {name}: {error}") from error
         return training_job({"TrainingJobName": name, **job}, tags)
 
-    def plan_parts(self, arn: str) -> tuple[PlanPart, ...]:
-        """The times in which a training plan has instances; none where SageMaker does not know it.
+    def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
+        """Return the times in which a plan has instances for training jobs; none if SageMaker does not know the plan.
 
+        :param in_use: counts the plan's instances that training jobs use; called only if a plan serves others as well.
         :raises Unavailable: SageMaker gave no usable answer.
         """
-        return plan_parts(self._client, arn)
+        return plan_parts(self._client, arn, in_use)
 
     def training_jobs(self) -> TrainingJobList:
         """All training jobs of the account, for one walk through them."""

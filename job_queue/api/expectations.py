@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from api_contract.models import Expectation
 from job_queue.simulation.forecast import Doubt, Estimate
 
+LONGEST_PAUSE = 60  # seconds
+SHORTEST_HINT = 30  # seconds, to which followers go by themselves
+
 _NOBODY_KNOWS = {
     Doubt.NEVER: "Never, as things are: its reason says what keeps it.",
     Doubt.UNKNOWN_RUNTIMES: "Nobody can tell: too little is known of how long the jobs run that it waits for. "
@@ -30,6 +33,18 @@ def expectation(estimate: Estimate, at: float) -> Expectation:
         doubt=estimate.doubt.value if estimate.doubt else None,
         told_at=rounded(at),
     )
+
+
+def ask_again_after(waits_since: float, expected: float | None, now: float) -> int | None:
+    """Return the seconds after which it is worth to ask again for a waiting job; None if that is soon.
+
+    It is a tenth of what the job is expected to wait still or, if that is not known, of what it has waited so far.
+
+    :param waits_since: epoch seconds, as are the others.
+    :param expected: its expected start; None if it is not known.
+    """
+    seconds = min(LONGEST_PAUSE, ((now - waits_since) if expected is None else (expected - now)) / 10)
+    return round(seconds) if seconds > SHORTEST_HINT else None
 
 
 def _message(estimate: Estimate) -> str:

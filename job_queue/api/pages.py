@@ -81,12 +81,15 @@ class JobPages:
         return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
-        # The active line is read before and after the waiting ones: so a job that moves meanwhile, either way, is in
-        # one of them when that is read.
-        active = self._repository.active()
-        lines = sorted(self._repository.metadata().waiting_queues)
-        waiting = self._parallel([partial(self._repository.waiting, line, limit + 1, after) for line in lines])
-        jobs = latest_versions([active, *waiting, self._repository.active()]).values()
+        # A job that goes back to waiting is among the active ones, which are read first, or among those that wait. Only
+        # cycles start jobs: if one has written meanwhile, the active jobs are read again.
+        metadata = self._repository.metadata()
+        reads = [self._repository.active()]
+        lines = sorted(metadata.waiting_queues)
+        reads += self._parallel([partial(self._repository.waiting, line, limit + 1, after) for line in lines])
+        if self._repository.last_cycle().fencing_token != metadata.fencing_token:
+            reads.append(self._repository.active())
+        jobs = latest_versions(reads).values()
         ahead = [job for job in in_order(jobs) if after is None or order_of(job) > after]
         page = ahead[:limit]
         if len(ahead) > limit:

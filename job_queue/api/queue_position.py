@@ -1,15 +1,15 @@
 """Where each waiting job stands in the queue, and why it waits."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from api_contract.models import Expectation, Why
 from api_contract.models import Reason as Explanation
-from job_queue.api.expectations import expectation, rounded
-from job_queue.domain.cluster_state import ClusterState
+from job_queue.api.expectations import ask_again_after, expectation, rounded
 from job_queue.domain.expectations.outlook import Outlook
-from job_queue.domain.job import Job
-from job_queue.scheduler import Hold, Plan, Reason, clock, join, sentence
+from job_queue.domain.expectations.published_plan import PublishedPlan
+from job_queue.domain.job import Job, epoch
+from job_queue.scheduler import Hold, Reason, clock, join, sentence
 from job_queue.scheduler.model import JobState
 
 _WITHOUT_POSITION = frozenset(
@@ -27,44 +27,22 @@ _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 
 
 class QueuePosition:
-    """Where each waiting job stands, and why it waits, as the planner sees it now."""
+    """Where each waiting job stands, and why it waits, as it was planned last.
 
-    def __init__(
-        self,
-        decided: Plan,
-        *,
-        window: int = 0,
-        cut: Container[str] = (),
-        unrecorded: Container[str] = (),
-        outlook: Outlook | None = None,
-    ) -> None:
-        waiting = [hold.job for hold in decided.holds if hold.reason not in _WITHOUT_POSITION]
+    :param outlook: what is expected of live jobs.
+    """
+
+    def __init__(self, plan: PublishedPlan, outlook: Outlook | None = None) -> None:
+        waiting = [hold.job for hold in plan.holds if hold.reason not in _WITHOUT_POSITION]
         self._positions = {job: position for position, job in enumerate(waiting, start=1)}
-        self._holds: dict[str, Hold] = {hold.job: hold for hold in decided.holds}
-        self._starts = decided.begins.keys()
-        self._window = window
-        self._cut = cut
-        self._unrecorded = unrecorded
+        self._holds: dict[str, Hold] = {hold.job: hold for hold in plan.holds}
+        self._plan = plan
         self._outlook = outlook or Outlook()
 
     @classmethod
-    def in_queue(cls, cluster: ClusterState, decided: Plan) -> "QueuePosition":
-        """Of the jobs of a cluster that was planned with."""
-        return cls(
-            decided,
-            window=cluster.policy.settings.window,
-            cut=cluster.cut,
-            unrecorded=cluster.metadata.unrecorded.keys(),
-            outlook=cluster.outlook,
-        )
-
-    @classmethod
-    def nowhere(cls, outlook: Outlook | None = None) -> "QueuePosition":
-        """Of a job that does not wait.
-
-        :param outlook: what is expected of it.
-        """
-        return cls(Plan(), outlook=outlook)
+    def nowhere(cls) -> "QueuePosition":
+        """Return the position of a job that does not wait."""
+        return cls(PublishedPlan())
 
     def position(self, job: Job) -> int | None:
         """Its place among the jobs that wait, 1 is the next; None if it does not wait or is too far behind to say."""
@@ -74,6 +52,13 @@ class QueuePosition:
         """When it is expected to start; None if it does not wait, or nobody has looked ahead lately."""
         estimate = self._outlook.estimates.get(job.name) if job.name in self._holds and job.state.waits else None
         return expectation(estimate, self._outlook.at) if estimate else None
+
+    def ask_again_after(self, job: Job) -> int | None:
+        """Return for how many seconds followers need not ask again; None if they decide themselves."""
+        if not job.state.waits or not self._plan.has_seen(job):
+            return None
+        estimate = self._outlook.estimates.get(job.name)
+        return ask_again_after(epoch(job.since), estimate.start if estimate else None, self._plan.asked)
 
     def expected_end(self, job: Job) -> datetime | None:
         """When it is expected to end; None if nobody can tell, or nobody has looked ahead lately."""
@@ -94,7 +79,11 @@ class QueuePosition:
             return Explanation(job.state.value.upper(), job.reason or "")
         if not job.state.waits:
             return None
-        if hold := self._holds.get(job.name):
+        reason = self._waits(job)
+        return Explanation(reason.code, f"{reason.message} {self._plan.age}") if self._plan.age else reason
+
+    def _waits(self, job: Job) -> Explanation:
+        if (hold := self._holds.get(job.name)) and self._plan.has_seen(job):
             last = (
                 f" (last: {job.reason})"
                 if hold.reason is Reason.BACKOFF and job.reason and job.reason not in hold.message
@@ -105,17 +94,28 @@ class QueuePosition:
 
     def _not_planned(self, job: Job) -> Explanation:
         """Why a job waits that the plan does not hold."""
-        if job.name in self._unrecorded:
+        if job.name in self._plan.unrecorded:
             message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
             return Explanation("NOT_RECORDED", message)
         if (kept_back := _kept_back(job)) is not None:
             return kept_back
-        if job.waiting_queue in self._cut and job.name not in self._starts:
-            ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
+        if job.reason is None and not self._plan.has_seen(job):
+            message = "The queue has not planned since it was submitted or changed; it plans at least once a minute."
+            return Explanation("NOT_PLANNED_YET", message)
+        return self._not_held(job)
+
+    def _not_held(self, job: Job) -> Explanation:
+        """Why a job waits that was planned, and is not kept waiting by the plan."""
+        starts = job.name in self._plan.starting
+        if job.waiting_queue in self._plan.cut and not starts:
+            window = self._plan.window
+            ahead = f"the first {window} jobs" if window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
             return Explanation("BEYOND_WINDOW", message)
         if job.reason is not None:  # its last launch was refused, or its last attempt failed
             return Explanation(Reason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
+        if self._plan.left_out and not starts:
+            return Explanation("NOT_LISTED", "It waits. So many jobs wait that its reason is not kept: smq why asks.")
         return Explanation("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:

@@ -36,10 +36,11 @@ from job_queue.domain.accounting.attempts import market_of
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
+from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler import WHOLE, Department, JobState, Plan, Policy, Pool, Project, TrainingPlan
+from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Policy, Pool, Project, TrainingPlan
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -111,6 +112,7 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
         attempts=tuple(attempts),
         request=request if seen else redacted(request),
         why=positions.why(job, advice),
+        ask_again_after=positions.ask_again_after(job),
     )
 
 
@@ -132,26 +134,36 @@ def _transition(entry: HistoryEntry, *, seen: bool) -> Transition:
     return Transition(entry.state, _time(entry.at), entry.attempt, cause)
 
 
-def queue_status(cluster: ClusterState, decided: Plan, sees: Sees, room: int = MOST_BYTES) -> QueueStatus:
+def queue_status(
+    cluster: ClusterState, plan: PublishedPlan, now: float, sees: Sees, room: int = MOST_BYTES
+) -> QueueStatus:
     """Pools, departments, projects, who runs and who waits, in order.
 
+    :param plan: the last one that was published. Waiting jobs that it does not know follow those that it has.
+    :param now: epoch seconds.
     :param room: for all of it, in bytes. Jobs that run come first, then those that wait, then external jobs; but those
         that wait always have half of what the pools and projects leave, and external jobs a quarter.
     """
-    positions, policy = QueuePosition.in_queue(cluster, decided), cluster.policy
-    external = cluster.external_slots()
+    positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
+    external, snapshot = cluster.external_slots(), cluster.snapshot(now)
+    capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
     children = {
         department.name: {project.name for project in policy.projects if project.department == department.name}
         for department in policy.departments
     }
     status = QueueStatus(
-        pools=tuple(_pool_status(pool, cluster, decided, external.get(pool.name, 0)) for pool in policy.pools),
+        pools=tuple(
+            _pool_status(
+                pool, cluster, capacities[pool.name], snapshot.calendars.get(pool.name), external.get(pool.name, 0)
+            )
+            for pool in policy.pools
+        ),
         departments=tuple(
-            _share(DepartmentStatus, department, children[department.name], cluster, decided)
+            _share(DepartmentStatus, department, children[department.name], cluster, plan)
             for department in policy.departments
         ),
         projects=tuple(
-            _share(ProjectStatus, project, {project.name}, cluster, decided, department=project.department)
+            _share(ProjectStatus, project, {project.name}, cluster, plan, department=project.department)
             for project in policy.projects
         ),
         policy_version=cluster.applied.version,
@@ -162,7 +174,9 @@ def queue_status(cluster: ClusterState, decided: Plan, sees: Sees, room: int = M
     named, _ = that_fit((_external_job(job, policy) for job in outside), room // 4)
     room -= sum(map(bytes_of, named))
     active = [summary(JobSummary, job, positions, sees) for job in in_order(cluster.active.values())]
-    waiting = [summary(JobSummary, cluster.waiting[hold.job], positions, sees) for hold in decided.holds]
+    planned = dict.fromkeys(hold.job for hold in plan.holds if hold.job in cluster.waiting)
+    others = [job for job in in_order(cluster.waiting.values()) if job.name not in planned]
+    waiting = [summary(JobSummary, it, positions, sees) for it in [*(cluster.waiting[it] for it in planned), *others]]
     needed = sum(map(bytes_of, waiting))
     running, left = that_fit(active, room - min(needed, room // 2))
     next_ones, _ = that_fit(waiting, min(needed, room // 2) + left)
@@ -177,8 +191,9 @@ def queue_status(cluster: ClusterState, decided: Plan, sees: Sees, room: int = M
     )
 
 
-def _pool_status(pool: Pool, cluster: ClusterState, decided: Plan, external: int) -> PoolStatus:
-    capacity, calendar = decided.capacities.get(pool.name, 0), decided.calendars.get(pool.name)
+def _pool_status(
+    pool: Pool, cluster: ClusterState, capacity: int, calendar: Calendar | None, external: int
+) -> PoolStatus:
     known = calendar is not None and isfinite(calendar.opens)
     plan = pool.market if isinstance(pool.market, TrainingPlan) else None
     holders = [job for job in cluster.active.values() if pool.name in job.slots]
@@ -236,7 +251,7 @@ def _share(
     part: Project | Department,
     projects: set[str],
     cluster: ClusterState,
-    decided: Plan,
+    plan: PublishedPlan,
     **more: Any,
 ) -> Share:
     used: dict[str, int] = {}
@@ -247,7 +262,7 @@ def _share(
         name=part.name,
         quota=part.quota,
         limit=part.limit,
-        share={pool: shares[part.name] for pool, shares in decided.shares.items() if shares.get(part.name)},
+        share={pool: shares[part.name] for pool, shares in plan.shares.items() if shares.get(part.name)},
         used=used,
         waiting=sum(job.project in projects for job in cluster.waiting.values()),
         more_waiting=cluster.more_wait(projects),
@@ -274,13 +289,20 @@ def policy_history(versions: Iterable[policies.PastPolicy]) -> PolicyHistory:
 
 
 def plan_answer(
-    job: Job, decided: Plan, advice: Sequence[str], warnings: Sequence[str], ahead: Outlook | None
+    job: Job,
+    cluster: ClusterState,
+    decided: Plan,
+    now: float,
+    advice: Sequence[str],
+    warnings: Sequence[str],
+    ahead: Outlook | None,
 ) -> PlanAnswer:
     """What a plan would do with one waiting job, and to whom.
 
+    :param cluster: the one that was planned, at `now` (epoch seconds), with this job.
     :param ahead: when it would start; None where nobody has looked.
     """
-    positions = QueuePosition(decided, outlook=ahead)
+    positions = QueuePosition(PublishedPlan.of(cluster, decided, now), ahead)
     begins = decided.begins
     evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
     why = positions.why(job, advice) or Why()

@@ -18,6 +18,7 @@ from api_contract.models import (
     JobDetail,
     JobFilter,
     JobPage,
+    JobSelection,
     JobSummary,
     PlanAnswer,
     PolicyAnswer,
@@ -55,13 +56,15 @@ from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
 from job_queue.domain.carriers.founding import owner_part
-from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
+from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge, Unavailable
+from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
-from job_queue.domain.job import JobRecord
+from job_queue.domain.job import Job, JobRecord
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
+from job_queue.services.readings import Readings
 from job_queue.services.submission import MAX_REQUEST_BYTES, SubmissionService
 from job_queue.validation.issue import quoted
 from job_queue.validation.json_text import json_object
@@ -95,6 +98,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     repository: JobRepository,
     submissions: SubmissionService,
     scheduler: Controller,
+    readings: Readings,
+    answers: Readings,
     dry_run: DryRun,
     listing: JobPages,
     history: HistoryPages,
@@ -106,6 +111,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 ) -> APIGatewayRestResolver:
     """The API.
 
+    :param readings: for requests that read.
+    :param answers: for requests that change something, and are told of their own changes.
     :param invocation: the one that is under way.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
@@ -123,7 +130,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         if not job.state.finished:
             scheduler.wake(invocation(), accepted.metadata)
         record = repository.record(job.name) or accepted.record
-        positions = _positions(dry_run, record)
+        positions = _positions(answers, record.job)
         warnings = list(accepted.warnings)
         never = positions.never_starts(record.job)
         if never and not any(never in warning for warning in warnings):
@@ -134,8 +141,9 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @serves(contract.LIST_JOBS)
     def list_jobs() -> tuple[int, JobPage]:
         wanted = read_query(JobFilter, _query(api))
-        jobs, following = listing.page(states_of(wanted.state), wanted.limit, _given(wanted.next))
-        positions, sees = QueuePosition.in_queue(*dry_run.forecast(ahead=True)), _sees()
+        states, told = states_of(wanted.state), readings.told()
+        jobs, following = listing.page(states, wanted.limit, _given(wanted.next))
+        positions, sees = QueuePosition(told.plan, told.outlook), _sees()
         page, _ = that_fit((summary(JobSummary, job, positions, sees) for job in jobs), MOST_BYTES)
         return 200, JobPage(page, listing.after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
 
@@ -149,12 +157,13 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:
-        record = commands.record(name)
-        if not record.job.state.waits:
-            outlook = dry_run.outlook() if record.job.state.holds_slots else None
-            return 200, detail(record, QueuePosition.nowhere(outlook), [], _sees())
-        cluster, decided, advice = dry_run.advice(record.job.name)
-        return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice, _sees())
+        wanted, record = read_query(JobSelection, _query(api)), commands.record(name)
+        if not (wanted.advice and record.job.state.waits):
+            return 200, detail(record, _positions(readings, record.job), [], _sees())
+        with repository.heavy_requests.slot(_caller(api), dry_run.now(), DRY_RUN_SLOTS):
+            cluster, decided, advice = dry_run.advice(record.job.name)
+            plan = PublishedPlan.of(cluster, decided, dry_run.now())
+            return 200, detail(record, QueuePosition(plan, cluster.outlook), advice, _sees())
 
     @serves(contract.CANCEL_JOB)
     def cancel_job(name: str) -> tuple[int, Cancellation]:
@@ -162,7 +171,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         if changed:
             record = _woken(record)
         was_finished = record.job.state.finished and not changed
-        positions = _positions(dry_run, record)
+        positions = _positions(answers, record.job)
         answer = summary(Cancellation, record.job, positions, _sees(), was_finished=was_finished)
         return 200 if was_finished else 202, answer
 
@@ -174,7 +183,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         )
         if changed:
             record = _woken(record)
-        return 200, summary(JobSummary, record.job, _positions(dry_run, record), _sees())
+        return 200, summary(JobSummary, record.job, _positions(answers, record.job), _sees())
 
     def _woken(record: JobRecord) -> JobRecord:
         scheduler.wake(invocation())
@@ -182,7 +191,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.DESCRIBE_QUEUE)
     def show_queue() -> tuple[int, QueueStatus]:
-        return 200, queue_status(*dry_run.forecast(ahead=True), _sees())
+        cluster, told = readings.queue()
+        return 200, queue_status(cluster, told.plan, told.plan.asked, _sees())
 
     @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:
@@ -192,7 +202,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
             job = examined.job
             cluster, decided, advice = dry_run.what_if(job)
             ahead = None if job.name in decided.begins else dry_run.starts(cluster, job.name)
-            return 200, plan_answer(job, decided, advice, examined.warnings, ahead)
+            return 200, plan_answer(job, cluster, decided, dry_run.now(), advice, examined.warnings, ahead)
 
     @serves(contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:
@@ -245,7 +255,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         status, body = refusal(error)
         code = body.errors[0].code
         log.info("request refused", code=code, field=error.field, why=error.message, exc_info=error.__cause__)
-        return _response(status, body, RETRY_AFTER if isinstance(error, Busy) else None)
+        return _response(status, body, RETRY_AFTER if isinstance(error, Busy | Unavailable) else None)
 
     @api.not_found
     def no_route(_: NotFoundError) -> Response[str]:
@@ -316,9 +326,9 @@ def _given(value: Value | msgspec.UnsetType) -> Value | None:
     return None if isinstance(value, msgspec.UnsetType) else value
 
 
-def _positions(dry_run: DryRun, record: JobRecord) -> QueuePosition:
-    """Where a job stands; only a waiting one is worth a look at the whole queue."""
-    return QueuePosition.in_queue(*dry_run.forecast()) if record.job.state.waits else QueuePosition.nowhere()
+def _positions(readings: Readings, job: Job) -> QueuePosition:
+    told = readings.told_of(job)
+    return QueuePosition(told.plan, told.outlook)
 
 
 def _caller(api: APIGatewayRestResolver) -> str:

@@ -1,5 +1,5 @@
-"""The agent of a carrier: runs members side by side on one instance, each on GPUs of its own.
+"""The agent of a carrier: it runs members side by side on one instance, each on its own GPUs.
 
-It runs in the carrier's container, with whatever Python the image has (3.8 or later), and the standard library alone.
-The queue packs this folder into one archive (ADR 0080) and imports nothing of it.
+The agent runs in the carrier's container, with any Python from 3.8 on that the image has, and with the standard library
+only. The queue packs this folder into one archive (ADR 0080).
 """

@@ -1,4 +1,4 @@
-"""The agent's loop: reads its mailbox, starts and stops members, and reports that it works."""
+"""The agent's main loop: it reads its mailbox, starts and stops members, and reports that it is alive."""
 
 import json
 import os
@@ -10,19 +10,19 @@ import time
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from .gpus import Gpus, Taken, listed
+from .gpus import Gpus, GpuUnavailable, gpu_numbers
 from .mailbox import CARRIER, ForeignAgent, Mailbox, key_line
 from .member import Member
-from .processes import adopt_orphans, protect, say
+from .processes import adopt_orphans, log, protect
 from .s3 import S3, CredentialSource, S3Error
 
 POLL_SECONDS = 2.0
-LOOKS_FOR_LOG = 2  # intervals of polling that a line takes at most, as a rule, until CloudWatch Logs shows it
+LOG_DELAY_POLLS = 2  # polling intervals in which CloudWatch Logs usually shows a line
 ALIVE_SECONDS = 15.0
 
 
 class Agent:
-    """Runs members until it is told to end.
+    """Runs members until `close`.
 
     :param base: the carrier's own /opt/ml, in which each member gets a tree.
     """
@@ -35,23 +35,23 @@ class Agent:
         self._wake = threading.Event()
 
     def close(self, number: int = 0, frame: object = None) -> None:
-        """SageMaker stops the carrier, or a person does: all members stop, and save what they have."""
+        """End the agent: all members stop and save their files. Also the handler of signals that stop the carrier."""
         self._closing.set()
         self._wake.set()
 
     def run(self) -> None:
-        """Run until `close`. Raise ForeignAgent if another program has introduced itself as this agent."""
-        say(CARRIER, key_line(self._mailbox.public))
-        self._closing.wait(LOOKS_FOR_LOG * self._poll)
+        """Run until `close`. Raise ForeignAgent if another program has published a key as this carrier's agent."""
+        log(CARRIER, key_line(self._mailbox.public))
+        self._closing.wait(LOG_DELAY_POLLS * self._poll)
         self._introduce()
         alive = threading.Thread(target=self._stay_alive, daemon=True)
         alive.start()
-        say(CARRIER, "[agent] ready")
+        log(CARRIER, "[agent] ready")
         while not self._closing.is_set():
             try:
-                self._look()
+                self._poll_mailbox()
             except (S3Error, OSError) as error:
-                say(CARRIER, f"[agent] the mailbox cannot be read: {error}")
+                log(CARRIER, f"[agent] the mailbox cannot be read: {error}")
             self._wake.wait(self._poll)
             self._wake.clear()
         with self._lock:
@@ -61,19 +61,19 @@ class Agent:
         for member in left:
             member.join()
         self._gpus.close()
-        say(CARRIER, "[agent] closed")
+        log(CARRIER, "[agent] closed")
 
     def _introduce(self) -> None:
         while True:
             try:
                 return self._mailbox.introduce()
             except (S3Error, OSError) as error:
-                say(CARRIER, f"[agent] the agent's key cannot be published: {error}")
+                log(CARRIER, f"[agent] the agent's key cannot be published: {error}")
                 if self._closing.wait(self._poll):
                     return None
 
-    def _look(self) -> None:
-        """Look into the mailbox once. A stop that comes before its assignment ends the attempt before it begins."""
+    def _poll_mailbox(self) -> None:
+        """Read the mailbox once. A stop order that arrives before its assignment ends the attempt before it begins."""
         for attempt, messages in sorted(self._mailbox.arrived().items()):
             with self._lock:
                 member = self._members.get(attempt)
@@ -87,7 +87,7 @@ class Agent:
         try:
             assignment = self._mailbox.assignment(attempt)
         except (ValueError, TypeError) as error:
-            say(attempt, f"[agent] its assignment cannot be read: {error}")
+            log(attempt, f"[agent] its assignment cannot be read: {error}")
             self._refuse(attempt, "Failed", "InternalServerError: its assignment cannot be read")
             return
         if assignment is None:
@@ -96,10 +96,10 @@ class Agent:
             self._refuse(attempt, "Stopped", "the queue asked for it")
             return
         try:
-            gpus, tenths = listed(assignment.get("gpus", [])), int(assignment.get("tenths", 10))
+            gpus, tenths = gpu_numbers(assignment.get("gpus", [])), int(assignment.get("tenths", 10))
             with self._lock:
                 self._gpus.take(gpus, tenths)
-        except (Taken, ValueError, TypeError) as error:
+        except (GpuUnavailable, ValueError, TypeError) as error:
             self._refuse(attempt, "Failed", f"InternalServerError: {error}")
             return
         assignment.setdefault("disk", self._share_of_disk(len(gpus) * tenths))
@@ -117,52 +117,58 @@ class Agent:
                 done=self._forget,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            say(attempt, f"[agent] its request cannot be run: {error}")
+            log(attempt, f"[agent] its request cannot be run: {error}")
             self._refuse(attempt, "Failed", "ClientError: its request cannot be run; its log says why")
             with self._lock:
                 self._gpus.give_back(gpus, tenths)
             return
         with self._lock:
             self._members[attempt] = member
-        say(attempt, f"[agent] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
+        log(attempt, f"[agent] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
         member.start()
 
     def _share_of_disk(self, tenths: int) -> int:
-        """Bytes that a member may have: of the carrier's disk as much as of its GPUs, and a tenth is nobody's."""
+        """Return the bytes that a member may have: the same share of the carrier's disk as of its GPUs.
+
+        A tenth of the disk is kept free.
+        """
         return int(shutil.disk_usage(str(self._base)).total * 0.9 * tenths / self._gpus.tenths)
 
     def _refuse(self, attempt: str, status: str, reason: str) -> None:
-        say(attempt, f"[agent] {status.lower()}: {reason}")
+        log(attempt, f"[agent] {status.lower()}: {reason}")
         self._mailbox.report(attempt, "ended", {"started": None, "status": status, "reason": reason})
 
     def _free(self, member: Member) -> None:
-        """No process of it is left: who comes next may have its GPUs."""
+        """Release the GPUs of a member whose processes have all ended."""
         with self._lock:
             self._gpus.give_back(member.assignment["gpus"], int(member.assignment.get("tenths", 10)))
 
     def _forget(self, member: Member) -> None:
-        """Its end is reported. A member whose processes cannot be ended keeps its GPUs: the carrier ends."""
+        """Remove a member whose end is reported. The carrier ends if the member's processes cannot be ended.
+
+        Such a member keeps its GPUs.
+        """
         if member.stuck:
-            say(CARRIER, f"[agent] processes of {member.attempt} cannot be ended: closing")
+            log(CARRIER, f"[agent] processes of {member.attempt} cannot be ended: closing")
             self.close()
         with self._lock:
             del self._members[member.attempt]
         self._wake.set()
 
     def _stay_alive(self) -> None:
-        """Report again and again that the agent works. The queue stops a carrier whose reports stay out."""
+        """Report repeatedly that the agent is alive. The queue stops a carrier whose reports are missing."""
         while True:
             with self._lock:
                 members = sorted(self._members)
             try:
                 self._mailbox.beat(members)
             except (S3Error, OSError) as error:
-                say(CARRIER, f"[agent] the heartbeat cannot be written: {error}")
+                log(CARRIER, f"[agent] the heartbeat cannot be written: {error}")
             time.sleep(ALIVE_SECONDS)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the agent of this container: its hyperparameters say where its mailbox is, and how many GPUs there are."""
+    """Run the agent of this container. The container's hyperparameters name its mailbox and its number of GPUs."""
     config = Path((arguments or sys.argv[1:])[0])
     base = config.parents[1]
     settings = json.loads((config / "hyperparameters.json").read_text(encoding="utf-8"))
@@ -177,7 +183,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         agent.run()
     except ForeignAgent as error:
-        say(CARRIER, f"[agent] closed: {error}")
+        log(CARRIER, f"[agent] closed: {error}")
         return 1
     return 0
 

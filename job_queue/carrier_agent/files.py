@@ -1,9 +1,9 @@
-"""Access to files that a member controls: without following links, without waiting, and within limits.
+"""Access to files that a member controls: without following links, without blocking, and within limits.
 
-A path is a tuple of names below an open directory. Each name is opened relative to the directory before it, with
-O_NOFOLLOW, so that a link that appears between two steps is an error and leads nowhere. Only regular files are read:
-others (FIFOs, devices, sockets) are never opened unless they replace a file within that moment, and O_NONBLOCK keeps
-even that from waiting.
+A path is a tuple of names below an open directory. Each name is opened relative to the directory before it with
+O_NOFOLLOW. So a link that appears between two steps is an error and leads nowhere. Only regular files are read. Other
+files (FIFOs, devices, sockets) are never opened unless they replace a file between the check and the opening;
+O_NONBLOCK keeps even that from blocking.
 """
 
 import errno
@@ -25,17 +25,17 @@ Parts = Tuple[str, ...]
 
 
 class LimitExceeded(OSError):
-    """A limit of bytes, files, depth or time; the message has no word of a member's."""
+    """A limit of bytes, files, depth or time that is exceeded. The message contains no text of a member."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(errno.EFBIG, reason, "limit")  # with a file name, S3 does not take it for a network error
+        super().__init__(errno.EFBIG, reason, "limit")  # with a file name, `S3` does not treat it as a network error
 
     def __str__(self) -> str:
         return str(self.strerror)
 
 
 class Directory:
-    """An open directory. It is closed when the last thread that uses it has dropped it."""
+    """An open directory. The descriptor is closed when the last thread that uses it has dropped it."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -45,11 +45,11 @@ class Directory:
 
     @classmethod
     def at(cls, path: str) -> "Directory":
-        """Open a directory by its path, whose last name is not followed."""
+        """Open a directory by its path. If the last name is a link, it is not followed."""
         return cls(os.open(path, _DIRECTORY))
 
     def below(self, parts: Parts, *, make: bool = False) -> "Directory":
-        """Open a directory below this one. With `make`, create what is missing."""
+        """Open a directory below this one. With `make`, create the missing directories."""
         found = self
         for name in parts:
             _check(name)
@@ -62,7 +62,7 @@ class Directory:
         return found if parts else Directory(os.dup(self.fd))
 
     def open_file(self, parts: Parts) -> "OpenFile":
-        """Open a regular file for reading; raise OSError for anything else."""
+        """Open a regular file for reading; raise OSError for any other file."""
         folder = self.below(parts[:-1])
         _check(parts[-1])
         found = os.stat(parts[-1], dir_fd=folder.fd, follow_symlinks=False)
@@ -73,7 +73,7 @@ class Directory:
         raise OSError(errno.EINVAL, "it is not a regular file", "file")
 
     def write(self, parts: Parts, content: bytes) -> None:
-        """Create a file with this content; raise OSError if there is one."""
+        """Create a file with this content; raise OSError if it exists already."""
         folder = self.below(parts[:-1], make=True)
         _check(parts[-1])
         with os.fdopen(os.open(parts[-1], _CREATE, 0o666, dir_fd=folder.fd), "wb") as file:
@@ -81,7 +81,7 @@ class Directory:
 
 
 class OpenFile:
-    """A file that is open for reading. It is closed when nothing uses it any more."""
+    """A file that is open for reading. The descriptor is closed when the object is no longer referenced."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -91,12 +91,12 @@ class OpenFile:
         os.close(self.fd)
 
     def head(self, count: int) -> bytes:
-        """Return the first bytes."""
+        """Return the first `count` bytes."""
         return os.pread(self.fd, count, 0)
 
     @property
     def signature(self) -> Tuple[int, int, int]:
-        """Return values that differ after a change of the file."""
+        """Values that differ after a change of the file."""
         return signature(self.status)
 
 
@@ -115,7 +115,7 @@ class Entry(NamedTuple):
 def walk(folder: Directory, most: int, deepest: int = DEEPEST) -> Iterator[Entry]:
     """Yield each entry below a folder, folders before their content; raise LimitExceeded beyond a limit.
 
-    Entries that vanish meanwhile are left out.
+    Entries that disappear during the walk are left out.
     """
     count = 0
     waiting: List[Parts] = [()]
@@ -145,18 +145,21 @@ def walk(folder: Directory, most: int, deepest: int = DEEPEST) -> Iterator[Entry
 
 
 class Bounds:
-    """Bytes that a step may handle, counted as they are allocated and as they appear: a sparse file counts in full."""
+    """A limit of the bytes that a step may handle.
+
+    Bytes are counted both as allocated and by apparent size, so a sparse file counts in full.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.allocated = self._apparent = 0
 
     def add(self, status: os.stat_result) -> None:
-        """Count a file; raise LimitExceeded if all together are too large."""
+        """Count a file; raise LimitExceeded if the sum is too large."""
         self.add_bytes(status.st_size, status.st_blocks * 512)
 
     def add_bytes(self, apparent: int, allocated: int = 0) -> None:
-        """Count bytes; raise LimitExceeded if all together are too many."""
+        """Count bytes; raise LimitExceeded if the sum is too large."""
         self._apparent += apparent
         self.allocated += allocated
         if max(self._apparent, self.allocated) > self.most:
@@ -164,7 +167,7 @@ class Bounds:
 
 
 class Source(PosixPath):
-    """An open file in the form of a path, which `S3.put` takes; its name is never looked up again."""
+    """An open file in the form of a path, which `S3.put` accepts; its name is never looked up again."""
 
     file: OpenFile
     tick: Callable[[], None]
@@ -175,7 +178,7 @@ class Source(PosixPath):
         """Return a source that sends an open file.
 
         :param tick: called before each block.
-        :param spare: bytes that the file may have grown since it was opened.
+        :param spare: bytes by which the file may have grown since it was opened.
         """
         source = cls(f"/proc/self/fd/{file.fd}")
         source.file, source.tick, source.most = file, tick, file.status.st_size + spare
@@ -186,7 +189,7 @@ class Source(PosixPath):
         return self.file.status
 
     def open(self, *arguments: Any, **options: Any) -> Any:
-        """Return a reader, each with a position of its own."""
+        """Return a new reader with its own position."""
         return _Reader(self)
 
 
@@ -219,7 +222,7 @@ class _Reader:
 
 
 class Target(PosixPath):
-    """A new file in the form of a path, into which `S3.download` writes; it gets its name when it is whole."""
+    """A new file in the form of a path, into which `S3.download` writes. The complete file gets its final name."""
 
     folder: Directory
     final: str
@@ -248,7 +251,7 @@ class Target(PosixPath):
         return self
 
     def open(self, *arguments: Any, **options: Any) -> Any:
-        """Return a writer that begins with an empty file."""
+        """Return a writer, and empty the file."""
         os.ftruncate(self.fd, 0)
         return _Writer(self)
 
@@ -257,7 +260,7 @@ class Target(PosixPath):
         return self
 
     def finish(self) -> os.stat_result:
-        """Give the file its name, in place of whatever has it, and return its status."""
+        """Give the file its final name, replacing an existing file, and return its status."""
         os.rename(self.hidden, self.final, src_dir_fd=self.folder.fd, dst_dir_fd=self.folder.fd)
         status = os.fstat(self.fd)
         os.close(self.fd)
@@ -295,7 +298,7 @@ class _Writer:
 
 
 def remove(parent: Directory, name: str, check: Callable[[], None]) -> None:
-    """Remove a file, or a folder and all below it, without following links and with few open directories.
+    """Remove a file, or a folder and all its content, without following links and with few open directories.
 
     Folders inside are moved up before they are emptied, so depth and long paths do not matter. Entries that cannot be
     removed stay.
@@ -316,7 +319,10 @@ def remove(parent: Directory, name: str, check: Callable[[], None]) -> None:
 
 
 def _removed_some(root: Directory, folder: Directory, check: Callable[[], None]) -> bool:
-    """Remove files of a folder, and move its folders to the root; empty those of the root. Return whether any went."""
+    """Remove some content of a folder, and return whether any entry was removed.
+
+    Files are removed. Folders are moved to the root; the folders of the root itself are emptied and removed.
+    """
     with os.scandir(folder.fd) as listing:
         batch = list(islice(listing, 10_000))
     gone = 0
@@ -341,7 +347,7 @@ def _removed_some(root: Directory, folder: Directory, check: Callable[[], None])
 
 
 def _opened(parent: Directory, name: str) -> Directory:
-    """Open a folder that is to be removed; its owner gets the rights that it may lack."""
+    """Open a folder to remove it; its owner gets the rights that may be missing."""
     try:
         return parent.below((name,))
     except PermissionError:

@@ -1,7 +1,7 @@
 """A member's own /opt/ml, below the carrier's, and the variables that name it.
 
-Two members cannot both have /opt/ml. A member's tree is told by the SM_* variables, and `/opt/ml` at the beginning of
-a word of its command, or of a variable's value, becomes its tree. A path that is written in its code does not.
+Two members cannot both have /opt/ml. The SM_* variables name a member's tree. `/opt/ml` at the beginning of a word of
+its command, or of a variable's value, is replaced by its tree. A path that is written in its code is not replaced.
 """
 
 import json
@@ -14,7 +14,7 @@ from .pace import Pace
 
 OPT_ML = "/opt/ml"
 HOST = "algo-1"
-OF_THE_CARRIER = ("SM_", "TRAINING_JOB_", "SAGEMAKER_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+CARRIER_VARIABLES = ("SM_", "TRAINING_JOB_", "SAGEMAKER_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 Json = Dict[str, Any]
 
@@ -22,7 +22,7 @@ Json = Dict[str, Any]
 class Folders:
     """The tree of one member.
 
-    :param root: where it is; nothing is there yet.
+    :param root: the path of the tree; nothing is there yet.
     :param request: the fields of CreateTrainingJob, as the queue accepted them.
     """
 
@@ -46,7 +46,7 @@ class Folders:
 
     @property
     def opened(self) -> Directory:
-        """The tree as it was made. A link that takes its place later is not followed."""
+        """The open tree as it was made. A link that replaces it later is not followed."""
         if self._opened is None:
             raise ValueError("the folders are not made")
         return self._opened
@@ -80,24 +80,26 @@ class Folders:
 
     @property
     def home(self) -> Path:
-        """Its HOME."""
+        """The member's HOME."""
         return self.root / "home"
 
     @property
     def temporary(self) -> Path:
-        """Its TMPDIR."""
+        """The member's TMPDIR."""
         return self.root / "tmp"
 
     def command(self) -> List[str]:
-        """What runs."""
+        """Return the command: entry point and arguments, with /opt/ml replaced."""
         algorithm = self._request.get("AlgorithmSpecification") or {}
         words = [*(algorithm.get("ContainerEntrypoint") or []), *(algorithm.get("ContainerArguments") or [])]
-        return [self._moved(str(word)) for word in words]
+        return [self._relocated(str(word)) for word in words]
 
     def environment(self, inherited: Mapping[str, str]) -> Dict[str, str]:
-        """All variables, those of its GPUs apart."""
-        kept = {name: value for name, value in inherited.items() if not name.startswith(OF_THE_CARRIER)}
-        asked = {str(name): self._moved(str(value)) for name, value in (self._request.get("Environment") or {}).items()}
+        """Return all variables except those of its GPUs. Variables of the request win over all others."""
+        kept = {name: value for name, value in inherited.items() if not name.startswith(CARRIER_VARIABLES)}
+        asked = {
+            str(name): self._relocated(str(value)) for name, value in (self._request.get("Environment") or {}).items()
+        }
         own = {
             "HOME": str(self.home),
             "TMPDIR": str(self.temporary),
@@ -122,7 +124,7 @@ class Folders:
         return allocated(self.opened, most)
 
     def failed_with(self, count: int) -> str:
-        """Return the beginning of `output/failure`; an empty text if that is no regular file."""
+        """Return the beginning of `output/failure`; an empty text if it is not a regular file."""
         try:
             content = self.opened.open_file(self.parts(self.failure)).head(count * 4)
         except OSError:
@@ -140,5 +142,5 @@ class Folders:
             self._parent = Directory.at(str(self.root.parent))
         return self._parent
 
-    def _moved(self, text: str) -> str:
+    def _relocated(self, text: str) -> str:
         return str(self.root) + text[len(OPT_ML) :] if text == OPT_ML or text.startswith(OPT_ML + "/") else text

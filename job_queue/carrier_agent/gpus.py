@@ -1,8 +1,8 @@
-"""Who has which GPU, and how a part of one is kept to itself.
+"""Allocation of GPUs to members, and the isolation of members that share one.
 
-Whole GPUs are shown to their member alone (CUDA_VISIBLE_DEVICES). Of a part, NVIDIA MPS limits memory and threads where
-its daemon can be started; else members take turns (time slicing) and limits are what frameworks read from the
-environment: JAX and TensorFlow do, PyTorch reads none, and gets SMQ_GPU_MEMORY_FRACTION to pass on to
+A member with whole GPUs sees only these (CUDA_VISIBLE_DEVICES). If members share a GPU, NVIDIA MPS limits memory and
+threads if its daemon can be started. Otherwise members take turns (time slicing), and frameworks must read their limits
+from the environment: JAX and TensorFlow do. PyTorch reads no limit; its code gets SMQ_GPU_MEMORY_FRACTION to pass on to
 torch.cuda.set_per_process_memory_fraction.
 """
 
@@ -17,42 +17,42 @@ from .processes import ended_own, start_own
 
 WHOLE = 10  # tenths
 MPS = "nvidia-cuda-mps-control"
-ENDING_SECONDS = 10.0  # for a daemon, from SIGTERM to SIGKILL
+ENDING_SECONDS = 10.0  # from a daemon's SIGTERM to its SIGKILL
 QUERY_SECONDS = 20.0
 
 
-class Taken(Exception):
-    """An assignment asks for a GPU that is not there, or of which others have too much."""
+class GpuUnavailable(Exception):
+    """An assignment of a GPU that does not exist, or of which other members have too much."""
 
 
 class Gpus:
-    """The GPUs of an instance, some of which may be taken in tenths."""
+    """The GPUs of an instance, which members may share in tenths."""
 
     def __init__(self, count: int, scratch: Path) -> None:
         self._free = [WHOLE] * count
-        self.tenths = WHOLE * count  # of all of them together
+        self.tenths = WHOLE * count  # tenths of all GPUs together
         self._scratch = scratch
         self._mps: Dict[int, subprocess.Popen[bytes]] = {}
 
     def take(self, gpus: Sequence[int], tenths: int) -> None:
-        """Somebody gets these; raises Taken, and then nobody has anything new."""
+        """Allocate GPUs, or tenths of one; raise GpuUnavailable without allocating any."""
         if not gpus or len(set(gpus)) < len(gpus) or not 0 < tenths <= WHOLE or (tenths < WHOLE and len(gpus) > 1):
-            raise Taken("it is on one or several whole GPUs, or on a part of one")
+            raise GpuUnavailable("it is on one or several whole GPUs, or on a part of one")
         for gpu in gpus:
             if not 0 <= gpu < len(self._free):
-                raise Taken(f"there is no GPU {gpu}: the instance has {len(self._free)}")
+                raise GpuUnavailable(f"there is no GPU {gpu}: the instance has {len(self._free)}")
             if self._free[gpu] < tenths:
-                raise Taken(f"of GPU {gpu} {self._free[gpu]} tenths are free, and {tenths} are asked for")
+                raise GpuUnavailable(f"of GPU {gpu} {self._free[gpu]} tenths are free, and {tenths} are asked for")
         for gpu in gpus:
             self._free[gpu] -= tenths
 
     def give_back(self, gpus: Sequence[int], tenths: int) -> None:
-        """Nobody uses them any more."""
+        """Release GPUs, or tenths of one."""
         for gpu in gpus:
             self._free[gpu] += tenths
 
     def environment(self, gpus: Sequence[int], tenths: int) -> Tuple[str, Dict[str, str]]:
-        """How they are shared (whole, mps or time-slicing), and the variables of who has them."""
+        """Return how the GPUs are shared (whole, mps or time-slicing), and the variables for their member."""
         shown = ",".join(map(str, gpus))
         if tenths == WHOLE:
             return "whole", {"CUDA_VISIBLE_DEVICES": shown, "SM_NUM_GPUS": str(len(gpus))}
@@ -60,12 +60,12 @@ class Gpus:
         common = {
             "SM_NUM_GPUS": "1",
             "SMQ_GPU_MEMORY_FRACTION": f"{share:g}",
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # of JAX; contexts need a little themselves
+            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # for JAX; contexts need some memory themselves
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         }
         if self._has_mps(gpus[0]):
             limits = {
-                "CUDA_VISIBLE_DEVICES": "0",  # as its daemon sees it, to which this one alone is shown
+                "CUDA_VISIBLE_DEVICES": "0",  # the number in the daemon, which sees only this GPU
                 "CUDA_MPS_PIPE_DIRECTORY": str(self._pipes(gpus[0])),
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(tenths * 10),
             }
@@ -76,14 +76,14 @@ class Gpus:
         return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": shown}
 
     def close(self) -> None:
-        """End the daemons, by SIGKILL if they do not end by themselves: a member may have stopped them."""
+        """End the daemons; by SIGKILL if they do not end on SIGTERM, since a member may have stopped them."""
         for daemon in self._mps.values():
             daemon.terminate()
         for daemon in self._mps.values():
             _wait(daemon, ENDING_SECONDS)
 
     def _has_mps(self, gpu: int) -> bool:
-        """Whether a GPU's MPS daemon runs; it is started when it is needed first."""
+        """Return whether the MPS daemon of a GPU runs; the first call for a GPU starts it."""
         if gpu not in self._mps:
             program = shutil.which(MPS)
             if program is None:
@@ -108,7 +108,7 @@ class Gpus:
 
 
 def _memory(gpu: int) -> int:
-    """MiB of a GPU; 0: nobody knows."""
+    """Return the MiB of a GPU; 0: unknown."""
     query = ["nvidia-smi", "-i", str(gpu), "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
         with TemporaryFile() as answer:
@@ -122,7 +122,7 @@ def _memory(gpu: int) -> int:
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int:
-    """Return the exit code of a process, which is killed after that time; -1 if even that does not end it."""
+    """Return the exit code of a process, which is killed after `seconds`; -1 if even that does not end it."""
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -135,8 +135,8 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int:
     return code
 
 
-def listed(gpus: Sequence[int]) -> List[int]:
-    """Numbers that may have been read from JSON, as whole numbers; raises Taken."""
+def gpu_numbers(gpus: Sequence[int]) -> List[int]:
+    """Return the GPU numbers of an assignment; raise GpuUnavailable if it is no list of whole numbers."""
     if not isinstance(gpus, list) or not all(isinstance(it, int) and not isinstance(it, bool) for it in gpus):
-        raise Taken("its GPUs are no list of numbers")
+        raise GpuUnavailable("its GPUs are no list of numbers")
     return gpus

@@ -3,22 +3,22 @@
     in/<attempt>/assign.json     {"order": text, "signature": hex}
     in/<attempt>/stop.json       the same
     out/agent.json               {"key": hex}: the agent's public number, written once when it starts. The carrier's
-                                 log has the digest of this key: many can write to S3, but only the container to its log
+                                 log has its digest: other programs can write to S3, but not to this log
     out/<attempt>/started.json   {"report": text, "code": hex}
-    out/<attempt>/ended.json     the same, once no process of the attempt is left
+    out/<attempt>/ended.json     the same, written once no process of the attempt is left
     out/alive.json               the same, every few seconds
 
 An order is JSON text that the deployment's key has signed: {"do": "assign" or "stop", "carrier", "attempt",
-"submission", "call"}, an assignment also {"gpus": [0], "tenths": 10, "sealed"}. `sealed` is {"request": fields of
-CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent; the last two may be missing. `submission`
-tells jobs apart that have the same name one after the other. `call` counts the launches of a job. An agent accepts one
-assignment of an attempt and a submission, and a stop is valid for launches up to its own number. So no order can be
-replayed, or moved to another carrier or attempt.
+"submission", "call"}. An assignment also has {"gpus": [0], "tenths": 10, "sealed"}. `sealed` is {"request": fields of
+CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent; "disk" and "grace" may be missing.
+`submission` distinguishes jobs that have the same name at different times. `call` counts the launches of a job. An
+agent accepts one assignment of an attempt and a submission. A stop is valid for launches up to its own number. So no
+order can be replayed, or moved to another carrier or attempt.
 
 A report is JSON text with the authentication code of the key that the queue and this agent share: {"carrier", "at"} and
     started  {"attempt", "submission", "call", "sharing": whole, mps or time-slicing}
     ended    {"attempt", "submission", "call", "started", "status", "reason", "exit", "sharing"}
-    alive    {"beat", "members", "ended"}: attempts that run, and the last that have ended, as <attempt>/<submission>
+    alive    {"beat", "members", "ended"}: running attempts, and the last ones that ended, as <attempt>/<submission>
 `status` is one of SageMaker's: Completed, Failed or Stopped.
 """
 
@@ -33,8 +33,8 @@ from . import seal
 from .s3 import S3, S3Error, split
 
 ATTEMPT = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
-MOST_OBJECTS = 5_000  # that one look considers; the queue removes the orders of attempts that have ended
-LARGEST = 2 << 20  # bytes of an order
+MOST_OBJECTS = 5_000  # objects that one poll reads; the queue removes the orders of ended attempts
+LARGEST = 2 << 20  # bytes of an order at most
 MOST_ENDED = 500  # attempts that a heartbeat names
 MOST_REJECTED = 10_000
 
@@ -45,7 +45,7 @@ Json = Dict[str, Any]
 
 
 class ForeignAgent(Exception):
-    """Another program has introduced itself as the agent of this carrier."""
+    """Another program that has published a key as the agent of this carrier."""
 
 
 def key_line(key: str) -> str:
@@ -59,8 +59,8 @@ def key_line(key: str) -> str:
 class Mailbox:
     """The mailbox of one carrier, as its agent sees it.
 
-    :param address: in S3; the last part of the path is the carrier's attempt.
-    :param modulus: of the deployment's RSA key.
+    :param address: address in S3; the last part of the path is the carrier's attempt.
+    :param modulus: modulus of the deployment's RSA key.
     :param queue: the queue's public number for this carrier.
     """
 
@@ -75,15 +75,15 @@ class Mailbox:
         private = seal.private_number()
         self.public = f"{seal.public_number(private):x}"
         self._key = seal.shared_key(private, queue, self.carrier)
-        self._assigned: Dict[str, Tuple[str, int]] = {}  # attempt -> its submission, and the call that assigned it
+        self._assigned: Dict[str, Tuple[str, int]] = {}  # attempt -> its submission and the call that assigned it
         self._seen: Set[Tuple[str, str]] = set()  # attempts and submissions that were ever assigned
         self._rejected: Set[Tuple[str, str]] = set()  # keys and ETags of objects that are not orders
-        self._etags: Dict[str, str] = {}  # by key, of objects that were read last
+        self._etags: Dict[str, str] = {}  # key -> ETag of the object when it was last read
         self._beats = 0
         self._ended: List[str] = []
 
     def introduce(self) -> None:
-        """Publish the agent's key. Raise ForeignAgent if another key is there."""
+        """Publish the agent's key. Raise ForeignAgent if another key is published already."""
         key = self._prefix + "out/agent.json"
         body = json.dumps({"key": self.public}).encode()
         if self._s3.put(self._bucket, key, body, new=True):
@@ -91,11 +91,11 @@ class Mailbox:
         found = self._s3.get(self._bucket, key, LARGEST)
         if found is None:
             raise S3Error("another request about the key was in progress")
-        if found != body:  # the same: an earlier try had succeeded
+        if found != body:  # the same key means that an earlier try succeeded
             raise ForeignAgent("another program has introduced itself as the agent of this carrier")
 
     def arrived(self) -> Dict[str, Set[str]]:
-        """Attempt -> the orders about it that are there and were not rejected."""
+        """Return by attempt the kinds of its orders in the mailbox, without the rejected ones."""
         found: Dict[str, Set[str]] = {}
         below = self._prefix + "in/"
         for it in islice(self._s3.objects(self._bucket, below), MOST_OBJECTS):
@@ -107,9 +107,9 @@ class Mailbox:
         return found
 
     def assignment(self, attempt: str) -> Optional[Json]:
-        """Return what is to run: gpus, tenths, request and so on. None: the queue has not ordered that.
+        """Return an assignment: its gpus, tenths, request and so on. None: there is no valid order of the queue.
 
-        :raises ValueError: the order is the queue's, and cannot be read.
+        :raises ValueError: the order is the queue's but cannot be read.
         """
         order = self._order(attempt, "assign")
         if order is None:
@@ -126,13 +126,13 @@ class Mailbox:
         return {**hidden, "gpus": order["gpus"], "tenths": order["tenths"]}
 
     def is_stopped(self, attempt: str) -> bool:
-        """Return whether the queue has ordered the end of an attempt that was assigned."""
+        """Return whether the queue has ordered the stop of an assigned attempt."""
         order = self._order(attempt, "stop")
         submission, call = self._assigned.get(attempt, ("", 0))
         return order is not None and order["submission"] == submission and int(order["call"]) >= call
 
     def report(self, attempt: str, what: str, report: Json) -> None:
-        """Report `started` or `ended`. A report that is repeated replaces itself."""
+        """Report `started` or `ended`. A repeated report replaces the earlier one."""
         submission, call = self._assigned[attempt]
         content = {"attempt": attempt, "submission": submission, "call": call, **report}
         self._write(f"{attempt}/{what}", content)
@@ -140,7 +140,7 @@ class Mailbox:
             self._ended = [*self._ended[1 - MOST_ENDED :], f"{attempt}/{submission}"]
 
     def beat(self, members: List[str]) -> None:
-        """Report that the agent works."""
+        """Report that the agent is alive."""
         self._beats += 1
         running = [f"{attempt}/{self._assigned[attempt][0]}" for attempt in members]
         self._write("alive", {"beat": self._beats, "members": running, "ended": list(self._ended)})
@@ -151,7 +151,7 @@ class Mailbox:
         self._s3.put(self._bucket, f"{self._prefix}out/{name}.json", json.dumps(body).encode())
 
     def _order(self, attempt: str, do: str) -> Optional[Json]:
-        """Return an order that the queue has signed for this carrier and this attempt; reject anything else."""
+        """Return an order that the queue has signed for this carrier and this attempt; reject any other content."""
         key = f"{self._prefix}in/{attempt}/{do}.json"
         try:
             found = self._s3.read(self._bucket, key, LARGEST)
@@ -169,7 +169,7 @@ class Mailbox:
         return None
 
     def _reject(self, attempt: str, do: str) -> None:
-        """Leave an object alone that was just read, until it is written again."""
+        """Ignore the object that was just read, until it is written again."""
         key = f"{self._prefix}in/{attempt}/{do}.json"
         if len(self._rejected) >= MOST_REJECTED:
             self._rejected.clear()
@@ -190,5 +190,5 @@ def verified(content: bytes, modulus: int) -> Optional[Json]:
 
 
 def context(carrier: str, attempt: str, call: int) -> str:
-    """Return what binds an encrypted request to its attempt."""
+    """Return the text that binds an encrypted request to its attempt."""
     return f"{carrier}/{attempt}/{call}"

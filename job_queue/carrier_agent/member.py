@@ -14,19 +14,19 @@ from .files import Bounds, LimitExceeded
 from .folders import Folders
 from .mailbox import Mailbox
 from .pace import Background, Pace, within
-from .processes import ENDING_SECONDS, Processes, end_marked, say
+from .processes import ENDING_SECONDS, Processes, end_marked, log
 from .s3 import S3, S3Error
 from .transfer import Checkpoints, Unusable, fetch_channel, send_packed
 
 Json = Dict[str, Any]
 
-SYNC_SECONDS = 15.0  # between two looks for new checkpoints, and at the disk
-LOOK_SECONDS = 0.2  # between two looks whether the process has ended or a stop has come
+SYNC_SECONDS = 15.0  # between two copies of new checkpoints, and two measurements of the disk
+POLL_SECONDS = 0.2  # between two checks for the end of the process and for a stop
 GRACE_SECONDS = 100.0  # from SIGTERM to SIGKILL; SageMaker gives the carrier 120 s
-SAVING_SECONDS = 120.0  # for checkpoints and results of a member that was stopped, from the end of its processes
-STALL_SECONDS = 120.0  # without a byte read or sent, after which a member that ended by itself is not saved
-MOST_SAVING_SECONDS = 4 * 3600.0  # for a member that ended by itself, as long as its upload makes progress
-REMOVING_SECONDS = 30.0  # before the end is reported; what is left then is removed in the background
+SAVING_SECONDS = 120.0  # for checkpoints and results of a stopped member, from the end of its processes
+STALL_SECONDS = 120.0  # without a byte read or sent; then saving is given up, also if the member ended by itself
+MOST_SAVING_SECONDS = 4 * 3600.0  # for a member that ended by itself, while its upload makes progress
+REMOVING_SECONDS = 30.0  # before the end is reported; the rest is removed in the background
 MOST_REMOVING_SECONDS = 3600.0
 REASON_LENGTH = 1024
 STUCK = "InternalServerError: processes could not be ended"
@@ -41,15 +41,15 @@ class Ended(Exception):
 
 
 class Member:
-    """Runs an attempt in a thread of its own.
+    """Runs an attempt in its own thread.
 
-    :param assignment: see `mailbox`; its GPUs are taken.
-    :param freed: called when no process of it is left and its files are saved, before its end is reported: the next
-        member on its GPUs finds them free. It is not called if processes are left (see `stuck`).
+    :param assignment: see `mailbox`; its GPUs are allocated.
+    :param freed: called when no process of it is left and its files are saved, before its end is reported. So the next
+        member on its GPUs finds them free. `freed` is not called if processes are left (see `stuck`).
     :param done: called when its end is reported.
     """
 
-    stuck = False  # whether processes of it are left, which could not be ended: its GPUs are not free
+    stuck = False  # whether some of its processes could not be ended, so that its GPUs are not free
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class Member:
         self._started: Optional[float] = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, reason: str) -> None:
-        """Have it end: SIGTERM, and SIGKILL once its grace is over. A second stop changes nothing."""
+        """Stop the attempt: SIGTERM, then SIGKILL after its grace time. A second stop changes nothing."""
         if not self._stop.is_set():
             self._stop_reason = reason
             self._stopped_at = time.monotonic()
@@ -96,23 +96,23 @@ class Member:
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether the member was told to end."""
+        """Whether a stop was requested."""
         return self._stop.is_set()
 
     def join(self) -> None:
-        """Wait until it has ended."""
+        """Wait until its end is reported."""
         self._thread.join()
 
     def _run(self) -> None:
         try:
             ended = self._live()
-        except Exception as error:  # whatever it is, the others go on, and the queue hears of it
-            self._say(f"the agent failed: {type(error).__name__}: {error}")
+        except Exception as error:  # other members go on after any error, and the queue gets a report
+            self._log(f"the agent failed: {type(error).__name__}: {error}")
             ended = Ended("Failed", f"InternalServerError: the agent failed: {type(error).__name__}")
         if self.stuck:
             ended = Ended("Failed", STUCK)
         reason = ended.reason[:REASON_LENGTH]
-        self._say(f"{ended.status.lower()}{': ' + reason if reason else ''}")
+        self._log(f"{ended.status.lower()}{': ' + reason if reason else ''}")
         self._remove()
         report = {
             "started": self._started,
@@ -128,18 +128,18 @@ class Member:
         self._done(self)
 
     def _report(self, report: Json) -> None:
-        """Report the end, until that succeeds: before, the queue takes the attempt for running."""
+        """Report the end, and retry until that succeeds: until then the queue takes the attempt for running."""
         while True:
             try:
                 self._mailbox.report(self.attempt, "ended", report)
                 return
             except Exception as error:
-                self._say(f"its end cannot be reported, again in 5 s: {error}")
+                self._log(f"its end cannot be reported, again in 5 s: {error}")
                 time.sleep(5)
 
-    def _say(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         try:
-            say(self.attempt, f"[agent] {text}")
+            log(self.attempt, f"[agent] {text}")
         except (OSError, ValueError):  # the log is closed
             pass
 
@@ -155,13 +155,13 @@ class Member:
         finally:
             if not processes.end():
                 self.stuck = True
-                self._say("processes could not be ended")
+                self._log("processes could not be ended")
         return self._save(ended)
 
     # --- before ------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """Remove all that an agent before this one, which was killed, has left of the attempt."""
+        """Remove processes and files of the attempt that were left by an earlier agent, which was killed."""
         if not end_marked(self._folders.root):
             self.stuck = True
             raise Ended("Failed", STUCK)
@@ -177,14 +177,14 @@ class Member:
             self._step(f"InputDataConfig[{number}]", partial(self._fetch, channel, bounds))
 
     def _step(self, field: str, step: Callable[[Pace], None]) -> None:
-        """Take a step that ends with a stop; raise Ended if it fails, with the field of the request that it needs."""
+        """Run a step, which a stop interrupts. Raise Ended if it fails, with the field of the request that it needs."""
         pace = Pace(stopped_at=lambda: self._stopped_at, after_stop=0)
         try:
             within(pace, partial(step, pace))
         except Exception as error:
             if self._stop.is_set():
                 raise Ended("Stopped", self._stop_reason) from error
-            self._say(f"{field}: {error}")
+            self._log(f"{field}: {error}")
             raise Ended("Failed", f"ClientError: {field}: {cause(error)}") from error
 
     def _restore(self, address: str, bounds: Bounds, pace: Pace) -> None:
@@ -214,71 +214,71 @@ class Member:
             self._started = time.time()
             processes = Processes(self.attempt, [program, *command[1:]], self._folders.root, environment)
         except (OSError, ValueError) as error:
-            self._say(f"it cannot be started: {error}")
+            self._log(f"it cannot be started: {error}")
             raise Ended(
                 "Failed", f"ClientError: the program of ContainerEntrypoint cannot be started: {cause(error)}"
             ) from error
         try:
             self._mailbox.report(self.attempt, "started", {"sharing": self.sharing})
         except Exception as error:  # the end is reported in any case
-            self._say(f"its start cannot be reported: {error}")
+            self._log(f"its start cannot be reported: {error}")
         return processes
 
     # --- while it runs -----------------------------------------------------------------------------------
 
     def _watch(self, processes: Processes) -> Ended:
-        """Wait until the first process has ended; return how it ended.
+        """Wait until the first process has ended, and return the end of the attempt.
 
-        Looks at the disk and copies of checkpoints run in threads of their own: they depend on the member's files and
-        on the network, and a stop has to be noticed meanwhile.
+        Measurements of the disk and copies of checkpoints run in their own threads. They depend on the member's files
+        and on the network, and a stop must be noticed meanwhile.
         """
         limits = self._request.get("StoppingCondition") or {}
         until = time.monotonic() + float(limits.get("MaxRuntimeInSeconds") or 86_400)
-        asked: Optional[Ended] = None
+        requested: Optional[Ended] = None
         killed_at = next_sync = 0.0
-        look: Optional[Background[Any]] = None
+        measurement: Optional[Background[Any]] = None
         sync: Optional[Background[Any]] = None
         try:
             while True:
-                self._exit = processes.wait(LOOK_SECONDS)
+                self._exit = processes.wait(POLL_SECONDS)
                 if self._exit is not None:
-                    return asked or self._as_it_ended(self._exit)
+                    return requested or self._end_by_itself(self._exit)
                 now = time.monotonic()
-                if asked is None:
-                    asked = self._asked(now, until)
-                    if asked is not None:
+                if requested is None:
+                    requested = self._requested_end(now, until)
+                    if requested is not None:
                         processes.signal(signal.SIGTERM)
                         killed_at = now + float(self.assignment.get("grace") or GRACE_SECONDS)
                 elif now >= killed_at:
                     processes.signal(signal.SIGKILL)
-                    if now >= killed_at + ENDING_SECONDS:  # the kernel holds it
-                        return asked
-                if look is not None and look.join(0):
-                    over = self._too_large(look)
-                    if over is not None and (asked is None or killed_at > now):
-                        asked, killed_at = over, now
-                    look = None
-                if now >= next_sync and look is None and (sync is None or sync.join(0)):
+                    if now >= killed_at + ENDING_SECONDS:  # the kernel does not let it end
+                        return requested
+                if measurement is not None and measurement.join(0):
+                    over = self._too_large(measurement)
+                    if over is not None and (requested is None or killed_at > now):
+                        requested, killed_at = over, now
+                    measurement = None
+                if now >= next_sync and measurement is None and (sync is None or sync.join(0)):
                     next_sync = now + SYNC_SECONDS
-                    look, sync = Background(partial(self._folders.used, self._disk)), self._sync()
+                    measurement, sync = Background(partial(self._folders.used, self._disk)), self._sync()
         finally:
             if sync is not None:
                 sync.pace.cancel()
                 self._syncing = sync
 
-    def _asked(self, now: float, until: float) -> Optional[Ended]:
+    def _requested_end(self, now: float, until: float) -> Optional[Ended]:
         if self._stop.is_set():
             return Ended("Stopped", self._stop_reason)
         return Ended("Stopped", "MaxRuntimeExceeded") if now >= until else None
 
-    def _too_large(self, look: "Background[Any]") -> Optional[Ended]:
-        """Return an end if it uses more of the disk than it may, as the others would have none."""
+    def _too_large(self, measurement: "Background[Any]") -> Optional[Ended]:
+        """Return an end if the member uses more of the disk than its share, since other members need theirs."""
         try:
-            look.result()
+            measurement.result()
         except LimitExceeded as error:
             return Ended("Failed", f"ClientError: it uses {error}")
         except Exception as error:
-            self._say(f"its files cannot be counted: {error}")
+            self._log(f"its files cannot be counted: {error}")
         return None
 
     def _sync(self) -> Optional["Background[Any]"]:
@@ -291,29 +291,29 @@ class Member:
             try:
                 unnamed = checkpoints.sync(pace)
                 if unnamed:
-                    self._say(f"{unnamed} checkpoint files are not saved, as their names cannot be those of objects")
+                    self._log(f"{unnamed} checkpoint files are not saved, as their names cannot be those of objects")
             except Exception as error:
                 if pace.left() > 0:
-                    self._say(f"checkpoints are not saved now: {error}")
+                    self._log(f"checkpoints are not saved now: {error}")
 
         return Background(copy, pace)
 
-    def _as_it_ended(self, code: int) -> Ended:
+    def _end_by_itself(self, code: int) -> Ended:
         if code == 0:
             return Ended("Completed", "")
         try:
-            said = within(Pace(10), lambda: self._folders.failed_with(REASON_LENGTH - 100))
+            message = within(Pace(10), lambda: self._folders.failed_with(REASON_LENGTH - 100))
         except OSError:
-            said = ""
-        return Ended("Failed", f"AlgorithmError: {said}, exit code: {code}")
+            message = ""
+        return Ended("Failed", f"AlgorithmError: {message}, exit code: {code}")
 
     # --- after -------------------------------------------------------------------------------------------
 
     def _save(self, ended: Ended) -> Ended:
-        """Save checkpoints whatever the end is; results too, as SageMaker saves them of jobs that were stopped.
+        """Save checkpoints after every end, and results too, as SageMaker does for stopped jobs.
 
-        A member that was stopped or killed has `SAVING_SECONDS` for all of it. A member that ended by itself has
-        `MOST_SAVING_SECONDS` as long as bytes move, and `SAVING_SECONDS` from a stop on.
+        A member that was stopped or killed has `SAVING_SECONDS` for both. A member that ended by itself has
+        `MOST_SAVING_SECONDS` while bytes move, and `SAVING_SECONDS` from a stop on.
         """
         by_itself = ended.status == "Completed" or ended.reason.startswith("AlgorithmError")
         pace = Pace(
@@ -337,7 +337,7 @@ class Member:
         return Ended(ended.status, f"{ended.reason}; {problem}")
 
     def _last_sync(self, checkpoints: Checkpoints, pace: Pace) -> int:
-        """Copy changed checkpoints, once the copy that was under way has ended."""
+        """Copy changed checkpoints, after the running copy has ended."""
         if self._syncing is not None:
             self._syncing.join(pace.left())
         pace.moved()
@@ -352,17 +352,17 @@ class Member:
         try:
             left_out = within(pace, step)
         except Exception as error:
-            self._say(f"{subject} not saved: {error}")
+            self._log(f"{subject} not saved: {error}")
             self._unsaved.append(f"{subject} not saved: {cause(error)}")
             return
         if left_out:
-            self._say(f"{subject}: {left_out} files are left out: special files, links that lead out, or odd names")
+            self._log(f"{subject}: {left_out} files are left out: special files, links that lead out, or odd names")
 
     def _remove(self) -> None:
-        """Remove the tree. A tree that takes long goes on being removed in the background."""
+        """Remove the tree. After `REMOVING_SECONDS`, the removal continues in the background."""
         removing = Background(partial(self._folders.remove, Pace(MOST_REMOVING_SECONDS)))
         if not removing.join(REMOVING_SECONDS):
-            self._say("its files are still being removed")
+            self._log("its files are still being removed")
 
     @property
     def _kms_key(self) -> Optional[str]:
@@ -370,7 +370,7 @@ class Member:
 
 
 def cause(error: BaseException) -> str:
-    """Return the cause of an error without a word of a request or of a member's: reasons can be read by others."""
+    """Return the cause of an error without any text of a request or of a member: other users can read reasons."""
     if isinstance(error, S3Error):  # its messages name objects
         answer = re.search(r": (\d{3} [A-Za-z]*)$", str(error))
         if answer:

@@ -12,11 +12,11 @@ NEVER = float("inf")
 
 
 class Pace:
-    """Time that a step may take: in total, without progress, and after a stop.
+    """The time that a step may take: in total, without progress, and after a stop.
 
     :param total: seconds from now.
     :param stall: seconds without a call of `moved`.
-    :param stopped_at: returns the time (of time.monotonic) at which the member was told to stop, or None.
+    :param stopped_at: returns the time (of time.monotonic) at which the member was stopped, or None.
     :param after_stop: seconds from that time.
     """
 
@@ -28,7 +28,7 @@ class Pace:
         self._cancelled = False
 
     def moved(self) -> None:
-        """Note progress; raise LimitExceeded if the time is over."""
+        """Record progress; raise LimitExceeded if the time is over."""
         self.check()
         self._moved = time.monotonic()
 
@@ -37,7 +37,7 @@ class Pace:
         self._cancelled = True
 
     def left(self) -> float:
-        """Return the seconds that are left, at least 0."""
+        """Return the remaining seconds, at least 0."""
         if self._cancelled:
             return 0.0
         ends = [self._begun + self._total, self._moved + self._stall]
@@ -53,10 +53,10 @@ class Pace:
 
 
 def within(pace: Pace, step: Callable[[], T]) -> T:
-    """Run a step in a thread of its own, and return its result; raise LimitExceeded when its time is over.
+    """Run a step in its own thread and return its result; raise LimitExceeded when its time is over.
 
-    The step may hang in a system call. It is left behind then, and ends at its next look at the pace, so it must own
-    the descriptors that it uses.
+    The step may hang in a system call. Such a step is left running, and ends the next time it checks the pace. So it
+    must own the descriptors that it uses.
     """
     running: Background[T] = Background(step, pace)
     while not running.join(min(0.5, pace.left())):
@@ -67,7 +67,7 @@ def within(pace: Pace, step: Callable[[], T]) -> T:
 
 
 class Background(Generic[T]):
-    """A step that runs in a thread of its own."""
+    """A step that runs in its own thread."""
 
     def __init__(self, step: Callable[[], T], pace: Optional[Pace] = None) -> None:
         self.pace = pace or Pace()

@@ -1,8 +1,8 @@
-"""A member's processes: a group of its own, lines with its name, and an end that leaves no process.
+"""A member's processes: their group, their output in the log, and their complete end.
 
-Processes that left the group are found by a variable that they inherit (the mark), by their ancestors and sessions as
-they were seen while the member ran, and as orphans: they become children of the agent, and children of the agent that
-belong to nothing else that runs are ended with the next member.
+Some processes leave the group. They are found by a variable that they inherit (the mark), and by their ancestors and
+sessions as seen while the member ran. They are also found as orphans: orphans become children of the agent. Children of
+the agent that belong to no other running member are ended with the next member that ends.
 """
 
 import ctypes
@@ -20,33 +20,37 @@ from typing import IO, Callable, Dict, List, Mapping, NamedTuple, Optional, Set,
 
 MARK = "SMQ_MEMBER"
 LONGEST_LINE = 32_768  # bytes; CloudWatch takes 256 KB
-BYTES_PER_SECOND = 1 << 20  # of a member's output that go to the log, on average
-LEAST_LINE = 128  # bytes that a line counts: short lines cost as much
-BURST = 8 << 20  # bytes that go to the log at once
+BYTES_PER_SECOND = 1 << 20  # of a member's output, written to the log on average
+LEAST_LINE = 128  # bytes that a line counts at least: short lines cost as much
+BURST = 8 << 20  # bytes that may go to the log at once
 MOST_READ_PER_SECOND = 64 << 20  # bytes of output; a member that writes more waits
-ENDING_SECONDS = 20.0  # for ending all processes of a member
-LAST_WORDS_SECONDS = 2.0  # for reading its output after that
-INCOMPLETE_LOOKS = 10  # that find no process and can each have missed one: then there is none
-TABLE_SECONDS = 1.0  # between two looks at all processes
+ENDING_SECONDS = 20.0  # limit for ending all processes of a member
+LAST_OUTPUT_SECONDS = 2.0  # limit for reading its output after that
+INCOMPLETE_SCANS = 10  # empty scans in a row after which no process is left, although each scan can miss one
+TABLE_SECONDS = 1.0  # between two readings of all processes
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
-_OWN_WORDS = "[agent]"
-# Line ends other than \n for some reader of logs, except \r, which progress bars need.
+_AGENT_PREFIX = "[agent]"
+# Line ends of all readers of logs, except \r, which progress bars need.
 _BREAKS = re.compile("[\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
-# Control characters, except \t and \r, and characters that change the order of what is shown.
+# Control characters, except \t and \r, and characters that change the order of the displayed text.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]+")
 
 _out_lock = threading.Lock()
-_lock = threading.RLock()  # held while a process starts and while all are listed: no list has one that is not known
-_own: Set[int] = set()  # children of the agent that are no member's
+# Held while a process starts and while all are listed, so that no list contains an unknown process.
+_lock = threading.RLock()
+_own: Set[int] = set()  # children of the agent that belong to no member
 _running: "List[Processes]" = []
 _adopting = False
 
 
 def adopt_orphans() -> None:
-    """Become the subreaper (prctl), so that orphaned processes become children of the agent. No effect elsewhere."""
+    """Become the subreaper (prctl), so that orphaned processes become children of the agent.
+
+    No effect if the system cannot do that.
+    """
     global _adopting  # noqa: PLW0603
     try:
         failed = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -59,12 +63,14 @@ def adopt_orphans() -> None:
 
 
 def protect() -> bool:
-    """Keep processes of the same user out of the agent (prctl): its memory, its variables, its open files.
+    """Deny processes of the same user access to the agent (prctl): its memory, its variables, its open files.
 
-    Without it a member can write to /proc/<agent>/fd/1, which is the log, in any name. Return whether Linux agreed.
-    Call it once, at the start. Limits: a process with CAP_SYS_PTRACE, which containers do not have unless they ask for
-    it, is not kept out. Signals are not kept out, SIGSTOP and SIGKILL included. Where the agent is not the container's
-    first process, /proc/1/fd/1 is as open as that process leaves it.
+    Otherwise a member can write to /proc/<agent>/fd/1, which is the log, under any name. Return whether Linux agreed.
+    Call this function once, at the start.
+
+    Limits: a process with CAP_SYS_PTRACE keeps its access; containers do not have that capability unless they ask for
+    it. Signals are still possible, SIGSTOP and SIGKILL included. If the agent is not the container's first process,
+    /proc/1/fd/1 is as accessible as that process leaves it.
     """
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
@@ -72,23 +78,23 @@ def protect() -> bool:
         return False
 
 
-def say(name: str, line: str) -> None:
-    """Write a line of the agent's about a member to the log."""
+def log(name: str, line: str) -> None:
+    """Write a line of the agent about a member to the log."""
     _write(name, _COLOURS.sub("", line))
 
 
-def copy(name: str, line: str) -> int:
-    """Write a line of a member's to the log, in a form that differs from the agent's own lines about it.
+def log_output(name: str, line: str) -> int:
+    """Write a line of a member's output to the log, in a form that differs from the agent's own lines about it.
 
     Return the number of bytes written.
     """
-    return _write(name, _COLOURS.sub("", line).replace(_OWN_WORDS, f"'{_OWN_WORDS}'"))
+    return _write(name, _COLOURS.sub("", line).replace(_AGENT_PREFIX, f"'{_AGENT_PREFIX}'"))
 
 
 def _write(name: str, line: str) -> int:
-    """Write a line with the name of its member, also after everything that may begin a line for a reader.
+    """Write a line after the name of its member. The name is repeated after each line end of any reader of logs.
 
-    Control characters are replaced, several in a row by one mark, since a terminal would obey them.
+    Control characters are replaced, several in a row by one character, since a terminal would obey them.
     """
     parts = (it.rstrip("\r") for it in _BREAKS.split(line.rstrip("\r\n")))
     lines = (_CONTROLS.sub("\ufffd", it).replace("\r", f"\r{name}| ") for it in parts)
@@ -101,7 +107,7 @@ def _write(name: str, line: str) -> int:
 
 
 def start_own(command: List[str], **options: object) -> "subprocess.Popen[bytes]":
-    """Start a process of the agent's, which no end of a member ends."""
+    """Start a process of the agent itself. The end of a member does not end it."""
     with _lock:
         started: subprocess.Popen[bytes] = subprocess.Popen(command, **options)  # type: ignore[call-overload]
         _own.add(started.pid)
@@ -109,13 +115,13 @@ def start_own(command: List[str], **options: object) -> "subprocess.Popen[bytes]
 
 
 def ended_own(pid: int) -> None:
-    """Forget a process of the agent's that has been waited for."""
+    """Forget a process of the agent itself that has ended and was waited for."""
     with _lock:
         _own.discard(pid)
 
 
 class Processes:
-    """The processes of one attempt, in its folder, which is its mark: no other attempt on this machine has it."""
+    """The processes of one attempt. The attempt's folder is also the mark: no other attempt on this machine has it."""
 
     def __init__(self, attempt: str, command: List[str], folder: Path, environment: Dict[str, str]) -> None:
         self.folder = folder
@@ -137,7 +143,7 @@ class Processes:
         self._reader = Reader(attempt, self._first.stdout)
 
     def wait(self, seconds: float) -> Optional[int]:
-        """Return the exit code of the first process, 128 + the number of a signal that ended it; None: it runs."""
+        """Return the exit code of the first process; 128 + n if signal n ended it; None if it runs after `seconds`."""
         _note()
         try:
             code = self._first.wait(seconds)
@@ -146,24 +152,24 @@ class Processes:
         return code if code >= 0 else 128 - code
 
     def signal(self, number: int) -> None:
-        """Send a signal to the group."""
+        """Send a signal to the process group."""
         try:
-            if self._first.returncode is None:  # then no other group can have its number
+            if self._first.returncode is None:  # while it is not reaped, no other group can have its number
                 os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
 
     def end(self, seconds: float = ENDING_SECONDS) -> bool:
-        """End all processes, and read what they said last. Return False if some could not be ended in that time."""
+        """End all processes, and log the rest of their output. Return False if some could not be ended in that time."""
         self.signal(signal.SIGKILL)
-        ended = _end(self._look, seconds, self._first.poll)
+        ended = _end(self._scan, seconds, self._first.poll)
         with _lock:
             _running.remove(self)
         self._reader.close()
         return ended
 
     def note(self, table: "Dict[int, Process]") -> None:
-        """Remember the processes of this member that are in the table: descendants, and all of their sessions."""
+        """Remember this member's processes in the table: its descendants, and all processes of their sessions."""
         alive = {it for it in self._seen if it[0] in table and table[it[0]].started == it[1]}
         if self.pid in table and self._first.returncode is None:
             alive.add((self.pid, table[self.pid].started))
@@ -172,11 +178,11 @@ class Processes:
         pids |= {it.pid for it in table.values() if it.session in sessions}
         self._seen = {(pid, table[pid].started) for pid in _with_descendants(pids, table)}
 
-    def _look(self, thorough: bool) -> "Look":
-        """Look for processes that are to be ended.
+    def _scan(self, thorough: bool) -> "Scan":
+        """Find processes that must be ended.
 
-        With `thorough`, also look for marks and orphans, and read all states again. Without it, a look is quick enough
-        for processes that live for some milliseconds.
+        With `thorough`, also find marks and orphans, and read all states again. Without it, a scan is fast enough for
+        processes that live for some milliseconds.
         """
         with _lock:
             over = self._first.returncode is not None
@@ -199,24 +205,25 @@ class Processes:
                 for pid in _with_descendants(found - taken, table) - taken - _own - {os.getpid()}
                 if table[pid].state not in "ZX"
             }
-            # A process that no look finds forks and ends during the look. It leaves a zombie, and only the agent reaps.
+            # A process that no scan finds forks and ends during the scan.
+            # The zombie that it leaves is reaped by the agent only.
             complete = _adopting and over and not left
             if complete:
                 sessions = {table[pid].session for other in others for pid, _ in other._seen if pid in table}
                 ended = {it.session for it in (*zombies, *_reap(_table()))} - sessions
                 complete = not ended
-            return Look(left, complete=complete)
+            return Scan(left, complete=complete)
 
 
-class Look(NamedTuple):
-    """The processes that a look at all processes found, and whether it can have missed one."""
+class Scan(NamedTuple):
+    """The processes that a scan found, and whether it cannot have missed one (complete)."""
 
     left: Set[int]
     complete: bool
 
 
 class Process(NamedTuple):
-    """A process as /proc/<pid>/stat shows it to everybody."""
+    """A process as any user can read it in /proc/<pid>/stat."""
 
     pid: int
     state: str
@@ -226,35 +233,35 @@ class Process(NamedTuple):
 
 
 def end_marked(folder: Path, seconds: float = ENDING_SECONDS) -> bool:
-    """End all processes with the mark of a folder, as an agent before this one has left them.
+    """End all processes with the mark of a folder, which an earlier agent has left.
 
     Return False if some could not be ended in that time.
     """
 
-    def look(thorough: bool) -> Look:
+    def scan(thorough: bool) -> Scan:
         with _lock:
             table = _table()
             found = {pid for pid in table if _mark(pid) == os.fsencode(folder)}
             left = {pid for pid in _with_descendants(found, table) if table[pid].state not in "ZX"} - {os.getpid()}
-            return Look(left, complete=False)
+            return Scan(left, complete=False)
 
-    return _end(look, seconds, lambda: None)
+    return _end(scan, seconds, lambda: None)
 
 
-def _end(look: Callable[[bool], Look], seconds: float, poll: Callable[[], object]) -> bool:
-    """Stop all processes, so that none of them starts others, then kill them; again until there are none.
+def _end(scan: Callable[[bool], Scan], seconds: float, poll: Callable[[], object]) -> bool:
+    """Stop all processes, so that they cannot start others, then kill them; repeat until there are none.
 
-    There are none if one complete look, or `INCOMPLETE_LOOKS` others in a row, found none. Where time is over, two are
-    enough: other members can make looks incomplete and slow.
+    There are none after one complete scan, or `INCOMPLETE_SCANS` others in a row, without a find. When the time is
+    over, two in a row are enough, since other members can make scans incomplete and slow.
 
-    Return False if there are some after that time: they fork faster than they are stopped, or the kernel holds them.
+    Return False if some are left after that time: they fork faster than they are stopped, or the kernel holds them.
     """
     until = time.monotonic() + seconds
-    empty = 0  # looks in a row
+    empty = 0  # scans in a row that found no process
     while True:
         stopped: Set[int] = set()
         for number in range(100):
-            found = look(number == 0)
+            found = scan(number == 0)
             fresh = found.left - stopped
             _send(fresh, signal.SIGSTOP)
             stopped |= fresh
@@ -263,7 +270,7 @@ def _end(look: Callable[[bool], Look], seconds: float, poll: Callable[[], object
         _send(stopped, signal.SIGKILL)
         poll()
         empty = 0 if stopped else empty + 1
-        if empty and (found.complete or empty >= INCOMPLETE_LOOKS):
+        if empty and (found.complete or empty >= INCOMPLETE_SCANS):
             return True
         if time.monotonic() > until:
             return empty > 1
@@ -282,7 +289,7 @@ _last_note = 0.0
 
 
 def _note() -> None:
-    """Let all members remember their processes, and reap orphans that have ended; at most once a second in all."""
+    """Update the known processes of all members, and reap orphans that have ended; at most once per TABLE_SECONDS."""
     global _last_note  # noqa: PLW0603
     with _lock:
         if time.monotonic() - _last_note < TABLE_SECONDS:
@@ -295,7 +302,7 @@ def _note() -> None:
 
 
 def _reap(table: Dict[int, Process]) -> List[Process]:
-    """Wait for children that have ended and that nothing else waits for. Return them."""
+    """Wait for ended children that no other code waits for, and return them."""
     if not _adopting:
         return []
     reaped = []
@@ -311,7 +318,7 @@ def _reap(table: Dict[int, Process]) -> List[Process]:
 
 
 def _table(known: "Mapping[int, Process]" = MappingProxyType({})) -> Dict[int, Process]:
-    """Return all processes, by their numbers. Only those are looked up that are not known."""
+    """Return all processes by their numbers. Only unknown processes are read from /proc."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and int(name) in known:
@@ -339,7 +346,7 @@ def _with_descendants(pids: Set[int], table: Dict[int, Process]) -> Set[int]:
 
 
 def _mark(pid: int) -> Optional[bytes]:
-    """Return the mark of a process; None if it has none, or does not show it."""
+    """Return the mark of a process; None if it has none or cannot be read."""
     for it in _read(f"/proc/{pid}/environ").split(b"\0"):
         if it.startswith(MARK.encode() + b"="):
             return it[len(MARK) + 1 :]
@@ -357,8 +364,9 @@ def _read(path: str) -> bytes:
 class Reader:
     """A thread that copies a member's output to the log, line by line, within limits.
 
-    Output beyond `BYTES_PER_SECOND` on average, or 8,192 short lines, is left out, and the log says how much. It reads
-    at most `MOST_READ_PER_SECOND`. It ends with the member, also if a process that was not found keeps the pipe open.
+    Output beyond `BYTES_PER_SECOND` on average, or 8,192 short lines, is left out, and the log says how much. The
+    thread reads at most `MOST_READ_PER_SECOND`. The thread ends with the member, even if a process that was not found
+    keeps the pipe open.
     """
 
     def __init__(self, attempt: str, source: "IO[bytes]") -> None:
@@ -372,9 +380,9 @@ class Reader:
         self._thread.start()
 
     def close(self) -> None:
-        """Read what is there, and end."""
-        self._until = time.monotonic() + LAST_WORDS_SECONDS
-        self._thread.join(LAST_WORDS_SECONDS * 2)
+        """Read the remaining output, and end."""
+        self._until = time.monotonic() + LAST_OUTPUT_SECONDS
+        self._thread.join(LAST_OUTPUT_SECONDS * 2)
 
     def _run(self) -> None:
         fd = self._source.fileno()
@@ -399,7 +407,7 @@ class Reader:
         self._source.close()
 
     def _take(self, block: bytes, *, last: bool = False) -> None:
-        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # without a look at each line
+        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # faster than line by line
             self._left_out += len(self._rest) + len(block)
             self._rest = b""
             return
@@ -415,16 +423,16 @@ class Reader:
                 line = line[cut:]  # noqa: PLW2901
             self._line(line)
         if last:
-            self._say_left_out()
+            self._log_left_out()
 
     def _line(self, line: bytes) -> None:
         size = max(LEAST_LINE, len(line))
-        # After something was left out, room for a second's lines has to come together first.
+        # After output was left out, wait until there is room for the lines of a second.
         if self._filled() < (BYTES_PER_SECOND if self._left_out else size):
             self._left_out += len(line) + 1
             return
-        self._say_left_out()
-        self._room -= max(LEAST_LINE, copy(self._attempt, line.decode("utf-8", "replace")))
+        self._log_left_out()
+        self._room -= max(LEAST_LINE, log_output(self._attempt, line.decode("utf-8", "replace")))
 
     def _filled(self) -> float:
         """Return the bytes that may go to the log now."""
@@ -433,14 +441,14 @@ class Reader:
         self._filled_at = now
         return self._room
 
-    def _say_left_out(self) -> None:
+    def _log_left_out(self) -> None:
         if self._left_out:
             count, self._left_out = self._left_out, 0
-            say(self._attempt, f"{_OWN_WORDS} {count} bytes of its output are left out: more than 1 MiB/s")
+            log(self._attempt, f"{_AGENT_PREFIX} {count} bytes of its output are left out: more than 1 MiB/s")
 
 
 def _boundary(line: bytes) -> int:
-    """Return where a line is cut that is too long: not within a character of UTF-8."""
+    """Return where to cut a line that is too long: not within a character of UTF-8."""
     if len(line) <= LONGEST_LINE:
         return len(line)
     cut = LONGEST_LINE

@@ -1,4 +1,4 @@
-"""S3 with nothing but the standard library: requests signed by SigV4, tried again where that may help.
+"""S3 with the standard library only: requests are signed by SigV4, and retried if that may help.
 
 Signatures: AWS General Reference, "Signature Version 4 signing process"; S3: its API reference.
 """
@@ -23,17 +23,17 @@ from xml.etree import ElementTree
 UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY = hashlib.sha256(b"").hexdigest()
 TRIES = 8
-PART = 64 << 20  # bytes of a part; S3 takes 10,000 parts
+PART = 64 << 20  # bytes of a part; S3 accepts 10,000 parts
 BLOCK = 1 << 20
 TIMEOUT = 60  # seconds
-REFRESH = 300  # seconds before they expire, credentials are asked for anew
-METADATA = "http://169.254.170.2"  # where containers get credentials
+REFRESH = 300  # seconds before they expire, credentials are requested again
+METADATA = "http://169.254.170.2"  # address where containers get credentials
 
 Body = Union[bytes, Path]
 
 
 class S3Error(Exception):
-    """S3 refused, or could not be reached; the message says what was asked, and never a key."""
+    """A request that S3 refused, or that did not reach S3. The message names the request, and never a secret key."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class S3Error(Exception):
 
 
 class Object(NamedTuple):
-    """An object of a list."""
+    """An object of a listing."""
 
     key: str
     size: int
@@ -49,7 +49,7 @@ class Object(NamedTuple):
 
 
 class Credentials(NamedTuple):
-    """Keys of a role, and until when they hold; epoch seconds."""
+    """Keys of a role, and their expiry in epoch seconds."""
 
     key: str
     secret: str
@@ -58,7 +58,7 @@ class Credentials(NamedTuple):
 
 
 class CredentialSource:
-    """Credentials of the container, asked for anew before they expire; those of the environment do not."""
+    """Credentials of the container, requested again before they expire; static ones of the environment never expire."""
 
     def __init__(self, environment: Optional[Dict[str, str]] = None) -> None:
         self._environment = dict(os.environ if environment is None else environment)
@@ -66,7 +66,7 @@ class CredentialSource:
         self._known: Optional[Credentials] = None
 
     def get(self) -> Credentials:
-        """Credentials that hold for a while. Raises S3Error where there are none."""
+        """Return credentials that are valid for some minutes. Raise S3Error if there are none."""
         with self._lock:
             if self._known is None or self._known.expires - REFRESH < time.time():
                 self._known = self._ask()
@@ -103,7 +103,7 @@ class CredentialSource:
 
 
 class S3:
-    """The five verbs that the agent needs, on any bucket that its role may use."""
+    """The five operations that the agent needs, on any bucket that its role may use."""
 
     def __init__(self, credentials: CredentialSource, environment: Optional[Dict[str, str]] = None) -> None:
         env = dict(os.environ if environment is None else environment)
@@ -124,12 +124,15 @@ class S3:
         return None if status == 404 else (content, found.get("etag", ""))
 
     def download(self, bucket: str, key: str, target: Path) -> None:
-        """An object into a file."""
+        """Download an object to a file; the file appears when it is complete."""
         target.parent.mkdir(parents=True, exist_ok=True)
         self._ask("GET", bucket, key, into=target)
 
     def put(self, bucket: str, key: str, body: Body, *, new: bool = False, kms_key: Optional[str] = None) -> bool:
-        """Write an object, large files in parts. With `new`, only if there is none: False, if there was one."""
+        """Write an object, large files in parts. With `new`, only if there is none.
+
+        Return False if there was one, or if another write was in progress.
+        """
         headers = {}
         if kms_key:
             headers = {
@@ -145,14 +148,14 @@ class S3:
         return status not in (409, 412)
 
     def delete(self, bucket: str, key: str) -> None:
-        """Remove an object; that there is none is no error."""
+        """Delete an object; a missing object is no error."""
         self._ask("DELETE", bucket, key, missing=True)
 
     def objects(self, bucket: str, prefix: str) -> Iterator[Object]:
-        """All objects whose keys begin so."""
+        """Yield all objects whose keys begin with this prefix."""
         more: Dict[str, str] = {}
         while True:
-            # XML cannot have all characters that keys can have.
+            # XML cannot contain all characters that keys can contain.
             query = {"list-type": "2", "encoding-type": "url", "prefix": prefix, **more}
             _, content = self._ask("GET", bucket, "", query=query)
             page = ElementTree.fromstring(content)
@@ -180,7 +183,7 @@ class S3:
                 tags.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{found.get('etag', '')}</ETag></Part>")
             done = f"<CompleteMultipartUpload>{''.join(tags)}</CompleteMultipartUpload>".encode()
             _, content = self._ask("POST", bucket, key, query={"uploadId": upload}, body=done)
-            if b"<Error>" in content:  # S3 says so with 200
+            if b"<Error>" in content:  # S3 reports this error with status 200
                 raise S3Error(f"s3://{bucket}/{key} could not be put together from its parts")
         except BaseException:
             self._ask("DELETE", bucket, key, query={"uploadId": upload}, missing=True)
@@ -204,13 +207,13 @@ class S3:
         exists: bool = False,
         most: Optional[int] = None,
     ) -> Tuple[int, bytes]:
-        """Ask until there is an answer; raises S3Error for one that is no success.
+        """Send a request, and retry until there is an answer; raise S3Error if the answer is an error.
 
         :param span: the part of a file that is sent: its beginning and its length.
-        :param into: where the content goes; else it is given.
-        :param answer: gets the answer's headers.
-        :param missing: whether 404 is an answer like others.
-        :param exists: whether 409 and 412 are: the object is there, or another is being written.
+        :param into: the file for the content; None: the content is returned.
+        :param answer: is updated with the answer's headers.
+        :param missing: whether 404 is no error.
+        :param exists: whether 409 and 412 are no errors: the object exists, or another write is in progress.
         :param most: bytes that the content may have.
         """
         fine = {200, 204, 206} | ({404} if missing else set()) | ({409, 412} if exists else set())
@@ -224,7 +227,7 @@ class S3:
                 )
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, OSError) and error.filename is not None:
-                    raise  # a file of ours, not the network
+                    raise  # an error of a local file, not of the network
                 last = S3Error(f"{what}: {type(error).__name__}")
                 continue
             if status in fine:
@@ -232,7 +235,7 @@ class S3:
                     answer.update(found)
                 return status, content
             last = S3Error(f"{what}: {status} {_code_of(content)}", status)
-            if status < 500 and status not in (408, 429) and not _passes(content):
+            if status < 500 and status not in (408, 429) and not _is_transient(content):
                 break
         raise last
 
@@ -268,7 +271,7 @@ class S3:
             if into is not None and answer.status == 200:
                 _save(answer, into)
                 return answer.status, found, b""
-            if most is None or answer.status != 200:  # the description of an error may be longer
+            if most is None or answer.status != 200:  # the body of an error may be longer
                 return answer.status, found, answer.read()
             content = answer.read(most + 1)
             if len(content) > most:
@@ -278,13 +281,13 @@ class S3:
             connection.close()
 
     def _address(self, bucket: str, key: str) -> Tuple[bool, str, str]:
-        """Whether by TLS, the host, and the path."""
+        """Return whether TLS is used, the host, and the path."""
         path = "/" + urllib.parse.quote(key, safe="/-_.~")
         if self._endpoint:
             parts = urllib.parse.urlsplit(self._endpoint)
             return parts.scheme == "https", parts.netloc, f"/{bucket}{path}"
         suffix = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
-        if "." in bucket:  # no certificate is for such a host
+        if "." in bucket:  # no certificate matches a host with dots in the bucket
             return True, f"s3.{self._region}.{suffix}", f"/{bucket}{path}"
         return True, f"{bucket}.s3.{self._region}.{suffix}", path
 
@@ -299,7 +302,11 @@ def signed(
     region: str,
     now: Optional[datetime] = None,
 ) -> Dict[str, str]:
-    """The headers of a request, with its signature. `headers` has the body's digest; `query` is sorted and quoted."""
+    """Return the headers of a request, with its signature.
+
+    :param query: sorted and quoted.
+    :param headers: contain the digest of the body.
+    """
     at = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
     sent = {**headers, "host": host, "x-amz-date": at}
     if credentials.token:
@@ -320,7 +327,7 @@ def signed(
 
 
 class _Opened:
-    """What is sent, and its length: bytes, a file, or a part of one."""
+    """The body of a request and its length: bytes, a file, or a part of a file."""
 
     def __init__(self, body: Body, span: Optional[Tuple[int, int]]) -> None:
         if isinstance(body, bytes):
@@ -341,14 +348,14 @@ class _Opened:
         left = self._length
         while left:
             block = self._file.read(min(BLOCK, left))
-            # A file that got shorter meanwhile: what was announced has to come, and is sent again when it has changed.
+            # The file became shorter: send zeros up to the announced length. The next change sends it again.
             block = block or b"\0" * min(BLOCK, left)
             left -= len(block)
             yield block
 
 
 def _save(answer: http.client.HTTPResponse, target: Path) -> None:
-    """Write an answer to a file that appears when it is whole."""
+    """Write an answer to a file, which appears when it is complete."""
     expected = answer.length
     partial = target.with_name(target.name + ".part")
     written = 0
@@ -365,12 +372,12 @@ def _save(answer: http.client.HTTPResponse, target: Path) -> None:
 
 
 def pause(number: int) -> None:
-    """Wait before another try: up to 0.2 s, and twice as long each time, 10 s at most."""
+    """Wait before the next try: at most 0.2 s before the second, doubled each time, at most 10 s."""
     time.sleep(random.uniform(0.05, min(10.0, 0.1 * 2**number)))
 
 
 def split(uri: str) -> Tuple[str, str]:
-    """Bucket and key of an address s3://bucket/key."""
+    """Return bucket and key of an address s3://bucket/key."""
     scheme, _, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme != "s3" or not bucket:
@@ -393,6 +400,6 @@ def _code_of(content: bytes) -> str:
         return ""
 
 
-def _passes(content: bytes) -> bool:
-    """Whether a refusal may pass by itself."""
+def _is_transient(content: bytes) -> bool:
+    """Return whether a refused request may succeed later."""
     return _code_of(content) in ("RequestTimeout", "SlowDown", "RequestTimeTooSkewed", "ExpiredToken")

@@ -1,8 +1,9 @@
-"""Signatures and encryption of the messages between the queue and an agent, with the standard library alone.
+"""Signatures and encryption of the messages between the queue and an agent, with the standard library only.
 
 The agent verifies RSA signatures of the deployment (RFC 8017, RSASSA-PKCS1-v1_5 with SHA-256). Queue and agent agree on
-a key that nobody else has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256 bits). From it, requests are
-encrypted and authenticated (HMAC-SHA256 in counter mode, then HMAC-SHA256), and reports are authenticated.
+a key that no other program has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256 bits). With keys derived from
+it, requests are encrypted and authenticated (HMAC-SHA256 in counter mode, then HMAC-SHA256), and reports are
+authenticated.
 """
 
 import base64
@@ -10,7 +11,7 @@ import hashlib
 import hmac
 import secrets
 
-EXPONENT = 65_537  # of every RSA key of AWS KMS
+EXPONENT = 65_537  # the public exponent of every RSA key of AWS KMS
 GENERATOR = 2
 PRIME = int(
     "ffffffffffffffffc90fdaa22168c234c4c6628b80dc1cd129024e088a67cc74020bbea63b139b22514a08798e3404ddef9519b3cd3a431b"
@@ -26,7 +27,7 @@ _PADDING = 11  # bytes of the shortest padding
 
 
 def padded(message: bytes, length: int) -> bytes:
-    """Return the encoded message of RFC 8017, section 9.2: what an RSA signature of `length` bytes contains.
+    """Return the encoded message of RFC 8017, section 9.2, which an RSA signature of `length` bytes contains.
 
     :raises ValueError: the modulus is too short for a SHA-256 digest.
     """
@@ -37,7 +38,7 @@ def padded(message: bytes, length: int) -> bytes:
 
 
 def is_signed(message: bytes, signature: bytes, modulus: int) -> bool:
-    """Return whether a signature is valid. The whole padding is compared, so nothing can be hidden in it."""
+    """Return whether a signature is valid. The whole padding is compared, so it cannot hide other data."""
     length = (modulus.bit_length() + 7) // 8
     number = int.from_bytes(signature, "big")
     if len(signature) != length or number >= modulus:
@@ -52,7 +53,7 @@ def private_number() -> int:
 
 
 def public_number(private: int) -> int:
-    """Return the number that the other side needs."""
+    """Return the public number, which the other side needs."""
     return pow(GENERATOR, private, PRIME)
 
 
@@ -70,7 +71,7 @@ def shared_key(private: int, public: int, context: str) -> bytes:
 
 
 def sealed(key: bytes, text: bytes, context: str) -> str:
-    """Encrypt a text, and authenticate it together with its context. Return base64."""
+    """Encrypt a text and authenticate it together with its context. Return base64."""
     nonce = secrets.token_bytes(_NONCE)
     hidden = _xor(text, _stream(key, nonce, len(text)))
     return base64.b64encode(nonce + hidden + _mac(key, context, nonce + hidden)).decode()

@@ -1,6 +1,6 @@
-"""A member's files between S3 and its folders, as SageMaker moves them: channels, checkpoints, results.
+"""Transfers between S3 and a member's folders, as SageMaker does them: channels, checkpoints, results.
 
-Messages of errors have no word of a request and none of a file's name: they end in reasons that others can read.
+Messages of errors contain no text of a request and no name of a file: they end in reasons that other users can read.
 """
 
 import os
@@ -18,15 +18,15 @@ from .s3 import PART, S3, S3Error, split
 Json = Dict[str, Any]
 Signature = Tuple[int, int, int]
 
-MOST_OBJECTS = 2_000_000  # that are brought for one channel, or restored
+MOST_OBJECTS = 2_000_000  # objects that are downloaded for one channel, or restored
 LONGEST_KEY = 1_024  # bytes
-_NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # a list of keys, which is XML, cannot have them
+_NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not in XML, so not in a list of keys
 
 
 def fetch_channel(s3: S3, source: Json, root: Directory, folder: Parts, bounds: Bounds, pace: Pace) -> None:
-    """Bring everything that an S3DataSource of the type S3Prefix names into a folder.
+    """Download all objects that an S3DataSource of the type S3Prefix names into a folder.
 
-    Raise Unusable if that is nothing, and LimitExceeded beyond the bounds.
+    Raise Unusable if there are none, and LimitExceeded beyond the bounds.
     """
     bucket, prefix = split(source["S3Uri"])
     sizes: Dict[str, int] = {}
@@ -40,14 +40,14 @@ def fetch_channel(s3: S3, source: Json, root: Directory, folder: Parts, bounds: 
     if not sizes:
         raise Unusable("no object in S3 matches its S3Uri")
     below = prefix.rstrip("/") + "/"
-    # s3://bucket/data may be one object, the folder data/, or everything that begins with "data".
+    # s3://bucket/data may be one object, the folder data/, or all keys that begin with "data".
     base = below if prefix and all(key.startswith(below) for key in sizes) else prefix[: prefix.rfind("/") + 1]
     for key, size in sizes.items():
         _download(s3, bucket, key, root, (*folder, *inside(key[len(base) :])), size, pace)
 
 
 def inside(relative: str) -> Parts:
-    """Return the names of a path; raise Unusable for one that leads out of its folder."""
+    """Return the names of a relative path; raise Unusable for one that leads out of its folder."""
     path = PurePosixPath(relative)
     if not relative or path.is_absolute() or ".." in path.parts or "\0" in relative or not path.parts:
         raise Unusable("a key is no path below a folder")
@@ -65,13 +65,13 @@ def _download(s3: S3, bucket: str, key: str, root: Directory, parts: Parts, size
 
 
 class Unusable(S3Error):
-    """The request names nothing that can be brought. The message has no word of the request."""
+    """A request whose data cannot be downloaded. The message contains no text of the request."""
 
 
 class Checkpoints:
-    """A folder and its home in S3: restored once, then new and changed files are copied there.
+    """A folder and its address in S3: restored once; then new and changed files are copied to S3.
 
-    A file that is removed here stays there, as with SageMaker.
+    A file that is removed from the folder stays in S3, as with SageMaker.
 
     :param root: the member's tree.
     :param folder: the folder below it.
@@ -87,7 +87,7 @@ class Checkpoints:
         self._sent: Dict[Parts, Signature] = {}
 
     def restore(self, bounds: Bounds, pace: Pace) -> None:
-        """Bring back the files that earlier attempts have saved."""
+        """Download the files that earlier attempts have saved."""
         for it in self._s3.objects(self._bucket, self._prefix):
             pace.moved()
             if not it.key.endswith("/"):
@@ -103,8 +103,8 @@ class Checkpoints:
     def sync(self, pace: Pace) -> int:
         """Copy changed files, the oldest first: a checkpoint is written before the file that points to it.
 
-        Return the number of files that cannot be saved by their name. Links and special files are left out. Raise
-        LimitExceeded, before anything is copied, if the folder has more bytes or files than it may.
+        Return the number of files that cannot be saved because of their names. Links and special files are left out.
+        Raise LimitExceeded, before any file is copied, if the folder has more bytes or files than it may.
         """
         bounds, aged, unnamed = Bounds(self._most), [], 0
         folder = self._root.below(self._folder)
@@ -127,7 +127,7 @@ class Checkpoints:
                 bounds.add_bytes(max(0, file.status.st_size - found[1]))
                 source = Source.of(file, pace.moved, PART)
                 self._s3.put(self._bucket, self._prefix + "/".join(parts), source, kms_key=self._kms_key)
-            except OSError as error:  # a temporary file, or one that is being written
+            except OSError as error:  # a temporary file, or a file that is being written
                 if isinstance(error, LimitExceeded):
                     raise
                 continue
@@ -138,13 +138,13 @@ class Checkpoints:
 def send_packed(
     s3: S3, folder: Directory, address: str, scratch: str, most: int, pace: Pace, kms_key: Optional[str] = None
 ) -> int:
-    """Send the content of a folder as one .tar.gz. Send nothing if there is no file.
+    """Upload the content of a folder as one .tar.gz. Upload nothing if there is no file.
 
     Return the number of entries that are left out: special files, and links that lead out of the folder. Raise
     LimitExceeded if the folder has more bytes or files than it may.
 
-    :param scratch: a folder for the archive. The archive has no name there: no process can replace it.
-    :param most: bytes of the files, as allocated and as they appear.
+    :param scratch: a folder for the archive. The archive has no name there, so no process can replace it.
+    :param most: bytes of the files, both as allocated and by apparent size.
     """
     bounds, entries, left_out = Bounds(most), [], 0
     for entry in walk(folder, MOST_FILES):
@@ -179,7 +179,7 @@ def _packed(
     seen: Dict[Tuple[int, int], str],
     pace: Pace,
 ) -> bool:
-    """Add an entry to an archive; return False if it has changed into something else, and is left out."""
+    """Add an entry to an archive; return False if it has changed its kind and is left out."""
     info = tarfile.TarInfo("/".join(parts))
     info.mode, info.mtime = stat.S_IMODE(status.st_mode) & 0o777, int(status.st_mtime)
     if stat.S_ISDIR(status.st_mode):
@@ -199,7 +199,7 @@ def _packed(
             info.type, info.linkname = tarfile.LNKTYPE, seen[identity]
         else:
             seen[identity] = info.name
-            info.size = min(file.status.st_size, status.st_size)  # as counted: the rest has come since
+            info.size = min(file.status.st_size, status.st_size)  # as counted: later bytes are left out
             archive.addfile(info, _Content(file, info.size, pace.moved))
             return True
     archive.addfile(info)
@@ -207,7 +207,7 @@ def _packed(
 
 
 def _link(folder: Directory, parts: Parts) -> Optional[str]:
-    """Return the target of a symbolic link if it stays in the folder."""
+    """Return the target of a symbolic link if it stays in the folder, else None."""
     try:
         parent = folder.below(parts[:-1])
         target = os.readlink(parts[-1], dir_fd=parent.fd)
@@ -222,7 +222,7 @@ def _link(folder: Directory, parts: Parts) -> Optional[str]:
 
 
 class _Content:
-    """A file's content for tarfile, of exactly the length that was announced: what a shorter file lacks is zeros."""
+    """A file's content for tarfile, with exactly the announced length: zeros replace missing bytes at the end."""
 
     def __init__(self, file: OpenFile, size: int, tick: Callable[[], None]) -> None:
         self._file, self._size, self._tick, self._at = file, size, tick, 0

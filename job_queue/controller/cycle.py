@@ -30,19 +30,21 @@ from job_queue.controller.intents import (
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.parking import Parking
+from job_queue.controller.publication import Publication
 from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconciler
 from job_queue.controller.stops import Stops
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.warm_pools import claims_of, place
+from job_queue.domain.fleet.warm_pools import Placement, claims_of, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState, Plan, Policy, plan
+from job_queue.scheduler import JobState, Plan, Policy, Reason, plan
 
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
+UNAVAILABLE_SECONDS = 2.0  # after which a cycle that AWS did not answer is tried again
 UNRECORDED_SECONDS = 10 * 60  # for which a job that cannot be recorded is planned without
 MOST_UNRECORDED = 500  # such jobs that are remembered
 
@@ -115,6 +117,7 @@ class Controller:
         self._stops = Stops(repository, training, self.reconciler, parallel, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
         self._carriers = Carriers(repository, training, self.reconciler, parallel, clock)
+        self._publication = Publication(repository, clock)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
         """Apply a `SageMaker Training Job State Change`, and run cycles if they may do more now."""
@@ -152,10 +155,13 @@ class Controller:
         compared = Comparison()
         try:
             metadata = self._repository.metadata()
+            compared = replace(compared, reconciled=metadata.reconciled)
             self._refresh_training_plans(metadata)
             compared = self.reconciler.compare(metadata, invocation.has_time)
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
+        if compared.reconciled is not None:
+            self._observer.compared(max(0.0, self._clock() - compared.reconciled))
         self._run(invocation, None, compared.adoptions)
         if compared.has_carriers and self._listen(invocation):
             self._run(invocation, None, [])
@@ -190,37 +196,49 @@ class Controller:
         promised_by = invocation.woken_by
         watch = Watch(self._repository, self._clock, promised_by or invocation.holder, woken=promised_by is not None)
         planned, opened = opening.begin(seen)
-        work = _Work()
+        work, unfinished = _Work(), _Work()
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
                 self._observer.lease_was_held()
-                if not self._look_again(invocation, watch, opened.expires + 1):
+                if not self._look_again(invocation, watch, opened.expires + 1):  # its holder may have died
                     return
             else:
                 log.append_keys(cycle=opened.lease.fencing_token)
                 try:
                     work = self._cycle(opening, opened, invocation, adoptions, one_by_one=work.unrecorded)
+                except Unavailable as error:
+                    if not _may_sleep(invocation, UNAVAILABLE_SECONDS):
+                        raise
+                    log.warning("cycle not finished: trying again", why=error.message, exc_info=error)
+                    work = unfinished
                 finally:
                     self._repository.release(opened.lease)
+                if work is unfinished:
+                    self._sleep(UNAVAILABLE_SECONDS)  # a throttled key has units again then
+                    opened = opening.acquire()
+                    continue
                 # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
                 if not more and work.due is None and watch.end():  # who relied on the promise has raised it before
                     more = self._repository.generation() != generation
                 planned = generation
-                may_go_on = invocation.may_go_on()
-                if not more or not may_go_on:
+                ends = not (more and invocation.may_go_on())
+                self._publication.publish(last=ends)
+                if ends:
                     due = self._clock() if more else work.due
                     if due is None or not self._look_again(invocation, watch, due):
                         return
             opened = opening.acquire()
+        if isinstance(opened, Opened):  # taken, and no time is left for a cycle
+            self._repository.release(opened.lease)
 
     def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
         """Whether to run another cycle here, now that it is due. Otherwise another invocation does so, or the tick."""
-        if not watch.keep():
+        if not watch.keep(due):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
-        if not invocation.may_wait or not invocation.may_go_on() or invocation.remaining() - seconds <= CYCLE_SECONDS:
+        if not _may_sleep(invocation, seconds):
             self._wake_up(watch.by)
             return False
         self._sleep(seconds)
@@ -243,7 +261,7 @@ class Controller:
         :param one_by_one: record each transition in its own transaction, so that one that cannot be recorded does not
             keep the others from being recorded.
         """
-        began, lease = self._clock(), opened.lease
+        began, lease, first_token = self._clock(), opened.lease, opened.lease.fencing_token
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
         # 2. Read the cluster's state, and let go who waited for jobs that have ended.
@@ -292,18 +310,20 @@ class Controller:
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
         not_launched = [job for job, (result, _) in results if result.is_refusal or result is LaunchResult.NAME_TAKEN]
         self._warm_pools.put_back(placement, not_launched)
-        more_started, throttled = self._settle_all(lease, results)
+        more_started, throttled = self._settle_all(lease, results, _after(recorded, placement, cluster))
         # 7. Keep the window for jobs that can start, and forget what is not needed any more.
         more = self._parking.tidy(lease, cluster, decided) or more
         loads = cluster.loads(_new(recorded))
         lasting = cluster.lasting_refusals(loads, now)
+        lease.cycle_ended = now
+        self._publication.take(first_token, lease, cluster, decided, now)
         self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
-        waits_for_rate = throttled or len(launches) > bucket.calls
+        due = [lease.bucket.next_at] if throttled or len(launches) > bucket.calls else []
         return _Work(
             more=any((more, more_started, deferred, aboard.deferred, more_ended))
             or is_waited_for(_new(recorded), cluster),
             unrecorded=unplanned,
-            due=lease.bucket.next_at if waits_for_rate else None,
+            due=min([*due, *_lag_ends(cluster, decided, now)], default=None),
         )
 
     def _read(self, opening: Opening, opened: Opened, *, anew: bool) -> ClusterState:
@@ -378,7 +398,9 @@ class Controller:
         )
         return [(job, result) for job, result in zip(launches, results, strict=True) if result is not None]
 
-    def _settle_all(self, lease: Lease, results: list[tuple[Job, tuple[LaunchResult, str]]]) -> tuple[bool, bool]:
+    def _settle_all(
+        self, lease: Lease, results: list[tuple[Job, tuple[LaunchResult, str]]], cluster: ClusterState
+    ) -> tuple[bool, bool]:
         """Record the results one after the other.
 
         Gives whether planning again may do more, and whether SageMaker throttled a call.
@@ -386,12 +408,12 @@ class Controller:
         throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
         if lease.bucket and throttled:
             lease.bucket = lease.bucket.throttled()
-        more = [self._settle(lease, job, result) for job, result in results]  # each of them
+        more = [self._settle(lease, job, result, cluster) for job, result in results]  # each of them
         return any(more), throttled
 
-    def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str]) -> bool:
+    def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str], cluster: ClusterState) -> bool:
         try:
-            return self._launcher.settle(lease, job, *result)
+            return self._launcher.settle(lease, job, *result, cluster)
         except LeaseLost:
             raise
         except (QueueError, Refused) as error:  # this launch stays unanswered; the other results are recorded
@@ -404,6 +426,24 @@ class Controller:
         if invocation.remaining() < LAUNCH_SECONDS:
             return None  # its intent is recorded; a later cycle asks
         return self._launcher.create(job, details, policy)
+
+
+def _may_sleep(invocation: Invocation, seconds: float) -> bool:
+    """Whether an invocation may wait for so long, and has time for a cycle afterwards."""
+    return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
+
+
+def _after(recorded: Iterable[Transition], placement: Placement, cluster: ClusterState) -> ClusterState:
+    """Return the cluster with what is recorded, and without the warm pools on which jobs were launched."""
+    external = tuple(pool for pool in cluster.external if pool not in placement.reused.values())
+    return replace(cluster.with_changed(_new(recorded)), external=external)
+
+
+def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
+    """Return when jobs that wait are tried again where SageMaker still counts instances of jobs that have ended."""
+    backs_off = any(hold.reason is Reason.BACKOFF for hold in decided.holds)
+    known = cluster.capacity_backoffs(now).values() if backs_off else ()
+    return [it.until for it in known if it.is_lag and it.until > now]
 
 
 def _new(transitions: Iterable[Transition]) -> list[Job]:

@@ -16,11 +16,13 @@ from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.adapters.telemetry import log
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
-from job_queue.domain.capacity_backoff import CapacityBackoff
+from job_queue.domain.capacity_backoff import CapacityBackoff, instances_by_capacity_key
+from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching import taken_names
 from job_queue.domain.launching.proof import attempt_tags
+from job_queue.domain.launching.quota_lag import lag_of
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.policy import is_changed, is_spot, placed
@@ -85,7 +87,7 @@ class Launcher:
             return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
             log.info("quota exceeded", job=job.name, attempt=job.launched, why=message)
-            return _meaning(result, quota, job, policy), f"{quota.sentence} (ResourceLimitExceeded)"
+            return _meaning(result, quota, job, policy), message
         return result, message
 
     def _earlier_attempt(self, job: Job) -> str | None:
@@ -102,17 +104,17 @@ class Launcher:
             return error.message
         return f"{name} was deleted in SageMaker and is alive again." if found and not found.ended else None
 
-    def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
+    def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
         """Record the result of a launch. True if planning again may now do more.
 
+        :param cluster: as the cycle has recorded it, with all that was launched together with the job.
         :raises LeaseLost: the launch stays unanswered, and a later cycle sends another call.
         """
         log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
         match result:
             case LaunchResult.LAUNCHED:
-                recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock()))
-                # A job whose launch was unanswered can be stopped or preempted only now, and a carrier has seats.
-                return recorded is not None and (recorded.cancelled or job.in_doubt or job.carries is not None)
+                more = self._launched(lease, job)
+                return self._end_lag(job, cluster) or more
             case LaunchResult.NAME_TAKEN:
                 return self._name_taken(lease, job)
             case LaunchResult.THROTTLED:
@@ -121,7 +123,21 @@ class Launcher:
                 return False
             case LaunchResult.UNKNOWN:
                 return False
-        return self._refused(lease, job, result, message)
+        return self._refused(lease, job, result, message, cluster)
+
+    def _launched(self, lease: Lease, job: Job) -> bool:
+        recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock()))
+        # A job whose launch was unanswered can be stopped or preempted only now, and a carrier has seats.
+        return recorded is not None and (recorded.cancelled or job.in_doubt or job.carries is not None)
+
+    def _end_lag(self, job: Job, cluster: ClusterState) -> bool:
+        """End quota lag where SageMaker has accepted a launch. Return whether others may be launched at once."""
+        now, ended = self._clock(), False
+        wanted = instances_by_capacity_key(job, job.slots, cluster.applied.policy)
+        for backoff in cluster.capacity_backoffs(now).values():
+            if backoff.is_lag and backoff.applies_to(wanted):
+                ended = self._repository.end_capacity_backoff(backoff, backoff.without_lag(now)) or ended
+        return ended
 
     def _name_taken(self, lease: Lease, job: Job) -> bool:
         try:
@@ -131,7 +147,7 @@ class Launcher:
             return False
         return self._neither_free_nor_found(lease, job) if found is None else self._found(lease, job, found)
 
-    def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
+    def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
         """SageMaker refused: a wrong request fails its job; for any other reason, the job waits again."""
         sent_at = job.calls[-1].sent_at
         if job.in_doubt:
@@ -143,7 +159,13 @@ class Launcher:
             if found is not None:
                 return self._found(lease, job, found)
         backoffs: tuple[CapacityBackoff, ...] = ()
-        if result in (LaunchResult.NO_CAPACITY, LaunchResult.POOL_AT_FAULT):
+        quota = quota_exceeded(message)
+        lag = quota and lag_of(quota, job, cluster)
+        if quota:
+            message = f"{lag or quota.sentence} (ResourceLimitExceeded)"
+        if quota and lag:
+            backoffs = self._reconciler.backoffs_after_lag(job, sent_at, quota, message)
+        elif result in (LaunchResult.NO_CAPACITY, LaunchResult.POOL_AT_FAULT):
             at_fault = message if result is LaunchResult.POOL_AT_FAULT else None
             backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)
 
@@ -167,7 +189,7 @@ class Launcher:
         if found.is_attempt_of(job):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
-            return self.settle(lease, job, LaunchResult.LAUNCHED, "")
+            return self._launched(lease, job)
         # Whoever has the name cannot prove to be this job's attempt: it is left alone, and counted while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)

@@ -1,15 +1,20 @@
 """How an invocation comes to a cycle: it counts what has changed, takes the lease, and reads the queue's state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from job_queue.adapters.cluster_reader import Parallel, cluster_reads, read_cluster_state
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
+from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState, Metadata
+from job_queue.domain.errors import QueueError
 
 PROMISE_SECONDS = 30  # for which one invocation promises to look again, so that others need not
 PROMISE_AGAIN_SECONDS = 10  # before its end
+SOONER_SECONDS = 2  # by which one must look sooner to promise it in spite of another's promise
 
 
 @dataclass(slots=True)
@@ -55,19 +60,47 @@ class Opening:
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
         reads = cluster_reads(self._repository, self._policies, seen, self._clock())
-        _, lease, metadata, *lines = self._parallel(
-            [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
-        )
-        if isinstance(lease, LeaseHeld):  # its holder may have read the generation before it was raised
-            return seen.generation + 1, self.acquire()
-        unchanged = lease.fencing_token == seen.fencing_token + 1
-        cluster = reads.cluster_state(metadata, lines) if unchanged else None
-        return seen.generation + 1, Opened(lease, metadata, cluster)
+
+        def opened(lease: Lease, answers: list[Any]) -> Opened:
+            _, _, metadata, *lines = answers
+            unchanged = lease.fencing_token == seen.fencing_token + 1
+            return Opened(lease, metadata, reads.cluster_state(metadata, lines) if unchanged else None)
+
+        calls = [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
+        tried = self._try(calls, opened)
+        # The holder of the lease may have read the generation before it was raised.
+        return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
     def acquire(self) -> Opened | LeaseHeld:
         """Try the lease."""
-        lease, metadata = self._parallel([self._acquire, self._repository.metadata])
-        return lease if isinstance(lease, LeaseHeld) else Opened(lease, metadata)
+        return self._try([self._acquire, self._repository.metadata], lambda lease, answers: Opened(lease, answers[1]))
+
+    def _try(
+        self, calls: Sequence[Callable[[], Any]], opened: Callable[[Lease, list[Any]], Opened]
+    ) -> Opened | LeaseHeld:
+        """Make calls at the same time, of which one tries the lease. After an error, give the lease back.
+
+        Every call has ended before the lease is given back: an acquisition under way would take it again afterwards.
+
+        :param opened: makes the result from the lease and the answers.
+        :raises Exception: the error of the first call that has failed.
+        """
+        answers = self._parallel([partial(_outcome, call) for call in calls])
+        lease = answers[calls.index(self._acquire)]
+        try:
+            for error in (answer for answer in answers if isinstance(answer, Exception)):
+                raise error
+            return lease if isinstance(lease, LeaseHeld) else opened(lease, answers)
+        except Exception:
+            if not isinstance(lease, LeaseHeld):  # also if the answer of the acquisition was lost
+                self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        try:
+            self._repository.give_back(self._holder)
+        except QueueError as error:  # nobody else can run a cycle until the lease expires
+            log.warning("lease not given back", why=error.message)
 
     def read(self, opened: Opened, *, anew: bool) -> ClusterState:
         """The cluster's state.
@@ -86,6 +119,14 @@ class Opening:
         return self._repository.acquire(self._holder, self._clock())
 
 
+def _outcome(call: Callable[[], Any]) -> Any:
+    """Make a call; return its answer or its error."""
+    try:
+        return call()
+    except Exception as error:
+        return error
+
+
 class Watch:
     """The promise to look again when that may do more: of many invocations one keeps it, and that one may wait.
 
@@ -98,15 +139,21 @@ class Watch:
         self._clock = clock
         self.by = by
         self._until = clock() + PROMISE_SECONDS if woken else 0.0
+        self._looks_at = clock()
 
-    def keep(self) -> bool:
-        """Whether it is this invocation that looks again."""
+    def keep(self, due: float) -> bool:
+        """Whether it is this invocation that looks again.
+
+        :param due: when it would (epoch seconds). Another's promise to look later than `SOONER_SECONDS` after it does
+            not count: launches that wait for the rate do not wait for quota that comes back, too.
+        """
         now = self._clock()
-        if self._until > now + PROMISE_AGAIN_SECONDS:
+        due = max(now, due)
+        if self._until > due + PROMISE_AGAIN_SECONDS and due <= self._looks_at + SOONER_SECONDS:
             return True
-        if not self._repository.promise(self.by, now, now + PROMISE_SECONDS):
+        if not self._repository.promise(self.by, now, due + PROMISE_SECONDS, due, due + SOONER_SECONDS):
             return False
-        self._until = now + PROMISE_SECONDS
+        self._until, self._looks_at = due + PROMISE_SECONDS, due
         return True
 
     def end(self) -> bool:

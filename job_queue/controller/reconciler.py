@@ -31,6 +31,8 @@ from job_queue.domain.fleet.listing import Walk, next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.launching.proof import is_named_as_attempt
+from job_queue.domain.launching.quota_lag import of_the_quota
+from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Transition
@@ -63,6 +65,7 @@ class Comparison:
 
     adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record them
     has_carriers: bool = True  # some may have to be listened to
+    reconciled: int | None = None  # epoch seconds of the last comparison that succeeded; None: none has yet
 
 
 class Reconciler:
@@ -163,6 +166,19 @@ class Reconciler:
         """
         return after_refusal(*self._backoffs_and_instances(job, metadata), sent_at, self._clock(), at_fault)
 
+    def backoffs_after_lag(
+        self, job: Job, sent_at: float, quota: QuotaExceeded, lag: str
+    ) -> tuple[CapacityBackoff, ...]:
+        """Return the backoff after SageMaker has refused a call as it still counts instances of jobs that have ended.
+
+        :param sent_at: epoch seconds.
+        :param lag: what it counts.
+        """
+        metadata = self._repository.metadata()
+        known, wanted = self._backoffs_and_instances(job, metadata)
+        counted = of_the_quota(quota, wanted, self._policies.of(metadata.policy).policy)
+        return after_refusal(known, counted, sent_at, self._clock(), lag=lag)
+
     def examine_attempt(self, job: Job) -> bool:
         """Ask for a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
         if job.on_board is None:
@@ -177,6 +193,9 @@ class Reconciler:
 
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of
         each kind are described, others each minute.
+
+        A comparison succeeds if the list was read, and if a training job was described where some had to be. A walk
+        that ends after `MOST_PAGES` pages is a success: the newest training jobs are known, and the next walk goes on.
 
         :param metadata: as it was read before.
         :param enough_time: asked before each training job; the next comparison continues where this one stops.
@@ -201,15 +220,17 @@ class Reconciler:
         steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
         strangers = sorted((walk.alive | walk.warm) - known)
         steps += [(name, partial(self._find, name)) for name in self._batch(strangers)]
-        adoptions, left = [], set(strangers)
+        adoptions, left, progress = [], set(strangers), not steps
         for name, step in steps:
             done, adoption = self._try(name, step) if enough_time() else (False, None)
+            progress = progress or done
             if adoption is not None:
                 adoptions.append(adoption)
             elif done:
                 left.discard(name)
-        self._repository.note_listing(walk.result(left))
-        return Comparison(adoptions, has_carriers=any(job.carries is not None for job in active))
+        reconciled = int(now) if progress else metadata.reconciled
+        self._repository.note_listing(walk.result(left), reconciled)
+        return Comparison(adoptions, any(job.carries is not None for job in active), reconciled)
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
         """Record what a comparison has left for the holder of the lease."""

@@ -2,17 +2,23 @@
 
 A capacity key is what SageMaker can lack: a pool, or in a pool of any type the pool and the instance types,
 `<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller ones.
+
+Quota lag is no failure: SageMaker still counts instances of jobs that have ended (`launching.quota_lag`). One job is
+tried every `LAG_SECONDS` then, and after `LONGEST_LAG_SECONDS` the refusal counts like any other.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from job_queue.domain.backoff import backoff_seconds
+from job_queue.domain.backoff import LONGEST_SECONDS, backoff_seconds
 from job_queue.domain.job import Job
 from job_queue.scheduler import Policy, Slots
 
 LONGEST_TEXT = 500  # characters
 FORGOTTEN_SECONDS = 3600  # after its end; what SageMaker lacked so long ago says nothing about now
+LAG_SECONDS = 20  # between two tries while SageMaker counts instances of jobs that have ended
+LONGEST_LAG_SECONDS = 600  # from the first such refusal, or from the last end of a job there
+LASTING_SECONDS = 1800  # from the first refusal to the last, after which somebody should look
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +28,57 @@ class CapacityBackoff:
     capacity_key: str
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
-    failures: int = 1  # refusals in a row
+    failures: int = 1  # refusals in a row since a job ended there; those by quota lag not counted
     instances: int = 1  # it holds for jobs that ask for so many or more
     largest: int = 1  # the largest number that was refused
     at_fault: str | None = None  # what SageMaker said, where it refuses what the pool puts into requests
+    refused_since: int | None = None  # epoch seconds of the first refusal since a job got its instances
+    lag: str | None = None  # what SageMaker still counts, where it counts more instances than the queue
+    lag_since: int = 0  # epoch seconds of the first such refusal, or of the last end of a job since
+
+    @property
+    def is_lag(self) -> bool:
+        """Return whether the last refusal was quota lag, and no failure."""
+        return self.lag is not None and self.since < self.lag_since + LONGEST_LAG_SECONDS
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a launch has failed, besides quota lag."""
+        return self.failures > 0 or not self.is_lag
+
+    @property
+    def fewest(self) -> int:
+        """Return the fewest instances for which it holds.
+
+        Quota that comes back is kept for the first in line, which may need more instances than the others.
+        """
+        return 1 if self.is_lag else self.instances
+
+    @property
+    def lasts(self) -> bool:
+        """Return whether SageMaker has refused every launch for so long that somebody should look."""
+        return self.refused_since is not None and self.since - self.refused_since >= LASTING_SECONDS
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether its end is so long ago that it is ignored."""
-        return self.until + FORGOTTEN_SECONDS < now
+        """Return whether its end is so long ago that it is ignored."""
+        return self.until + (FORGOTTEN_SECONDS if self.has_failed else LONGEST_LAG_SECONDS) < now
+
+    def is_open(self, now: float) -> bool:
+        """Return whether plans need not know of it any more: no launch has failed, and the next try is due."""
+        return not self.has_failed and self.until <= now
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
         """Whether it holds for a job that asks for these instances by capacity key."""
-        return wanted.get(self.capacity_key, 0) >= self.instances
+        return wanted.get(self.capacity_key, 0) >= self.fewest
 
     def tried_again(self, now: float) -> "CapacityBackoff":
         """One job is launched in spite of it. The others wait for its outcome, as long as after a refusal at most."""
-        return replace(self, until=int(now) + backoff_seconds(self.capacity_key, self.failures))
+        seconds = LAG_SECONDS if self.is_lag else backoff_seconds(self.capacity_key, max(1, self.failures))
+        return replace(self, until=int(now) + seconds)
+
+    def without_lag(self, now: float) -> "CapacityBackoff | None":
+        """Return what is left of it once SageMaker has accepted a launch: its failures; None if there are none."""
+        return replace(self, lag=None, lag_since=0).tried_again(now) if self.has_failed else None
 
 
 CapacityBackoffs = Mapping[str, CapacityBackoff]
@@ -61,7 +102,12 @@ def instance_types(job: Job, alternatives: Sequence[Slots], policy: Policy) -> t
 
 
 def after_refusal(
-    known: CapacityBackoffs, wanted: Mapping[str, int], sent_at: float, now: float, at_fault: str | None = None
+    known: CapacityBackoffs,
+    wanted: Mapping[str, int],
+    sent_at: float,
+    now: float,
+    at_fault: str | None = None,
+    lag: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
     """The backoff after a refusal; none where the job asked for several capacity keys: any of them may lack instances.
 
@@ -69,19 +115,30 @@ def after_refusal(
     :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known counts as no
         further failure: jobs that were launched together fail once.
     :param at_fault: what SageMaker said, where it refuses what the pool puts into requests, of any size.
+    :param lag: what SageMaker still counts, where it counts more instances than the queue. Such a refusal is no failure
+        in the first `LONGEST_LAG_SECONDS`.
     """
     if len(wanted) != 1:
         return ()
     ((capacity_key, instances),) = wanted.items()
     before = known.get(capacity_key)
     if before is None or before.is_forgotten(now):
-        before, failures = CapacityBackoff(capacity_key, until=0, since=0, instances=instances, largest=instances), 1
-    else:
-        failures = before.failures + (sent_at > before.since)
-    fewest, most = 1 if at_fault else min(before.instances, instances), max(before.largest, instances)
-    why = at_fault and at_fault[:LONGEST_TEXT]
-    renewed = CapacityBackoff(capacity_key, 0, int(now), failures, fewest, most, why).tried_again(now)
-    return (replace(renewed, until=max(before.until, renewed.until)),)
+        before = CapacityBackoff(capacity_key, 0, since=0, failures=0, instances=instances, largest=instances)
+    # Nobody has asked for instances for long: these refusals have nothing to do with earlier ones.
+    first = before.refused_since is None or before.until + LONGEST_SECONDS < now
+    refused = replace(
+        before,
+        since=int(now),
+        instances=1 if at_fault else min(before.instances, instances),
+        largest=max(before.largest, instances),
+        at_fault=at_fault and at_fault[:LONGEST_TEXT],
+        refused_since=int(now) if first else before.refused_since,
+        lag=lag and lag[:LONGEST_TEXT],
+        lag_since=before.lag_since if before.lag else int(now) if lag else 0,
+    )
+    if not refused.is_lag:
+        refused = replace(refused, failures=max(1, before.failures + (sent_at > before.since)))
+    return (replace(refused, until=max(before.until, refused.tried_again(now).until)),)
 
 
 def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
@@ -90,11 +147,18 @@ def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) 
 
 
 def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """The backoffs where a job has given its instances back, as they are then: one job may try at once to get them."""
+    """The backoffs where a job has given its instances back, as they are then: one job may try at once to get them.
+
+    Earlier failures say nothing about these instances, so they are counted from 0 again. While SageMaker counts
+    instances of jobs that have ended it will count these, too: the next try stays when it is, and the lag may last
+    longer.
+    """
     return tuple(
-        replace(backoff, until=int(now))
+        replace(backoff, failures=0, lag_since=int(now))
+        if backoff.is_lag
+        else replace(backoff, until=min(backoff.until, int(now)), failures=0, lag=None, lag_since=0)
         for backoff in known.values()
-        if backoff.capacity_key in wanted and backoff.until > now
+        if backoff.capacity_key in wanted and not backoff.is_forgotten(now)
     )
 
 
@@ -112,8 +176,8 @@ def after_success(
     return [
         (
             backoff,
-            replace(backoff, instances=got + 1)
-            if (got := wanted[backoff.capacity_key]) < backoff.largest and not backoff.at_fault
+            replace(backoff, instances=got + 1, lag=None, lag_since=0)
+            if (got := wanted[backoff.capacity_key]) < backoff.largest and backoff.has_failed and not backoff.at_fault
             else None,
         )
         for backoff in found

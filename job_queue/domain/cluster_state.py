@@ -42,6 +42,7 @@ class Metadata:
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: Listing | None = None  # how far SageMaker's list is known
+    reconciled: int | None = None  # epoch seconds of the last successful comparison with that list
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(default_factory=dict)  # jobs that could not be -> epoch seconds of next try
@@ -119,9 +120,9 @@ class ClusterState:
         return {project: _load(jobs) for project, jobs in by_project.items()}
 
     def lasting_refusals(self, loads: Mapping[str, ProjectLoad], now: float) -> int:
-        """Jobs and capacity keys that SageMaker has refused for so long that somebody should look."""
+        """Count the jobs and capacity keys that SageMaker has refused for so long that an operator should look."""
         backoffs = self.capacity_backoffs(now).values()
-        return sum(load.refused for load in loads.values()) + sum(it.failures >= LASTING_REFUSALS for it in backoffs)
+        return sum(load.refused for load in loads.values()) + sum(it.lasts for it in backoffs)
 
     def external_slots(self) -> dict[str, int]:
         """What training jobs that are not the queue's use of each pool, warm pools not counted."""
@@ -193,8 +194,11 @@ class ClusterState:
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
-                capacity_key: PausedPool(backoff.until, backoff.instances, backoff.at_fault)
+                capacity_key: PausedPool(
+                    backoff.until, backoff.fewest, backoff.at_fault, backoff.lag if backoff.is_lag else None
+                )
                 for capacity_key, backoff in self.capacity_backoffs(now).items()
+                if not backoff.is_open(now)
             },
             calendars=calendars,
             past_use=self._past_use(now),

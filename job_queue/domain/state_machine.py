@@ -249,9 +249,9 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
     Completed is completed, also while stopping. Stopped or Failed is preempted only if the queue stopped it to make
     room, the user did not cancel, and it was not out of time: a process that is told to stop may end with an error.
-    Lack of capacity is not the job's failure. The end of a training plan preempts it. An attempt that was deleted before
-    its end was known has ended, in some way: it is preempted if the queue stopped it to make room, else its job is
-    stopped and not run again, as it may be completed.
+    Lack of capacity is not the job's failure. The end of a training plan preempts it. An attempt that was deleted
+    before its end was known is preempted if the queue stopped it to make room. Otherwise its job is stopped, and not
+    run again, as the attempt may have completed.
 
     :param backoffs: after an end for lack of instances, the backoff of their capacity key.
     """

@@ -1,1 +1,1 @@
-"""How long a job will run, from how long jobs like it ran. Pure: the standard library, no clock, no AWS."""
+"""Prediction of job runtimes from the runtimes of similar jobs. Pure: the standard library, no clock, no AWS."""

@@ -1,12 +1,13 @@
-"""Runtimes are predicted from those of jobs that have ended: of those most alike, and where these are few, of others.
+"""Prediction of a runtime from finished jobs: from the most similar jobs, and if these are few, from less similar ones.
 
-Jobs are alike in levels, from those of the same project, owner, name, image and size to all there are. The distribution
-of a level is what was seen there, mixed with that of the level above as if `PRIOR` jobs of it had been seen here, too:
-one job tells little of the next, twenty tell nearly all. Only the latest of a group count, as what people run changes
-within days. A job that has run for a while is predicted from those that ran longer than that. MaxRuntimeInSeconds
-bounds it all.
+Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. A level's
+distribution is that of its own runtimes, mixed with the next level's. The next level counts like `PRIOR` more jobs.
+So one job has little weight, and twenty jobs have nearly all. Only the latest jobs of a group count, because the
+workload changes within days. A job that has run for a while is predicted from jobs that ran longer than that.
+MaxRuntimeInSeconds is an upper bound.
 
-Whoever feeds it decides what it knows: a simulation tells of each job that ends, a queue of its records of ended jobs.
+The caller decides which jobs are learned: a simulation enters each job that ends, the queue enters its records of
+finished jobs.
 """
 
 import re
@@ -16,28 +17,28 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-PRIOR = 3.0  # jobs of the level above that count beside those of a level
-REMEMBERED = 20  # runtimes of a group, the latest; more order jobs worse (benchmarks/runtimes.py)
-GROUPS = 20_000  # that are remembered; who has not been seen for the longest time is forgotten first
-FEWEST = 5  # runtimes below which nothing is said
+PRIOR = 3.0  # jobs of the next level that count in addition to the jobs of a level
+RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; more of them order jobs worse (benchmarks/runtimes.py)
+MAX_GROUPS = 20_000  # groups that are kept; the one not seen for the longest time is dropped first
+MIN_RUNTIMES = 5  # with fewer runtimes there is no prediction
 LOW, HIGH = 0.1, 0.9  # quantiles of the interval
 
 _DIGITS = re.compile(r"[0-9]+")
-_BETWEEN = re.compile(r"[^A-Za-z]+")
+_NON_LETTERS = re.compile(r"[^A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
 class JobTraits:
-    """What is known of a job at its submission that tells how long it may run. What is not known is empty."""
+    """Properties of a job at its submission that predict its runtime. Unknown properties are empty."""
 
     project: str = ""
     owner: str = ""
-    name: str = ""  # as its user gave it
+    name: str = ""  # name that the user gave
     image: str = ""
-    size: str = ""  # what it asks for, such as "2 ml.p5.48xlarge"
+    size: str = ""  # demand, such as "2 ml.p5.48xlarge"
 
     def groups(self) -> tuple[Hashable, ...]:
-        """Those with whom it is alike, the most alike first, all there are last."""
+        """Return the keys of the job's groups, from the most similar jobs to all jobs."""
         named = (self.project, self.owner, stem(self.name))
         return (
             ("image", *named, self.image, self.size),
@@ -51,22 +52,22 @@ class JobTraits:
 
 
 def stem(name: str) -> str:
-    """A name without digits, and so without dates: what the jobs of one script have in common."""
-    return _BETWEEN.sub("-", _DIGITS.sub("", name)).strip("-").lower()
+    """Return a name without digits, and so without dates: the common part of the names of one script's jobs."""
+    return _NON_LETTERS.sub("-", _DIGITS.sub("", name)).strip("-").lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """How long a job will have run once it ends, in seconds, what it has run already included."""
+    """Total runtime of a job at its end, in seconds, including the time that it has run already."""
 
     expected: float  # the mean
     median: float
     low: float  # 10 of 100 such jobs run less
     high: float  # 10 of 100 such jobs run longer
-    alike: int  # runtimes of the group most like it
+    alike: int  # number of runtimes in the most similar group
 
     def remaining(self, ran: float) -> "Prediction":
-        """The same of what is left after it has run for so long."""
+        """Return the prediction of the remaining runtime after `ran` seconds."""
         expected, median, low, high = (
             max(0.0, value - ran) for value in (self.expected, self.median, self.low, self.high)
         )
@@ -74,7 +75,7 @@ class Prediction:
 
 
 class _Group:
-    """The latest runtimes of a group, also in order."""
+    """The latest runtimes of a group, in order of time and in order of size."""
 
     __slots__ = ("latest", "ordered", "seen")
 
@@ -87,37 +88,38 @@ class _Group:
         self.seen += 1
         self.latest.append(runtime)
         insort(self.ordered, runtime)
-        if len(self.latest) > REMEMBERED:
+        if len(self.latest) > RUNTIMES_PER_GROUP:
             oldest = self.latest.popleft()
             del self.ordered[bisect_right(self.ordered, oldest) - 1]
 
 
 class RuntimePredictor:
-    """Learns runtimes, and predicts others."""
+    """Predictor of runtimes that learns from finished jobs."""
 
     def __init__(self) -> None:
         self._groups: OrderedDict[Hashable, _Group] = OrderedDict()
 
     def learn(self, job: JobTraits, runtime: float) -> None:
-        """A job has ended, after it ran for so many seconds in all, in one attempt or several.
+        """Add the runtime of a finished job, in seconds over all its attempts.
 
-        What a preemption lost and had to be done again is no part of it. An attempt that was preempted is no runtime.
+        The runtime excludes work that was lost by a preemption and done again. Do not enter an attempt that was
+        preempted.
         """
         for key in job.groups():
             group = self._groups.setdefault(key, _Group())
             self._groups.move_to_end(key)
             group.add(runtime)
-        while len(self._groups) > GROUPS:
+        while len(self._groups) > MAX_GROUPS:
             self._groups.popitem(last=False)
 
     def predict(self, job: JobTraits, ran: float = 0, longest: float | None = None) -> Prediction | None:
-        """How long a job will have run once it ends; None: too little is known.
+        """Return the total runtime of a job; None: too little is known.
 
         :param ran: seconds that it has run already.
         :param longest: its MaxRuntimeInSeconds.
         """
         levels = list(self._levels(job, ran))
-        if max(map(len, levels), default=0) < FEWEST:
+        if max(map(len, levels), default=0) < MIN_RUNTIMES:
             return None
         weighted, mean = _weighted(levels, ran, longest)
         low, median, high = _quantiles(weighted, (LOW, 0.5, HIGH))
@@ -126,15 +128,18 @@ class RuntimePredictor:
     def likely(
         self, job: JobTraits, count: int, ran: float = 0, longest: float | None = None
     ) -> tuple[float, ...] | None:
-        """So many runtimes that are all as likely, the shortest first; None: too little is known.
+        """Return `count` equally likely runtimes, the shortest first; None: too little is known.
 
-        A job that has run longer than nearly all others runs for twice as long as it has with a probability of a half,
-        and for n times as long with 1/n. That is what has been seen of processes in general (Harchol-Balter and
-        Downey, Exploiting process lifetime distributions for dynamic load balancing, ACM TOCS 1997).
+        If a job has run longer than nearly all others, the probability that it will run n times as long is 1/n.
+        Processes in general behave like this (Harchol-Balter and Downey, Exploiting process lifetime distributions for
+        dynamic load balancing, ACM TOCS 1997).
+
+        :param ran: seconds that it has run already.
+        :param longest: its MaxRuntimeInSeconds.
         """
         quantiles = tuple((place + 0.5) / count for place in range(count))
         levels = list(self._levels(job, ran))
-        if max(map(len, levels), default=0) >= FEWEST:
+        if max(map(len, levels), default=0) >= MIN_RUNTIMES:
             return tuple(_quantiles(_weighted(levels, ran, longest)[0], quantiles))
         if ran < 1 or not any(self._levels(job, 0)):
             return None
@@ -142,9 +147,9 @@ class RuntimePredictor:
         return tuple(min(bound, ran / (1 - quantile)) for quantile in quantiles)
 
     def _levels(self, job: JobTraits, ran: float) -> Iterator[list[float]]:
-        """The runtimes of each level that are longer than that, the most alike first.
+        """Yield the runtimes of each level that are longer than `ran`, the most similar first.
 
-        A level that has seen no others than the one below it says nothing new.
+        A level that has no more jobs than the level before adds nothing, and is left out.
         """
         seen = 0
         for key in job.groups():
@@ -159,7 +164,7 @@ class RuntimePredictor:
 def _weighted(
     levels: Sequence[list[float]], ran: float, longest: float | None
 ) -> tuple[list[tuple[float, float]], float]:
-    """The runtimes of all levels in order, each with its weight, and the mean."""
+    """Return the runtimes of all levels in order, each with its weight, and the mean."""
     weighted, left, mean = list[tuple[float, float]](), 1.0, 0.0
     for place, runtimes in enumerate(levels):
         count = len(runtimes)
@@ -174,7 +179,7 @@ def _weighted(
 
 
 def _quantiles(weighted: list[tuple[float, float]], quantiles: tuple[float, ...]) -> Iterator[float]:
-    """The values, of weights that sum up to 1, that so large a part does not exceed."""
+    """Yield the quantiles of values whose weights sum to 1."""
     places, total = iter(weighted), 0.0
     value = weighted[0][0]
     for quantile in quantiles:

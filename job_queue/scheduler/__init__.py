@@ -1,6 +1,6 @@
-"""The functional core: what to start, whom to evict, why the rest waits. It knows no AWS.
+"""The functional core of the queue: plan(snapshot) -> Plan. No module here has access to AWS.
 
-What others use is imported from here; the modules inside may be cut differently at any time.
+Import public names from this package only; the modules inside may change at any time.
 """
 
 from job_queue.scheduler.carriers.instance_gpus import GPUS

@@ -12,7 +12,7 @@ from job_queue.scheduler.documents.scenario import read_scenario
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a scenario's plan as JSON. Gives the exit status: 2 where the file is no scenario."""
+    """Print a scenario's plan as JSON. Return the exit status: 2 if the file is not a scenario."""
     parser = argparse.ArgumentParser(prog="python -m job_queue.scheduler", description="Plan a scenario file.")
     parser.add_argument("file", type=Path, help="a scenario, YAML or JSON")
     parser.add_argument("--until-stable", action="store_true", help="apply plans until nothing changes any more")
@@ -26,8 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     result = run_until_stable(snapshot) if options.until_stable else plan_to_document(plan(snapshot))
     try:
         print(json.dumps(result, indent=2, ensure_ascii=False), flush=True)
-    except BrokenPipeError:  # whoever reads it, such as `head`, has seen enough
-        sys.stdout = None  # the interpreter flushes it once more when it ends
+    except BrokenPipeError:  # the reader of the pipe, such as `head`, has closed it
+        sys.stdout = None  # the interpreter would flush it again at exit
     return 0
 
 

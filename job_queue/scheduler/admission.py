@@ -1,4 +1,4 @@
-"""Admission: one job's turn. Each strategy gives whether it led to a start, or to slots that are set aside for one.
+"""Admission: one job's turn. Each strategy returns whether it led to a start or a reservation.
 
 The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4).
 """
@@ -8,30 +8,31 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from job_queue.scheduler import preemption
-from job_queue.scheduler.backfill import BackfillWindows, OnlyPools
+from job_queue.scheduler.backfill import BackfillWindows, OnlyPoolClaims
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import Bound
 from job_queue.scheduler.model import NOTHING, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.plan_state import PlanState
-from job_queue.scheduler.preemption import Claim, Migration, Search
+from job_queue.scheduler.preemption import Migration, SlotClaim, VictimSearch
 
-Available = Callable[[str, str, int], int]
-"""Slots of a pool for a job, with so many transferred to it: `now` or `soon` of the plan state."""
+AvailableSlots = Callable[[str, str, int], int]
+"""(pool, job, transferred slots) -> slots that are available to the job: a method of the plan state."""
 
-NEEDLESS = 20  # victims of a size that are looked at after each eviction; at the end of the plan all are
+NEEDLESS_TRIES = 20  # victims of a size that are checked after each eviction; at the end of the plan all are
 
 
 class Admission:
-    """Admits one job after the other, in two phases.
+    """Admission of one job after the other, in two phases.
 
-    First phase: only jobs with which their project and department stay within entitlement. Second: everybody else.
+    First phase: only jobs that keep their project and department within their entitlements. Second phase: all other
+    jobs.
 
     :param candidates: the jobs that start as soon as there is room, in waiting order.
     """
 
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate] = ()) -> None:
         self._state = state
-        self._only_pools = OnlyPools(state, candidates)
+        self._only_pool_claims = OnlyPoolClaims(state, candidates)
         self._windows = BackfillWindows(snapshot, state)
         self._migration = Migration(snapshot, state)
         self._first = True
@@ -43,22 +44,22 @@ class Admission:
         self._passed_over.clear()
         if first:
             self._windows.begin()
-            self._only_pools.begin()
+            self._only_pool_claims.begin()
 
     def admit(self, candidate: Candidate) -> bool:
-        """One job's turn: whether it starts, or waits with something set aside or in a window.
+        """Try to serve one job. Return whether it starts, or waits with a reservation or a window.
 
-        Where it does not, nobody of its shape and of no higher priority has better chances in this phase.
+        If not, no job of the same shape and of the same or a lower priority has better chances in this phase.
         """
-        self._only_pools.end_claim(candidate)
+        self._only_pool_claims.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
         if candidate.backs_off:
-            if holds:  # what is being freed for it is not for others meanwhile: its victims would leave for nothing
-                self._state.confirm(candidate.name)
+            if holds:  # keep its reservation: otherwise its victims would leave for nothing
+                self._state.settle(candidate.name)
             return holds
         if not self._state.within_group(candidate):
             self._state.released = self._state.released or holds
-            self._state.drop(candidate)
+            self._state.drop_reservation(candidate)
             return False
         if holds:
             admitted = self._admit_holder(candidate)
@@ -68,14 +69,14 @@ class Admission:
             return True
         project, rank = candidate.job.project, candidate.rank
         self._passed_over[project] = max(rank, self._passed_over.get(project, rank))
-        return self._first and candidate.patient and self._windows.open(candidate)
+        return self._first and candidate.patient and self._windows.try_open(candidate)
 
     def _admit_holder(self, candidate: Candidate) -> bool | None:
-        """The turn of a job with a reservation; None: the reservation falls, and its turn is as any other's."""
+        """Try to serve a job with a reservation. Return None if it was dropped: the job is treated like one without."""
         state, held = self._state, self._state.reserved_for(candidate)
         needs = [
             need
-            for need in candidate.worth_waiting_for(held)
+            for need in candidate.startable_alternatives(held)
             if state.within_quota(candidate, need) and state.fits(candidate, need, Bound.LIMIT)
         ]
         in_phase = [
@@ -84,27 +85,28 @@ class Admission:
         if self._try_holders_strategies(candidate, in_phase):
             return True
         if self._first and needs and not in_phase:
-            return False  # beyond its entitlement: its turn is in the second phase
-        state.drop(candidate)
+            return False  # beyond the entitlement: it is tried in the second phase
+        state.drop_reservation(candidate)
         state.released = True
         return None
 
     def _try_strategies(self, candidate: Candidate) -> bool:
-        """Each strategy is tried over all alternatives, in order, before the next strategy."""
+        """Try each strategy over all alternatives, in order, before the next strategy."""
         possible = [need for need in candidate.alternatives if self._state.within_quota(candidate, need)]
         if not possible:
             return False
         own_share = in_share = possible
         if self._first:
-            own_share = [need for need in possible if self._within_entitlement(candidate, need, alone=True)]
+            own_share = [need for need in possible if self._within_entitlement(candidate, need, project_only=True)]
             in_share = [need for need in own_share if self._within_entitlement(candidate, need)]
-        # Migrating own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
+        # Alternatives beyond entitlement are in `possible` and `own_share`, because migrating jobs of the project or
+        # reclaiming inside the department may bring them within entitlement.
         free_slots = in_share
         possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
         may_preempt = self._may_preempt(candidate)
         return self._try(
             candidate,
-            (self._start_on_free_slots, self._best_for_others(candidate, free_slots)),
+            (self._start_on_free_slots, self._prefer_unclaimed(candidate, free_slots)),
             (self._start_on_a_transferred_reservation, free_slots),
             (self._withdraw_lower_starts, free_slots),
             (self._wait_for_stopping, in_share),
@@ -117,7 +119,7 @@ class Admission:
         )
 
     def _try_holders_strategies(self, candidate: Candidate, needs: list[Slots]) -> bool:
-        """Of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
+        """Try the strategies for a job with a reservation: no more evictions for it while a stop may be under way."""
         state, waits_for = self._state, candidate.not_refused(needs)
         if self._try(candidate, (self._start_on_free_slots, needs), (self._start_on_a_transferred_reservation, needs)):
             return True
@@ -126,9 +128,9 @@ class Admission:
                 candidate, (self._wait_for_stopping, waits_for), (self._wait_on_a_transferred_reservation, waits_for)
             ):
                 return True
-            if not needs or candidate.name not in state.promised:
+            if not needs or candidate.name not in state.awaiting_stops:
                 return False
-        state.confirm(candidate.name)
+        state.settle(candidate.name)
         return True
 
     def _try(self, candidate: Candidate, *strategies: tuple[Callable[[Candidate, Slots], bool], list[Slots]]) -> bool:
@@ -136,31 +138,35 @@ class Admission:
 
     # --- admission checks -------------------------------------------------------------------------------
 
-    def _within_entitlement(self, candidate: Candidate, need: Slots, *, alone: bool = False) -> bool:
-        """Within entitlement, what lower priorities of its project hold that it may preempt not counted.
+    def _within_entitlement(self, candidate: Candidate, need: Slots, *, project_only: bool = False) -> bool:
+        """Return whether the job stays within entitlement, not counting lower priorities that it may preempt.
 
-        :param alone: of its project alone, whatever its department holds.
+        :param project_only: whether to check the project only, whatever its department holds.
         """
         state = self._state
-        if state.fits(candidate, need, Bound.ENTITLEMENT, alone=alone):
+        if state.fits(candidate, need, Bound.ENTITLEMENT, project_only=project_only):
             return True
-        lower = self._lower(candidate, need)
-        return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, alone=alone)
+        lower = self._lower_priority_slots(candidate, need)
+        return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, project_only=project_only)
 
-    def _lower(self, candidate: Candidate, need: Slots) -> Slots:
-        """What its project holds with lower priorities that it may preempt, withdraw, or take a reservation from."""
+    def _lower_priority_slots(self, candidate: Candidate, need: Slots) -> Slots:
+        """Return the slots that the job may preempt, withdraw or take over from lower priorities in its project."""
         state, freed = self._state, {}
         if candidate.job.left_idle:
             return NOTHING
         starts, holders = state.withdrawable(candidate), state.lower_holders(candidate)
-        taken = self._set_aside_for(holders) if holders else NOTHING
+        taken = self._total_reserved(holders) if holders else NOTHING
         for pool in need:
-            active = state.victims.below(candidate.project, candidate.rank, pool)
+            active = state.victims.slots_below(candidate.project, candidate.rank, pool)
             freed[pool] = active + sum(start.slots.get(pool, 0) for start in starts) + taken.get(pool, 0)
         return above_zero(freed)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
-        """Who left idle preempts nobody; in the first phase, nobody past a higher priority that was not admitted."""
+        """Return whether the job may preempt lower priorities.
+
+        A job that was evicted as idle may not. In the first phase, neither may a job that comes after one of higher
+        priority that was not admitted.
+        """
         project, rank = candidate.job.project, candidate.rank
         if candidate.job.left_idle:
             return False
@@ -169,89 +175,90 @@ class Admission:
     # --- strategies: free slots -------------------------------------------------------------------------
 
     def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
-        """Start where all that it needs is free for it, or in the windows of others that it may pass."""
+        """Start if all slots are free for the job, or are in windows of other jobs that it may pass."""
         state = self._state
         if not state.within_limits(candidate, need):
             return False
         if not state.is_free(candidate, need):
-            in_windows = state.windows and state.is_free(candidate, need, through_windows=True)
+            in_windows = state.windows and state.is_free(candidate, need, include_windows=True)
             if not in_windows or not self._windows.may_pass(candidate, need):
                 return False
         return self._start(candidate, need)
 
-    def _best_for_others(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
-        """Put another free alternative first where the first free one takes slots that other jobs cannot do without.
+    def _prefer_unclaimed(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
+        """Put another free alternative first if the first free one takes slots that other jobs cannot replace.
 
-        The other one is of the same size. In the second phase all jobs that could use the slots have had their turn.
+        The other alternative has the same size. In the second phase all jobs that could use the slots have been tried.
         """
         if len(needs) < 2 or not self._first:
             return needs
         free = (need for need in needs if self._state.is_free(candidate, need))
         best = next(free, None)
-        if best is None or self._only_pools.leave_room(best):
+        if best is None or self._only_pool_claims.leaves_claims(best):
             return needs
-        has_sizes = len(candidate.smallest()) < len(candidate.alternatives)
+        has_sizes = len(candidate.smallest_alternatives()) < len(candidate.alternatives)
         for need in free:
             is_as_good = not has_sizes or sum(need.values()) == sum(best.values())
-            if is_as_good and candidate.not_refused([need]) and self._only_pools.leave_room(need):
+            if is_as_good and candidate.not_refused([need]) and self._only_pool_claims.leaves_claims(need):
                 return [need, *needs]
         return needs
 
     def _start_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """Start on free slots that are set aside for lower priorities of its project."""
+        """Start on free slots that are reserved for lower priorities of the project."""
         if not self._state.fits(candidate, need, Bound.LIMIT_NOW):
             return False
-        if not self._transfer(candidate, need, self._state.now):
+        if not self._transfer(candidate, need, self._state.available_now):
             return False
         self._start(candidate, need)
-        self._state.give_back_needless(tries=NEEDLESS)
+        self._state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
         return True
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
-        """Withdraw starts of this same plan, no more than needed, and start instead."""
+        """Withdraw starts of this plan, no more than needed, and start instead."""
         if not self._state.withdrawable(candidate):
             return False
-        missing = {pool: count - self._state.now(pool, candidate.name) for pool, count in need.items()}
+        missing = {pool: count - self._state.available_now(pool, candidate.name) for pool, count in need.items()}
         found = preemption.withdraw(self._claim(candidate, need, missing))
         if found is None:
             return False
         freed = {pool: found.lost(candidate.project, pool) for pool in need}
         if not self._state.within_limits(candidate, need, freed):
             return False
-        self._state.make_leave(found.chosen, found.bounds, candidate)
+        self._state.evict_or_withdraw(found.chosen, found.bounds, candidate)
         return self._start(candidate, need)
 
     def _start(self, candidate: Candidate, need: Slots) -> bool:
         self._state.start(candidate, need)
-        self._windows.started(candidate, need)
+        self._windows.record_start(candidate, need)
         return True
 
     # --- strategies: slots being freed ------------------------------------------------------------------
 
     def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
-        """Set aside what is free or being freed, where that is all it needs."""
+        """Reserve slots that are free or being freed, if they are all that the job needs."""
         state = self._state
         if not state.fits(candidate, need, Bound.LIMIT):
             return False
-        if any(count > self._soon(candidate, need, pool) for pool, count in need.items()):
+        if any(count > self._available_soon(candidate, need, pool) for pool, count in need.items()):
             return False
         if state.fits(candidate, need, Bound.ENTITLEMENT):
             state.use_surplus(need)
-        state.set_aside(candidate, need)
+        state.reserve(candidate, need)
         return True
 
     def _wait_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """The same with what is set aside for lower priorities of its project."""
-        if not self._transfer(candidate, need, self._state.soon):
+        """Wait for slots that are free or being freed, including those reserved for lower priorities of the project."""
+        if not self._transfer(candidate, need, self._state.available_soon):
             return False
-        self._state.set_aside(candidate, need)
-        self._state.give_back_needless(tries=NEEDLESS)
+        self._state.reserve(candidate, need)
+        self._state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
         return True
 
     def _wait_for_launches(self, candidate: Candidate, need: Slots) -> bool:
-        """Set aside what is there, where only jobs that are still being launched would have to leave for the rest.
+        """Reserve the available slots if the rest is held by jobs that can be evicted once they are launched.
 
-        They can be stopped once they run. Whoever started on these slots meanwhile would soon be evicted with them.
+        Such jobs can be stopped only when they run. A job that started on the available slots meanwhile would be
+        evicted with them soon.
         """
         state = self._state
         if not state.victims.any_launching or not state.fits(candidate, need, Bound.LIMIT):
@@ -263,35 +270,40 @@ class Admission:
         if found is None:
             return False
         for victim in found.chosen:
-            state.victims.take(victim)  # nobody else may count on them in this plan
-        there = above_zero({pool: min(count, state.soon(pool, candidate.name)) for pool, count in need.items()})
+            state.victims.mark_evicted(victim)  # no other job may count on this victim in this plan
+        there = above_zero(
+            {pool: min(count, state.available_soon(pool, candidate.name)) for pool, count in need.items()}
+        )
         if there:
-            state.set_aside(candidate, there)
+            state.reserve(candidate, there)
         return bool(there)
 
     # --- strategies: evictions --------------------------------------------------------------------------
 
-    def _evict(self, search: Callable[[Claim], Search | None], candidate: Candidate, need: Slots) -> bool:
-        """Set aside what victims free and what was counted on beside; needless victims are given back."""
+    def _evict(self, search: Callable[[SlotClaim], VictimSearch | None], candidate: Candidate, need: Slots) -> bool:
+        """Evict victims and reserve their slots with those that were available; cancel needless evictions."""
         state = self._state
         found = search(self._claim(candidate, need, self._missing(candidate, need)))
         if found is None:
             return False
-        before = {pool: state.soon(pool) for pool in state.free}
-        state.make_leave(found.chosen, found.bounds, candidate)
-        if any(count > state.soon(pool, candidate.name) for pool, count in need.items()):
-            state.transfer(candidate, self._fewest_holders(candidate, need, state.soon))
-        state.set_aside(candidate, need)
-        state.give_back_needless(tries=NEEDLESS)
-        state.count_surplus(before)
+        before = {pool: state.available_soon(pool) for pool in state.free}
+        state.evict_or_withdraw(found.chosen, found.bounds, candidate)
+        if any(count > state.available_soon(pool, candidate.name) for pool, count in need.items()):
+            state.transfer(candidate, self._fewest_holders(candidate, need, state.available_soon))
+        state.reserve(candidate, need)
+        state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
+        state.add_surplus(before)
         return True
 
-    def _claim(self, candidate: Candidate, need: Slots, missing: Slots, *, launching: bool = False) -> Claim:
-        """What a search is for. One that counts on jobs that are being launched withdraws no start."""
+    def _claim(self, candidate: Candidate, need: Slots, missing: Slots, *, launching: bool = False) -> SlotClaim:
+        """Return the input of a search for victims.
+
+        :param launching: whether to count on jobs that are being launched. Such a search withdraws no start.
+        """
         state = self._state
         withdrawable = () if launching else state.withdrawable(candidate)
         own = state.reserved_for(candidate)
-        return Claim(
+        return SlotClaim(
             project=candidate.project,
             rank=candidate.rank,
             need=need,
@@ -303,43 +315,43 @@ class Admission:
         )
 
     def _missing(self, candidate: Candidate, need: Slots) -> Slots:
-        """Slots that others would have to free for it; what may be transferred to it is not missing."""
+        """Return the slots that other jobs would have to free; reservations that can be transferred are not missing."""
         taken = NOTHING
         if lower := self._state.lower_holders(candidate):
-            freed = self._lower(candidate, need)
+            freed = self._lower_priority_slots(candidate, need)
             if self._state.fits(candidate, need, Bound.ENTITLEMENT, freed):
-                taken = self._set_aside_for(lower)
-        return {pool: n - self._soon(candidate, need, pool) - taken.get(pool, 0) for pool, n in need.items()}
+                taken = self._total_reserved(lower)
+        return {pool: n - self._available_soon(candidate, need, pool) - taken.get(pool, 0) for pool, n in need.items()}
 
-    def _soon(self, candidate: Candidate, need: Slots, pool: str) -> int:
-        """Slots free or being freed for it. What victims free beyond the need is for who stays within entitlement."""
-        soon, surplus = self._state.soon(pool, candidate.name), self._state.surplus(pool)
+    def _available_soon(self, candidate: Candidate, need: Slots, pool: str) -> int:
+        """Return the slots free or being freed for the job; surplus counts only for jobs within their entitlement."""
+        soon, surplus = self._state.available_soon(pool, candidate.name), self._state.surplus(pool)
         if surplus and not self._within_entitlement(candidate, need):
             return soon - surplus
         return soon
 
     # --- reservation transfer ---------------------------------------------------------------------------
 
-    def _transfer(self, candidate: Candidate, need: Slots, available: Available) -> bool:
-        """Transfer as few reservations of lower priorities of its project as leave nothing missing.
+    def _transfer(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> bool:
+        """Transfer as few reservations of lower priorities in the project as leave nothing missing.
 
-        Only to a job that stays within its entitlement, and within the limits.
+        This is done only for a job that stays within its entitlement and its limits.
         """
         holders = self._fewest_holders(candidate, need, available)
         if not holders:
             return False
-        freed, bounds = self._set_aside_for(holders), (Bound.LIMIT, Bound.ENTITLEMENT)
+        freed, bounds = self._total_reserved(holders), (Bound.LIMIT, Bound.ENTITLEMENT)
         if not all(self._state.fits(candidate, need, bound, freed) for bound in bounds):
             return False
         self._state.transfer(candidate, holders)
         return True
 
-    def _fewest_holders(self, candidate: Candidate, need: Slots, available: Available) -> list[Candidate]:
-        """Whose reservations it needs to have its slots, the least valuable first; none where all do not suffice."""
+    def _fewest_holders(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> list[Candidate]:
+        """Return the jobs whose reservations the candidate needs, least valuable first; none if all do not suffice."""
         lower = self._state.lower_holders(candidate)
 
         def suffice(holders: Sequence[Candidate]) -> bool:
-            taken = self._set_aside_for(holders)
+            taken = self._total_reserved(holders)
             return all(count <= available(pool, candidate.name, taken.get(pool, 0)) for pool, count in need.items())
 
         if not lower or not suffice(lower):
@@ -355,7 +367,7 @@ class Admission:
                 holders = others
         return holders
 
-    def _set_aside_for(self, holders: Sequence[Candidate]) -> Slots:
+    def _total_reserved(self, holders: Sequence[Candidate]) -> Slots:
         total: Counter[str] = Counter()
         for holder in holders:
             total.update(self._state.reserved_for(holder))

@@ -1,8 +1,8 @@
-"""Free slots that are left to other jobs: in backfill windows, and in pools that other jobs cannot do without.
+"""Free slots that are kept for other jobs: in backfill windows, and in pools that are the only choice of other jobs.
 
-Backfill windows are free slots reserved for jobs that have waited longer than `patience` (scheduling rules, section 5).
-A job behind may pass through a window: if it ends before the patient job could start, or takes nothing of what the
-patient job will need then.
+A backfill window is a number of free slots that are kept for a job that has waited longer than `patience` (scheduling
+rules, section 5). A job behind the patient job may pass: it may start on slots of the window. The condition is that the
+job ends before the patient job could start, or takes only slots that the patient job will not need then.
 """
 
 from collections import Counter, defaultdict
@@ -12,27 +12,28 @@ from job_queue.scheduler.candidates import NEVER, Candidate
 from job_queue.scheduler.fair_share import Bound, counts
 from job_queue.scheduler.model import ActiveJob, Backfill, JobState, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.plan_state import PlanState, Window
-from job_queue.scheduler.victims import Place
+from job_queue.scheduler.victims import NodeAndPool
 
 
 class BackfillWindows:
-    """Opens windows while a run through the candidates goes on, and tells who may pass."""
+    """The windows of one pass over the candidates, and the decision which jobs may pass them."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._now = snapshot.now
         self._state = state
-        self._reserved: Counter[Place] = Counter()  # in all windows that this run has opened
-        self._ends: dict[str, list[tuple[float, float, int]]] = defaultdict(list)  # earliest and latest end, slots
+        self._reserved: Counter[NodeAndPool] = Counter()  # in all windows of this pass
+        # pool -> earliest end, latest end, slots
+        self._ends: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
         self._predicted = snapshot.policy.settings.backfill is Backfill.PREDICTED
         for job in snapshot.active:
-            earliest, latest = self._when_ends(job)
+            earliest, latest = self._end_bounds(job)
             for pool, count in job.slots.items():
                 self._ends[pool].append((earliest, latest, count))
         for ends in self._ends.values():
             ends.sort()
 
-    def _when_ends(self, job: ActiveJob) -> tuple[float, float]:
-        """When an active job may end: at the earliest and at the latest; as predicted both are the same."""
+    def _end_bounds(self, job: ActiveJob) -> tuple[float, float]:
+        """Return the earliest and the latest end of an active job; they differ only if its runtime is not known."""
         if job.state is JobState.STOPPING:
             return self._now, self._now
         known = job.max_runtime
@@ -44,75 +45,75 @@ class BackfillWindows:
         return end, end
 
     def begin(self) -> None:
-        """Begin a run: there is no window."""
+        """Begin a pass without windows."""
         self._reserved.clear()
         self._state.close_windows()
 
-    def open(self, candidate: Candidate) -> bool:
-        """Reserve for a blocked patient job what is free and within its entitlement; False: there is nothing.
+    def try_open(self, candidate: Candidate) -> bool:
+        """Reserve free slots within its entitlement for a blocked patient job. Return False if there are none.
 
-        Of one that accepts several sizes, for the smallest, with which it will start.
+        If the job accepts several sizes, the window is for the smallest one.
         """
-        for need in candidate.smallest():
+        for need in candidate.smallest_alternatives():
             if not self._may_be_reserved(need, candidate):
                 continue
             slots = above_zero({pool: self._free_for(candidate, pool, count) for pool, count in need.items()})
             if slots:
                 window = self._window(need, slots)
                 if self._predicted and window.starts == NEVER:
-                    return False  # nobody knows when it could start: nothing stands idle for it meanwhile
+                    return False  # its earliest start is not known: no slots are kept idle
                 self._state.open_window(candidate, window)
                 for pool, count in slots.items():
-                    for queue in candidate.project.path:
-                        self._reserved[queue, pool] += count
+                    for node in candidate.project.path:
+                        self._reserved[node, pool] += count
                 return True
         return False
 
     def may_pass(self, candidate: Candidate, need: Slots) -> bool:
-        """Whether a job may start on slots in the windows of others."""
-        ends = self._end(candidate)
+        """Return whether a job may start on slots in the windows of other jobs."""
+        ends = self._end_time(candidate)
         for name, window in self._state.windows.items():
             in_the_way = any(window.spare[pool] < count for pool, count in need.items() if pool in window.slots)
             if name != candidate.name and ends > window.starts and in_the_way:
                 return False
         return True
 
-    def started(self, candidate: Candidate, need: Slots) -> None:
-        """A job starts: what it still holds when a window's job could start is not spare."""
-        ends = self._end(candidate)
+    def record_start(self, candidate: Candidate, need: Slots) -> None:
+        """Deduct a starting job's slots from the spare slots of windows, if it still runs at their earliest start."""
+        ends = self._end_time(candidate)
         for window in self._state.windows.values():
             if ends > window.starts:
                 for pool, count in need.items():
                     window.spare[pool] -= count
 
-    def _end(self, candidate: Candidate) -> float:
-        """When it will have ended, in seconds since the epoch, if it starts now."""
-        return self._now + candidate.runs
+    def _end_time(self, candidate: Candidate) -> float:
+        """Return when a candidate will have ended if it starts now, in seconds since the epoch."""
+        return self._now + candidate.assumed_runtime
 
     def _may_be_reserved(self, need: Slots, candidate: Candidate) -> bool:
-        """Whether nothing but slots keeps it from starting, and all of its demand is within its entitlement."""
+        """Return whether the job lacks only slots, and its whole demand is within its entitlement."""
         path, state = candidate.project.path, self._state
-        if any(count > queue.entitlement[pool] for queue in path for pool, count in need.items()):
+        if any(count > node.entitlement[pool] for node in path for pool, count in need.items()):
             return False
         return state.fits(candidate, need, Bound.LIMIT) and state.within_quota(candidate, need)
 
     def _free_for(self, candidate: Candidate, pool: str, count: int) -> int:
         due = min(
-            queue.entitlement[pool] - queue.projected[pool] - self._reserved[queue, pool]
-            for queue in candidate.project.path
+            node.entitlement[pool] - node.projected[pool] - self._reserved[node, pool]
+            for node in candidate.project.path
         )
-        return min(count, self._state.now(pool, candidate.name), due)
+        return min(count, self._state.available_now(pool, candidate.name), due)
 
     def _window(self, need: Slots, slots: Slots) -> Window:
-        starts = max(self._earliest(pool, count) for pool, count in need.items())
+        starts = max(self._earliest_free(pool, count) for pool, count in need.items())
         spare = counts()
         for pool, count in need.items():
             gone = sum(slots for _, latest, slots in self._ends[pool] if latest <= starts)
             spare[pool] = self._state.free[pool] + gone - count
         return Window(slots, starts, spare)
 
-    def _earliest(self, pool: str, count: int) -> float:
-        """When so many slots of a pool can be free at the earliest, in seconds since the epoch."""
+    def _earliest_free(self, pool: str, count: int) -> float:
+        """Return the earliest time at which that many slots of a pool can be free, in seconds since the epoch."""
         free = self._state.free[pool]
         if free >= count:
             return self._now
@@ -123,11 +124,11 @@ class BackfillWindows:
         return NEVER
 
 
-class OnlyPools:
-    """Free slots that waiting jobs claim because they can start in no other pool.
+class OnlyPoolClaims:
+    """Claims on free slots by waiting jobs that can start in no other pool.
 
-    A job that takes these slots although it accepts another pool would be moved away in the next cycle (ADR 0087). The
-    claims are found once in each run through the candidates, in waiting order, as far as the slots go.
+    If a job took these slots although it accepts another pool, it would be migrated in the next cycle (ADR 0087). The
+    claims are computed once in each pass over the candidates, in waiting order, as far as the slots go.
 
     :param candidates: the jobs that start as soon as there is room, in waiting order.
     """
@@ -135,18 +136,18 @@ class OnlyPools:
     def __init__(self, state: PlanState, candidates: Sequence[Candidate]) -> None:
         self._state = state
         self._claimants: list[Candidate] = []
-        self._claims: dict[str, Slots] = {}  # job -> slots, of jobs whose turn is still to come
+        self._claims: dict[str, Slots] = {}  # job -> slots, for jobs that this pass has not tried yet
         self._claimed: Counter[str] = Counter()
         if any(len(it.alternatives) > 1 and len(it.pools) > 1 for it in candidates):
-            self._claimants = [it for it in candidates if _needs_a_pool(it)]
+            self._claimants = [it for it in candidates if _has_only_pool(it)]
 
     def begin(self) -> None:
-        """Begin a run: find the claims anew."""
+        """Begin a pass: compute the claims again."""
         self._claims.clear()
         self._claimed.clear()
-        left = {pool: self._state.soon(pool) for pool in self._state.free} if self._claimants else {}
-        taken: Counter[Place] = Counter()
-        hopeless: set[object] = set()  # jobs with the same shape have no better chances
+        left = {pool: self._state.available_soon(pool) for pool in self._state.free} if self._claimants else {}
+        taken: Counter[NodeAndPool] = Counter()
+        hopeless: set[object] = set()  # shapes of jobs that cannot be served
         for job in self._claimants:
             possible = [need for need in job.alternatives if covers(left, need)]
             if not possible or not self._waits(job) or (job.project, job.shape) in hopeless:
@@ -159,35 +160,35 @@ class OnlyPools:
             self._claimed.update(need)
             for pool, count in need.items():
                 left[pool] -= count
-                taken.update({(queue, pool): count for queue in job.project.path})
+                taken.update({(node, pool): count for node in job.project.path})
 
     def end_claim(self, job: Candidate) -> None:
-        """Drop the claim of a job whose turn it is: it starts now, or the slots are for others."""
+        """Drop the claim of a job that is tried now: it takes the slots, or others may."""
         if job.name in self._claims:
             self._claimed.subtract(self._claims.pop(job.name))
 
-    def leave_room(self, need: Slots) -> bool:
-        """Whether a start on these slots takes nothing that is claimed."""
-        return all(count <= self._state.soon(pool) - self._claimed[pool] for pool, count in need.items())
+    def leaves_claims(self, need: Slots) -> bool:
+        """Return whether a start on these slots takes no claimed slots."""
+        return all(count <= self._state.available_soon(pool) - self._claimed[pool] for pool, count in need.items())
 
     def _waits(self, job: Candidate) -> bool:
-        """Whether it waits with nothing set aside for it."""
+        """Return whether the job waits without a reservation."""
         state = self._state
         return job.name not in state.settled and job.name not in state.reservations and state.within_group(job)
 
-    def _is_entitled(self, job: Candidate, need: Slots, taken: Counter[Place]) -> bool:
-        """Whether it stays within its entitlement, so that others would be moved for it.
+    def _is_entitled(self, job: Candidate, need: Slots, taken: Counter[NodeAndPool]) -> bool:
+        """Return whether the job stays within its entitlement, so that others would be migrated for it.
 
-        :param taken: what the jobs before it claim.
+        :param taken: slots that the jobs before it claim.
         """
         return self._state.within_quota(job, need) and all(
-            queue.projected[pool] + taken[queue, pool] + count <= queue.entitlement[pool]
-            for queue in job.project.path
+            node.projected[pool] + taken[node, pool] + count <= node.entitlement[pool]
+            for node in job.project.path
             for pool, count in need.items()
         )
 
 
-def _needs_a_pool(job: Candidate) -> bool:
-    """Whether all its alternatives have a pool in common, and none of them has been refused."""
+def _has_only_pool(job: Candidate) -> bool:
+    """Return whether all alternatives share a pool, and none of them was refused."""
     first, *others = job.alternatives
-    return not (job.backs_off or job.on_free_slots_only) and any(all(pool in it for it in others) for pool in first)
+    return not (job.backs_off or job.refused_alternatives) and any(all(pool in it for it in others) for pool in first)

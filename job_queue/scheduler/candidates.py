@@ -1,4 +1,4 @@
-"""Who can be served at all, whatever is free; and what everybody asks for."""
+"""The waiting jobs that can be served at all, and the slots that each project requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, inf, log
 from typing import Any
 
-from job_queue.scheduler.fair_share import Queue, QueueTree
+from job_queue.scheduler.fair_share import ShareNode, ShareTree
 from job_queue.scheduler.model import (
     ActiveJob,
     Backfill,
@@ -24,7 +24,7 @@ from job_queue.scheduler.ordering import WaitingKey, WaitingOrder, expected_runt
 from job_queue.scheduler.sharing.spending import Spending
 
 Group = tuple[str, str, str]
-"""Jobs that count together for their `max_parallel`: project, owner, and the name that the owner gave them."""
+"""Jobs that count together for their `max_parallel`: project, owner, and the name that the owner gave to the group."""
 
 NEVER = inf
 
@@ -35,20 +35,20 @@ class Candidate:
 
     name: str
     job: WaitingJob
-    project: Queue
-    rank: int  # its priority, without aging; that of an interactive job that comes first is above all others
-    alternatives: tuple[Slots, ...]  # those that its pools could ever hold, best first
-    key: WaitingKey  # its place among those of its project
+    project: ShareNode
+    rank: int  # priority without aging; for an interactive job that comes first, above all priorities
+    alternatives: tuple[Slots, ...]  # alternatives that its pools could ever hold, best first
+    key: WaitingKey  # sort key among the jobs of its project
     patient: bool  # has waited longer than the setting `patience`
-    shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
+    shape: tuple[Any, ...]  # a job of the same shape and of the same or a lower priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
-    runs: float  # seconds that it is taken to run, where that has to be before somebody else starts
-    group: Group | None = None  # where so many of its jobs may be active at a time
-    on_free_slots_only: tuple[Slots, ...] = ()  # the alternatives that a pool has refused
-    backs_off: bool = False  # it keeps what is set aside for it, and does not start
+    assumed_runtime: float  # seconds that it is assumed to run, when it must end before another job starts
+    group: Group | None = None  # if the number of active jobs of the group is limited
+    refused_alternatives: tuple[Slots, ...] = ()  # alternatives that a pool has refused
+    backs_off: bool = False  # does not start, and keeps its reservation
 
     def useful_part(self, reserved: Slots) -> Slots:
-        """What a reservation is worth to it: one alternative, or less."""
+        """Return the part of a reservation that the job can use: one alternative, or less."""
         for need in self.alternatives:
             if covers(reserved, need):
                 return need
@@ -57,50 +57,54 @@ class Candidate:
             for pool in sorted(self.pools)
         }
 
-    def worth_waiting_for(self, reserved: Slots) -> tuple[Slots, ...]:
-        """The alternatives on which it starts while these slots are set aside for it.
+    def startable_alternatives(self, reserved: Slots) -> tuple[Slots, ...]:
+        """Return the alternatives on which the job starts while these slots are reserved for it.
 
-        Others leave for the size for which they were asked to: on a smaller one it would have started without them.
+        Smaller sizes are left out: other jobs were evicted for the reserved size. On a smaller size the job would have
+        started without evictions.
         """
         promised = next((need for need in self.alternatives if covers(reserved, need)), None)
         if promised is None or len(self.alternatives) < 2:
             return self.alternatives
         sizes = _by_pools(self.job.demand)
-        most = _sizes_above(promised, sizes)
-        return tuple(need for need in self.alternatives if _sizes_above(need, sizes) <= most)
+        most = _count_larger_sizes(promised, sizes)
+        return tuple(need for need in self.alternatives if _count_larger_sizes(need, sizes) <= most)
 
-    def smallest(self) -> tuple[Slots, ...]:
-        """The alternatives of which there is no smaller size in the same pools."""
-        return smallest(self.alternatives)
+    def smallest_alternatives(self) -> tuple[Slots, ...]:
+        """Return the alternatives that have no smaller size in the same pools."""
+        return smallest_alternatives(self.alternatives)
 
     def not_refused(self, needs: list[Slots]) -> list[Slots]:
-        """Those that no pool has refused: others may be tried on free slots, but are not waited for."""
-        if not self.on_free_slots_only:
+        """Return the alternatives that no pool has refused. Refused ones are tried on free slots only."""
+        if not self.refused_alternatives:
             return needs
-        return [need for need in needs if need not in self.on_free_slots_only]
+        return [need for need in needs if need not in self.refused_alternatives]
 
 
 def _by_pools(alternatives: Sequence[Slots]) -> dict[frozenset[str], list[Slots]]:
-    """Those of the same pools together: of very many each is compared with few."""
+    """Return the alternatives grouped by their pools, so that each is compared with few others."""
     found: dict[frozenset[str], list[Slots]] = defaultdict(list)
     for need in alternatives:
         found[frozenset(need)].append(need)
     return found
 
 
-def _sizes_above(need: Slots, sizes: Mapping[frozenset[str], Sequence[Slots]]) -> int:
-    """How many larger sizes of an alternative there are."""
+def _count_larger_sizes(need: Slots, sizes: Mapping[frozenset[str], Sequence[Slots]]) -> int:
+    """Return how many larger sizes of an alternative there are."""
     return sum(is_larger(other, need) for other in sizes[frozenset(need)])
 
 
-def smallest(alternatives: Sequence[Slots]) -> tuple[Slots, ...]:
-    """The alternatives of which there is no smaller size in the same pools."""
+def smallest_alternatives(alternatives: Sequence[Slots]) -> tuple[Slots, ...]:
+    """Return the alternatives that have no smaller size in the same pools."""
     sizes = _by_pools(alternatives)
     return tuple(need for need in alternatives if not any(is_larger(need, other) for other in sizes[frozenset(need)]))
 
 
-def of_its_size(job: ActiveJob) -> tuple[Slots, ...]:
-    """Where else an active job may be moved: to no other size, as it grows only with a start, and nobody shrinks it."""
+def same_size_alternatives(job: ActiveJob) -> tuple[Slots, ...]:
+    """Return the alternatives that an active job may migrate to: only those of its present size.
+
+    A job changes its size only when it starts.
+    """
     if len(job.demand) < 2 or not any(is_larger(job.slots, it) or is_larger(it, job.slots) for it in job.demand):
         return job.demand
     size = sum(job.slots.values())
@@ -108,39 +112,41 @@ def of_its_size(job: ActiveJob) -> tuple[Slots, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A pool refused as many instances as a job asks for."""
+class PoolRefusal:
+    """A refusal, by a pool, of as many instances as a job needs."""
 
-    key: str  # what backs off
+    key: str  # the pool, or `<pool>/<instance type>`
     paused: PausedPool
     pool: str
-    count: int  # that the job asks for
+    count: int  # instances that the job needs
 
 
-def sort_out(
-    snapshot: Snapshot, queues: QueueTree, order: WaitingOrder, spending: Spending
+def find_candidates(
+    snapshot: Snapshot, tree: ShareTree, order: WaitingOrder, spending: Spending
 ) -> tuple[list[Candidate], dict[str, Reason]]:
-    """The candidates, in waiting order, and why each other waiting job is none.
+    """Return the candidates in waiting order, and the reason why each other waiting job is not a candidate.
 
-    A job whose pool backs off and that has slots set aside is both: it keeps them.
+    A job with a reservation whose pool backs off is in both results: it keeps its reservation.
     """
     candidates: list[Candidate] = []
     refused: dict[str, Reason] = {}
     settings = snapshot.policy.settings
     backoff = PoolBackoff(snapshot)
-    pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs ask for the same
+    pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs have the same demand
     live: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
     bounded = {_group(job) for job in live if job.max_parallel is not None}
     for job in snapshot.waiting:
-        project = queues.project(job.project)
-        possible = _possible(job, snapshot, project.pools_of(job))
+        project = tree.project(job.project)
+        possible = _possible_alternatives(job, snapshot, project.pools_of(job))
         if isinstance(possible, Reason):
             refused[job.name] = possible
             continue
         holder = job.name if job.name in snapshot.reserved else None
         open_now = possible
         if snapshot.paused:
-            open_now = tuple(need for need in possible if not backoff.closed(need, job, after=holder is None))
+            open_now = tuple(
+                need for need in possible if not backoff.blocking_refusals(need, job, after=holder is None)
+            )
         if not open_now:
             refused[job.name] = Reason.BACKOFF
             if holder is None:
@@ -150,14 +156,16 @@ def sort_out(
             continue
         alternatives = open_now or possible
         waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
-        patient = waits_long and not job.on_free_slots_only  # no slots stand idle for what is refused
+        patient = waits_long and not job.on_free_slots_only  # no slots are kept idle for a job that SageMaker refuses
         demand = tuple(tuple(sorted(need.items())) for need in alternatives)
         if demand not in pools_of:
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
-        refused_before = alternatives if job.on_free_slots_only else _refused(alternatives, job, backoff, snapshot)
+        refused_before = (
+            alternatives if job.on_free_slots_only else _refused_alternatives(alternatives, job, backoff, snapshot)
+        )
         sure = tuple(need not in refused_before for need in alternatives)
         group = _group(job) if bounded and _group(job) in bounded else None
-        runs = _runs(job, settings.backfill)
+        assumed_runtime = _assumed_runtime(job, settings.backfill)
         candidates.append(
             Candidate(
                 name=job.name,
@@ -167,11 +175,21 @@ def sort_out(
                 alternatives=alternatives,
                 key=order(job),
                 patient=patient,
-                shape=(job.preemptible, job.interactive, demand, sure, patient, runs, holder, group, job.left_idle),
+                shape=(
+                    job.preemptible,
+                    job.interactive,
+                    demand,
+                    sure,
+                    patient,
+                    assumed_runtime,
+                    holder,
+                    group,
+                    job.left_idle,
+                ),
                 pools=pools_of[demand],
-                runs=runs,
+                assumed_runtime=assumed_runtime,
                 group=group,
-                on_free_slots_only=refused_before,
+                refused_alternatives=refused_before,
                 backs_off=not open_now,
             )
         )
@@ -182,9 +200,9 @@ def sort_out(
 def _within_owner_limit(
     candidates: Iterable[Candidate], snapshot: Snapshot, refused: dict[str, Reason]
 ) -> Iterator[Candidate]:
-    """Yield the candidates, of an owner's interactive jobs no more than may be active at a time; refuse the others.
+    """Yield the candidates except interactive jobs beyond the limit of their owner, which are entered into `refused`.
 
-    Jobs that have slots set aside come first. A job without an owner is not limited.
+    Jobs with a reservation are counted first. A job without an owner is not limited.
     """
     most = snapshot.policy.interactive.max_per_owner if snapshot.policy.interactive.first else None
     limited = [] if most is None else [it for it in candidates if it.job.interactive and it.job.owner]
@@ -196,10 +214,10 @@ def _within_owner_limit(
     return (it for it in candidates if refused.get(it.name) is not Reason.OWNER_LIMIT)
 
 
-def _runs(job: WaitingJob, backfill: Backfill) -> float:
-    """How long a job is taken to run where it has to end in time; unknown is for ever.
+def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:
+    """Return the seconds that a job is assumed to run when it must end in time; infinite if not known.
 
-    What is predicted is rounded up to a step of a fifth, so that there are few shapes.
+    Predictions are rounded up to powers of 1.2, so that there are few shapes.
     """
     if backfill is Backfill.BOUNDED or job.expected is None:
         return NEVER if job.max_runtime is None else job.max_runtime
@@ -207,10 +225,10 @@ def _runs(job: WaitingJob, backfill: Backfill) -> float:
     return 1.2 ** ceil(log(expected, 1.2)) if expected > 1 else 1.0
 
 
-def _refused(
+def _refused_alternatives(
     alternatives: tuple[Slots, ...], job: WaitingJob, backoff: "PoolBackoff", snapshot: Snapshot
 ) -> tuple[Slots, ...]:
-    """The alternatives that a pool has refused."""
+    """Return the alternatives that a pool has refused."""
     if not snapshot.paused:
         return ()
     return tuple(need for need in alternatives if any(backoff.refusals(need, job)))
@@ -221,9 +239,9 @@ def _group(job: WaitingJob | ActiveJob) -> Group | None:
 
 
 class Groups:
-    """How many jobs of a group are active, start, or have slots set aside, where so many may (`max_parallel`).
+    """The jobs of each limited group (`max_parallel`) that are active, start, or have a reservation.
 
-    Where jobs of a group name different figures, the smallest of those that are active or could start counts.
+    If jobs of a group have different limits, the smallest limit of its active jobs and candidates applies.
     """
 
     def __init__(self, active: Iterable[ActiveJob], candidates: Iterable[Candidate]) -> None:
@@ -239,25 +257,28 @@ class Groups:
             self._used.update(group for group in groups if group in self._most)
 
     def enter(self, candidate: Candidate, sign: int = 1) -> None:
-        """This job takes a place in its group; with sign -1, it leaves it."""
+        """Count this job in its group; with sign -1, remove it."""
         if candidate.group is not None:
             self._used[candidate.group] += sign
 
     def may_start(self, candidate: Candidate, *, has_place: bool) -> bool:
-        """Whether its group has a place for it.
+        """Return whether the candidate's group allows one more job.
 
-        :param has_place: whether it has taken one already.
+        :param has_place: whether the candidate is counted already.
         """
         group = candidate.group
         return group is None or group not in self._most or self._used[group] - has_place < self._most[group]
 
-    def figures(self, candidate: Candidate) -> tuple[int, int]:
-        """How many places of its group are taken, and how many there are."""
+    def count_and_limit(self, candidate: Candidate) -> tuple[int, int]:
+        """Return how many jobs of the candidate's group are counted, and how many may be."""
         assert candidate.group is not None
         return self._used[candidate.group], self._most[candidate.group]
 
-    def asking(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, Sequence[Slots]]]:
-        """What candidates, in waiting order, may ask for: of a group no more jobs in each pool than have a place."""
+    def limited_requests(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, Sequence[Slots]]]:
+        """Yield candidates, in waiting order, with the alternatives that they may request.
+
+        In each pool, a group requests slots for no more jobs than it may still start.
+        """
         asked: Counter[tuple[Group, str]] = Counter()
         for candidate in candidates:
             group, most = candidate.group, self._most.get(candidate.group) if candidate.group else None
@@ -270,24 +291,25 @@ class Groups:
 
 
 def requests(
-    snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree, groups: Groups
-) -> dict[Queue, Counter[str]]:
-    """What each project's live jobs ask for: each, in every pool it could run in, its largest alternative there.
+    snapshot: Snapshot, candidates: Iterable[Candidate], tree: ShareTree, groups: Groups
+) -> dict[ShareNode, Counter[str]]:
+    """Return the slots that each project requests: for each live job, its largest alternative in each pool.
 
-    Where more jobs wait than were read, their project asks for all that there is. Otherwise it would ask for more with
-    each job that starts and makes room for another to be read, and what others are due would change under them.
+    If more jobs wait than were read, their project requests all instances of their pools. Otherwise its request would
+    grow with each job that starts and makes room for reading another one, and the entitlements of the others would
+    change.
     """
-    asked: dict[Queue, Counter[str]] = defaultdict(Counter)
-    for candidate, alternatives in groups.asking(candidates):
-        _ask(asked[candidate.project], alternatives)
+    asked: dict[ShareNode, Counter[str]] = defaultdict(Counter)
+    for candidate, alternatives in groups.limited_requests(candidates):
+        _add_request(asked[candidate.project], alternatives)
         if candidate.job.more_wait:
             pools = candidate.project.pools_of(candidate.job)
-            _ask(asked[candidate.project], [{pool: snapshot.size(pools[pool]) for pool in candidate.pools}])
+            _add_request(asked[candidate.project], [{pool: snapshot.size(pools[pool]) for pool in candidate.pools}])
     for job in snapshot.active:
         if job.state is JobState.STOPPING and not job.comes_back:
             continue
-        project = queues.project(job.project)
-        _ask(
+        project = tree.project(job.project)
+        _add_request(
             asked[project],
             [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools_of(job), snapshot))],
         )
@@ -295,37 +317,37 @@ def requests(
 
 
 class PoolBackoff:
-    """Pools that have refused launches: nothing starts there, and nobody is stopped for it, until it is tried again.
+    """Backoffs of pools that have refused launches: no starts there, and no evictions for them, until the next try.
 
-    What backs off is a pool, or of a pool of any type one instance type (`<pool>/<type>`).
+    A pool backs off as a whole. In a pool of any type, one instance type backs off (`<pool>/<type>`).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._paused = snapshot.paused
         self._now = snapshot.now
-        self.free: Counter[str] = Counter()  # slots that nobody holds
+        self.free: Counter[str] = Counter()  # slots that no job holds
         if self._paused:
             self.free.update({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
             self.free.subtract(snapshot.external)
             for job in snapshot.active:
                 self.free.subtract(job.slots)
 
-    def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[Refusal]:
-        """Who has refused so many as an alternative asks for."""
+    def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[PoolRefusal]:
+        """Yield the refusals, in force or over, of as many instances as an alternative needs."""
         instance_type = None
-        if job is not None and job.kinds:  # an alternative that was added to try it out has the last one's type
+        if job is not None and job.kinds:  # an alternative that WhatIf has added has the type of the last one
             instance_type = job.kinds[min(job.demand.index(need), len(job.kinds) - 1)]
         for pool, count in need.items():
             key = f"{pool}/{instance_type}" if instance_type else pool
             paused = self._paused.get(key)
             if paused and count >= paused.instances:
-                yield Refusal(key, paused, pool, count)
+                yield PoolRefusal(key, paused, pool, count)
 
-    def closed(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[Refusal]:
-        """What keeps an alternative back.
+    def blocking_refusals(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[PoolRefusal]:
+        """Return the refusals that keep a job from starting on an alternative.
 
-        :param after: after the backoff, too, it is tried on free slots only: stopping others buys nothing that
-            SageMaker does not have.
+        :param after: whether a refusal still applies after its backoff if too few slots are free. Evicting others would
+            not create instances that SageMaker does not have.
         """
         return [
             refusal
@@ -334,8 +356,10 @@ class PoolBackoff:
         ]
 
 
-def _possible(job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
-    """The alternatives that its pools could hold now if they were idle, or why it is no candidate."""
+def _possible_alternatives(
+    job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]
+) -> tuple[Slots, ...] | Reason:
+    """Return the alternatives that would fit into the idle pools, or the reason why the job is not a candidate."""
     now = snapshot.now
     if job.held:
         return Reason.HELD_BY_USER
@@ -358,7 +382,7 @@ def _fits_in_pools(need: Slots, pools: Mapping[str, Pool], snapshot: Snapshot) -
 
 
 def is_in_time(job: WaitingJob, pool: str, snapshot: Snapshot) -> bool:
-    """Whether a pool has instances now, and long enough for a job that may not be stopped."""
+    """Return whether a pool has instances now, and for a job that is not preemptible also until its end."""
     calendar = snapshot.calendars.get(pool)
     if calendar is None:
         return True
@@ -367,7 +391,7 @@ def is_in_time(job: WaitingJob, pool: str, snapshot: Snapshot) -> bool:
     return job.preemptible or (job.max_runtime is not None and snapshot.now + job.max_runtime <= calendar.closes)
 
 
-def _ask(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
+def _add_request(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
     largest: dict[str, int] = {}
     for need in alternatives:
         for pool, count in need.items():

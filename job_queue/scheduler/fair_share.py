@@ -1,4 +1,4 @@
-"""Departments and projects: their usage and its bounds, their fair shares, and whose turn it is (sections 1 and 2)."""
+"""Departments and projects: usage, bounds, fair shares, and the order in which they are served (sections 1 and 2)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -18,51 +18,53 @@ from job_queue.scheduler.model import (
     Slots,
     WaitingJob,
 )
-from job_queue.scheduler.sharing.division import Asker, divide, divide_by_past
+from job_queue.scheduler.sharing.division import Recipient, divide, divide_by_past
 from job_queue.scheduler.sharing.lately import Lately
 
 Counts = dict[str, int]
-"""Pool -> slots; a pool that is not there counts 0."""
+"""Pool -> slots; a pool that is not in it counts 0."""
 
 Deprivation = tuple[int, float, float, float, int, int]
 
 
 def counts() -> Counts:
-    """No slots."""
+    """Return a mapping without slots."""
     return defaultdict(int)
 
 
 class Bound(IntEnum):
-    """What a queue's usage is compared with."""
+    """A bound of the usage of a project or department."""
 
-    ENTITLEMENT = 0  # projected usage, with what it may hold without being asked to give
-    LIMIT = 1  # projected usage, with what it may never exceed
-    LIMIT_NOW = 2  # current usage, with the same
-    NON_PREEMPTIBLE_QUOTA = 3  # non-preemptible usage, with its quota
+    ENTITLEMENT = 0  # projected usage at most the entitlement
+    LIMIT = 1  # projected usage at most the limit
+    LIMIT_NOW = 2  # current usage at most the limit
+    NON_PREEMPTIBLE_QUOTA = 3  # usage of jobs that are not preemptible at most the quota
 
 
 @dataclass(eq=False, slots=True)
-class Queue:
-    """A department or a project. All figures are slots by pool."""
+class ShareNode:
+    """A node of the sharing tree: a department or a project. All figures are slots by pool."""
 
     name: str
-    place: int  # in policy order, departments before projects
-    parent: "Queue | None"
+    policy_index: int  # in policy order, departments before projects
+    parent: "ShareNode | None"
     quota: Slots
     limit: Slots
     over_quota: float | None = None
     is_department: bool = False
-    overspent: bool = False  # its soft budget is spent: it comes after the others
-    pools: Mapping[str, Pool] = field(default_factory=dict)  # those that its training jobs may use, by name
-    interactive_pools: Mapping[str, Pool] = field(default_factory=dict)  # ... and its interactive jobs
+    overspent: bool = False  # its soft budget is spent: it is served after the others
+    pools: Mapping[str, Pool] = field(default_factory=dict)  # pools that its training jobs may use, by name
+    # pools that its interactive jobs may use, by name
+    interactive_pools: Mapping[str, Pool] = field(default_factory=dict)
     entitlement: Counts = field(default_factory=counts)
-    had: dict[str, tuple[float, float]] = field(default_factory=dict)  # slots lately, and its share without a past
-    projected: Counts = field(default_factory=counts)  # usage once all stops are over; counts what is set aside
-    current: Counts = field(default_factory=counts)  # usage now; counts stopping jobs
-    non_preemptible: Counts = field(default_factory=counts)  # the part of it that may not be stopped
-    children: "list[Queue]" = field(default_factory=list)
-    path: "tuple[Queue, ...]" = ()  # itself and its department
-    bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound, bound of a pool not named there
+    # pool -> slots held lately, and the fair share if past use did not count
+    past: dict[str, tuple[float, float]] = field(default_factory=dict)
+    projected: Counts = field(default_factory=counts)  # usage once all stops are over, with reservations
+    current: Counts = field(default_factory=counts)  # usage now, with stopping jobs
+    non_preemptible: Counts = field(default_factory=counts)  # usage of jobs that are not preemptible
+    children: "list[ShareNode]" = field(default_factory=list)
+    path: "tuple[ShareNode, ...]" = ()  # this node and its department
+    bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound, and the bound of other pools
 
     def __post_init__(self) -> None:
         self.path = (self,) if self.parent is None else (self, self.parent)
@@ -78,76 +80,80 @@ class Queue:
         return self.interactive_pools if job.interactive else self.pools
 
     @property
-    def top(self) -> "Queue":
-        """The queue below the root on its path."""
+    def top_ancestor(self) -> "ShareNode":
+        """The node below the root on its path."""
         return self.parent or self
 
 
-def fits(queue: Queue, need: Slots, bound: Bound, freed: Slots = NOTHING) -> bool:
-    """Whether a queue's usage stays within a bound when it gets `need` and gives up `freed`."""
-    usage, most, otherwise = queue.bounds[bound]
+def fits(node: ShareNode, need: Slots, bound: Bound, freed: Slots = NOTHING) -> bool:
+    """Return whether a node's usage stays within a bound if it gets `need` and gives up `freed`."""
+    usage, most, otherwise = node.bounds[bound]
     return all(usage[pool] - freed.get(pool, 0) + count <= most.get(pool, otherwise) for pool, count in need.items())
 
 
-def part_of_paths(project: Queue, other: Queue) -> tuple[Queue, Queue]:
-    """The queues of two projects at the level where their paths part."""
-    return (project, other) if project.parent is other.parent else (project.top, other.top)
+def diverging_nodes(project: ShareNode, other: ShareNode) -> tuple[ShareNode, ShareNode]:
+    """Return the nodes of two projects at the level where their paths to the root differ."""
+    return (project, other) if project.parent is other.parent else (project.top_ancestor, other.top_ancestor)
 
 
-class QueueTree:
-    """All queues of a policy, by name. A project that the policy does not know gets a queue without quota."""
+class ShareTree:
+    """The departments and projects of a policy, by name. An unknown project gets a node without quota."""
 
     def __init__(self, policy: Policy, overspent: Container[str] = ()) -> None:
-        self._by_name: dict[str, Queue] = {}
-        self.tops: list[Queue] = []
+        self._by_name: dict[str, ShareNode] = {}
+        self.top_nodes: list[ShareNode] = []
         pools = {pool.name: pool for pool in policy.pools}
         for department in policy.departments:
-            self._add(Queue(department.name, len(self._by_name), None, department.quota, department.limit, None, True))
+            self._add(
+                ShareNode(department.name, len(self._by_name), None, department.quota, department.limit, None, True)
+            )
         for project in policy.projects:
             parent = self._by_name[project.department] if project.department else None
-            queue = Queue(project.name, len(self._by_name), parent, project.quota, project.limit, project.over_quota)
-            queue.overspent = project.name in overspent
-            queue.pools = _allowed(pools, project.pools_for(interactive=False))
-            queue.interactive_pools = _allowed(pools, project.pools_for(interactive=True))
-            self._add(queue)
+            node = ShareNode(project.name, len(self._by_name), parent, project.quota, project.limit, project.over_quota)
+            node.overspent = project.name in overspent
+            node.pools = _allowed(pools, project.pools_for(interactive=False))
+            node.interactive_pools = _allowed(pools, project.pools_for(interactive=True))
+            self._add(node)
         self._of_policy = list(self._by_name.values())
 
-    def _add(self, queue: Queue) -> Queue:
-        self._by_name[queue.name] = queue
-        (queue.parent.children if queue.parent else self.tops).append(queue)
-        return queue
+    def _add(self, node: ShareNode) -> ShareNode:
+        self._by_name[node.name] = node
+        (node.parent.children if node.parent else self.top_nodes).append(node)
+        return node
 
-    def project(self, name: str) -> Queue:
-        """The queue of a project."""
-        return self._by_name.get(name) or self._add(Queue(name, len(self._by_name), None, {}, {}))
+    def project(self, name: str) -> ShareNode:
+        """Return the node of a project."""
+        return self._by_name.get(name) or self._add(ShareNode(name, len(self._by_name), None, {}, {}))
 
     def divide(
-        self, capacities: Slots, external: Slots, requests: Mapping[Queue, Slots], lately: Lately | None = None
+        self, capacities: Slots, external: Slots, requests: Mapping[ShareNode, Slots], lately: Lately | None = None
     ) -> dict[str, dict[str, int]]:
-        """Divide every pool from the root down: enters all entitlements, and gives the fair shares by pool and queue.
+        """Divide every pool from the root down. Set all entitlements, and return the fair shares by pool and node.
 
-        :param requests: what the live jobs of each project ask for.
-        :param lately: what was held before, where that counts.
+        :param requests: slots that the live jobs of each project request.
+        :param lately: past use; None: it does not count.
         """
         shares = {}
         for name, capacity in capacities.items():
             fair = shares[name] = self._divide(name, max(0, capacity - external.get(name, 0)), requests, lately)
-            for queue in self._of_policy:
-                queue.entitlement[name] = min(_limit(queue, name), max(queue.quota.get(name, 0), fair[queue.name]))
+            for node in self._of_policy:
+                node.entitlement[name] = min(_limit(node, name), max(node.quota.get(name, 0), fair[node.name]))
         return shares
 
-    def _divide(self, pool: str, have: int, requests: Mapping[Queue, Slots], lately: Lately | None) -> dict[str, int]:
-        queues = self._of_policy
-        asked = {queue: min(_limit(queue, pool), requests.get(queue, NOTHING).get(pool, 0)) for queue in queues}
-        for queue in queues:
-            if queue.overspent:  # nothing beyond its quota is its due
-                asked[queue] = min(asked[queue], queue.quota.get(pool, 0))
-        departments = [queue for queue in queues if queue.is_department]
-        for queue in departments:
-            asked[queue] = min(_limit(queue, pool), sum(asked[child] for child in queue.children))
-        fair = _among([queue for queue in queues if queue.parent is None], pool, asked, have, lately)
-        for queue in departments:
-            fair |= _among(queue.children, pool, asked, fair[queue.name], lately)
+    def _divide(
+        self, pool: str, have: int, requests: Mapping[ShareNode, Slots], lately: Lately | None
+    ) -> dict[str, int]:
+        nodes = self._of_policy
+        asked = {node: min(_limit(node, pool), requests.get(node, NOTHING).get(pool, 0)) for node in nodes}
+        for node in nodes:
+            if node.overspent:  # a node with a spent budget is entitled to its quota only
+                asked[node] = min(asked[node], node.quota.get(pool, 0))
+        departments = [node for node in nodes if node.is_department]
+        for node in departments:
+            asked[node] = min(_limit(node, pool), sum(asked[child] for child in node.children))
+        fair = _divide_among([node for node in nodes if node.parent is None], pool, asked, have, lately)
+        for node in departments:
+            fair |= _divide_among(node.children, pool, asked, fair[node.name], lately)
         return fair
 
 
@@ -155,32 +161,35 @@ def _allowed(pools: Mapping[str, Pool], names: Sequence[str]) -> Mapping[str, Po
     return {name: pool for name, pool in pools.items() if name in names} if names else pools
 
 
-def _limit(queue: Queue, pool: str) -> int:
-    return queue.limit.get(pool, UNLIMITED)
+def _limit(node: ShareNode, pool: str) -> int:
+    return node.limit.get(pool, UNLIMITED)
 
 
-def _among(
-    queues: Sequence[Queue], pool: str, asked: Mapping[Queue, int], have: int, lately: Lately | None
+def _divide_among(
+    nodes: Sequence[ShareNode], pool: str, asked: Mapping[ShareNode, int], have: int, lately: Lately | None
 ) -> dict[str, int]:
-    askers = [Asker(queue.quota.get(pool, 0), weight_of(queue, pool), asked[queue]) for queue in queues]
+    recipients = [Recipient(node.quota.get(pool, 0), weight_of(node, pool), asked[node]) for node in nodes]
     if lately is None:
-        parts = divide(have, askers)
+        parts = divide(have, recipients)
     else:
-        pasts = [lately.of([it.name for it in queue.children] or [queue.name], pool) for queue in queues]
-        parts, fair = divide_by_past(have, askers, pasts)
-        for queue, past, share in zip(queues, pasts, fair, strict=True):
-            queue.had[pool] = past.lately, float(share)
-    return {queue.name: part for queue, part in zip(queues, parts, strict=True)}
+        pasts = [lately.of([it.name for it in node.children] or [node.name], pool) for node in nodes]
+        parts, fair = divide_by_past(have, recipients, pasts)
+        for node, past, share in zip(nodes, pasts, fair, strict=True):
+            node.past[pool] = past.lately, float(share)
+    return {node.name: part for node, part in zip(nodes, parts, strict=True)}
 
 
-def weight_of(queue: Queue | Department | Project, pool: str) -> Fraction:
-    """A queue's part of what is left over: a project's own, else the quota, or 1 where the quota is 0."""
-    own = None if isinstance(queue, Department) else queue.over_quota
-    return Fraction(queue.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
+def weight_of(node: ShareNode | Department | Project, pool: str) -> Fraction:
+    """Return the over-quota weight of a node: a project's own, else the quota, or 1 if the quota is 0."""
+    own = None if isinstance(node, Department) else node.over_quota
+    return Fraction(node.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
 
 
 def oversubscriptions(policy: Policy) -> Iterable[str]:
-    """Where quotas add up to more than there is, a sentence each. Such a policy is refused unless it allows it."""
+    """Yield a sentence for each pool and level where the quotas add up to more than there is.
+
+    A policy with such quotas is refused unless it has `allow_oversubscription`.
+    """
     for pool in policy.pools:
         name = pool.name
         for department in policy.departments:
@@ -195,84 +204,90 @@ def oversubscriptions(policy: Policy) -> Iterable[str]:
             yield f"quotas of the pool {name} add up to {total}, it has {pool.capacity}"
 
 
-def _quotas(pool: str, queues: Iterable[Department | Project]) -> int:
-    return sum(queue.quota.get(pool, 0) for queue in queues)
+def _quotas(pool: str, nodes: Iterable[Department | Project]) -> int:
+    return sum(node.quota.get(pool, 0) for node in nodes)
 
 
-# --- whose turn it is ---------------------------------------------------------------------------------
+# --- serving order ------------------------------------------------------------------------------------
 
 
-def deprivation(queue: Queue, need: Slots, usage: Mapping[str, int]) -> Deprivation:
-    """How well off a queue is with its next job: the smallest is served first (scheduling rules, section 2).
+def deprivation(node: ShareNode, need: Slots, usage: Mapping[str, int]) -> Deprivation:
+    """Return how well off a node is with its next job: the smallest is served first (scheduling rules, section 2).
 
-    Of several pools the worst counts. Where past use counts, what was held lately and is held comes before what is held
-    alone, by what would be due without a past: Slurm's level fair share, the other way up.
+    With several pools the worst one counts. If past use counts, (lately + held) / fair share comes before the ratios of
+    present usage. That is the inverse of Slurm's level fair share.
 
     :param need: the first alternative of its next job.
-    :param usage: what the queue holds, slots by pool.
+    :param usage: slots that the node holds, by pool.
     """
     beyond, had = False, 0.0
     worst: tuple[float, float, int] = (-1.0, 0.0, 0)
     for pool, count in need.items():
-        held, due = usage[pool], queue.entitlement[pool]
-        beyond = beyond or held + count > queue.quota.get(pool, 0)
+        held, due = usage[pool], node.entitlement[pool]
+        beyond = beyond or held + count > node.quota.get(pool, 0)
         worst = max(worst, (_ratio(held + count, due), _ratio(held, due), due))
-        if queue.had:
-            lately, fair = queue.had[pool]
+        if node.past:
+            lately, fair = node.past[pool]
             had = max(had, _ratio(lately + held, fair))
-    last = beyond and queue.overspent
-    return (beyond + last, had, *worst, queue.place)
+    last = beyond and node.overspent
+    return (beyond + last, had, *worst, node.policy_index)
 
 
 def _ratio(held: float, due: float) -> float:
     return held / due if due else held * 1000.0
 
 
-def turn_to_give(project: Queue, excess: int) -> int:
-    """Whose turn it is to give slots back, the smallest first: whose soft budget is spent, then who has most above.
+def reclaim_key(project: ShareNode, excess: int) -> int:
+    """Return the sort key of a project in reclaim; the smallest gives first.
+
+    The order: projects with a spent soft budget, then most slots above entitlement.
 
     :param excess: slots above its entitlement.
     """
     return -excess - (UNLIMITED if project.overspent else 0)
 
 
-class Turns:
-    """Which project is the most deprived, compared from the root down, after every decision.
+class ServingOrder:
+    """The order in which projects are served: the most deprived first, compared from the root down.
 
-    A queue's key is computed anew only when its usage or its next job changed; outdated entries are left in the heaps
-    and skipped.
+    The order is determined again after every decision.
 
-    :param next_need: a project's next job's first alternative; None: it has no next job.
-    :param usage: what a queue holds, slots by pool.
+    A node's key is computed again only if its usage or its next job has changed. Outdated entries stay in the heaps and
+    are skipped.
+
+    :param next_need: returns the first alternative of a project's next job; None: it has no next job.
+    :param usage: returns the slots that a node holds, by pool.
     """
 
-    def __init__(self, next_need: Callable[[Queue], Slots | None], usage: Callable[[Queue], Mapping[str, int]]) -> None:
+    def __init__(
+        self, next_need: Callable[[ShareNode], Slots | None], usage: Callable[[ShareNode], Mapping[str, int]]
+    ) -> None:
         self._next_need = next_need
         self._usage = usage
-        self._current: dict[Queue, tuple[Deprivation, Queue] | None] = {}
-        self._heaps: dict[Queue | None, list[tuple[Deprivation, Queue]]] = defaultdict(list)
+        self._current: dict[ShareNode, tuple[Deprivation, ShareNode] | None] = {}
+        self._heaps: dict[ShareNode | None, list[tuple[Deprivation, ShareNode]]] = defaultdict(list)
 
-    def refresh(self, project: Queue) -> None:
-        """The project's usage or its next job changed."""
+    def refresh(self, project: ShareNode) -> None:
+        """Compute a project's key again, since its usage or its next job has changed."""
         self._push(project, self._next_need(project))
         if project.parent is not None:
-            child = self._top(project.parent)
+            child = self._most_deprived(project.parent)
             self._push(project.parent, None if child is None else self._next_need(child))
 
-    def next(self) -> Queue | None:
-        """The project whose turn it is."""
-        top = self._top(None)
-        return self._top(top) if top is not None and top.children else top
+    def next(self) -> ShareNode | None:
+        """Return the project to serve next; None: no project has a next job."""
+        top = self._most_deprived(None)
+        return self._most_deprived(top) if top is not None and top.children else top
 
-    def _push(self, queue: Queue, need: Slots | None) -> None:
+    def _push(self, node: ShareNode, need: Slots | None) -> None:
         if need is None:
-            self._current[queue] = None
+            self._current[node] = None
             return
-        entry = (deprivation(queue, need, self._usage(queue)), queue)
-        self._current[queue] = entry
-        heappush(self._heaps[queue.parent], entry)
+        entry = (deprivation(node, need, self._usage(node)), node)
+        self._current[node] = entry
+        heappush(self._heaps[node.parent], entry)
 
-    def _top(self, parent: Queue | None) -> Queue | None:
+    def _most_deprived(self, parent: ShareNode | None) -> ShareNode | None:
         heap = self._heaps[parent]
         while heap and self._current.get(heap[0][-1]) is not heap[0]:
             heappop(heap)

@@ -1,4 +1,4 @@
-"""What the scheduler reads and what it decides: a frozen snapshot of pools, projects and jobs, and a plan.
+"""The input and the output of the scheduler: a frozen snapshot of pools, projects and jobs, and a plan.
 
 Everything is immutable. Times are seconds since the epoch (UTC), durations are seconds,
 sizes are slots: one slot is one instance of a pool.
@@ -17,43 +17,43 @@ Slots = Mapping[str, int]
 NOTHING: Slots = {}
 
 UNLIMITED = 1 << 60
-"""A limit or a capacity where there is none."""
+"""The limit or capacity of an unlimited pool, project or department."""
 
 
 def covers(have: Slots, need: Slots) -> bool:
-    """Whether `have` holds all of `need`."""
+    """Return whether `have` contains all slots of `need`."""
     return all(have.get(pool, 0) >= count for pool, count in need.items())
 
 
 def is_larger(one: Slots, other: Slots) -> bool:
-    """Whether an alternative is another one with more instances: the same pools, nowhere fewer."""
+    """Return whether `one` is `other` with more instances: the same pools, and in no pool fewer."""
     return one.keys() == other.keys() and one != other and covers(one, other)
 
 
 def above_zero(slots: Slots) -> Slots:
-    """The pools of which there is something."""
+    """Return the pools with a positive number of slots."""
     return {pool: count for pool, count in slots.items() if count > 0}
 
 
 DEFAULT = "default"
-"""The name of the one pool and the one project that exist while no policy is applied."""
+"""The name of the only pool and the only project while no policy is applied."""
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """State of a job."""
 
-    PENDING = "pending"  # waits, has never run
-    STARTING = "starting"  # holds its slots; the launch is intended, SageMaker's answer not recorded
+    PENDING = "pending"  # waits, was not preempted: has never run, or is tried again
+    STARTING = "starting"  # holds its slots; the intent is recorded, SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
-    STOPPING = "stopping"  # the attempt was asked to stop; holds its slots until SageMaker says it ended
-    PREEMPTED = "preempted"  # waits, has run before
+    STOPPING = "stopping"  # a stop of the attempt was requested; holds its slots until SageMaker says it ended
+    PREEMPTED = "preempted"  # waits, after its attempt was stopped to make room
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
-    STOPPED = "stopped"  # finished: cancelled, stopped by hand, or out of its runtime
+    STOPPED = "stopped"  # finished: cancelled, stopped by hand, or out of its maximum runtime
 
     @property
     def waits(self) -> bool:
-        """True while the job stands in a waiting queue."""
+        """True while the job is in a waiting queue."""
         return self in (JobState.PENDING, JobState.PREEMPTED)
 
     @property
@@ -63,52 +63,52 @@ class JobState(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """True once nothing more will happen to the job."""
+        """True once the job's state is final."""
         return not self.waits and not self.holds_slots
 
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """Instances are taken as SageMaker has them."""
+    """On-demand instances, as SageMaker has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Jobs run as managed spot training."""
+    """Managed spot training."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """Jobs run on the capacity that a training plan has bought."""
+    """Capacity that was bought as a training plan."""
 
-    arn: str  # put into the requests that run here
+    arn: str  # put into the requests of the jobs of this pool
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the plan: the last part of its ARN."""
         return self.arn.rpartition("/")[-1]
 
 
 Market = OnDemand | Spot | TrainingPlan
-"""How the instances of a pool are bought."""
+"""The way in which the instances of a pool are bought."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Instances of one type under one cap."""
+    """Instances of one type that may be in use at the same time, up to a capacity."""
 
     name: str
-    capacity: int = UNLIMITED  # of a training plan's: a ceiling, which it need not have
+    capacity: int = UNLIMITED  # for a training plan: a ceiling, which may be more than the plan has
     instance_type: str | None = None  # None: any type
     market: Market = OnDemand()
     min_runtime: float | None = None
     keep_warm: float | None = None  # seconds that instances are kept for the next job that matches
-    gpus: int | None = None  # of each instance, which members may share; None: instances are whole
+    gpus: int | None = None  # per instance, shared by members; None: instances are not shared
 
 
 @dataclass(frozen=True, slots=True)
 class Department:
-    """A parent of projects."""
+    """A parent of projects, with a quota and a limit of its own."""
 
     name: str
     quota: Slots = field(default_factory=dict)
@@ -117,57 +117,57 @@ class Department:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """An owner of jobs. Without a department it stands under the root."""
+    """The unit that jobs belong to, with quotas, limits and rights. Without a department it is below the root."""
 
     name: str
     department: str | None = None
     quota: Slots = field(default_factory=dict)
     limit: Slots = field(default_factory=dict)
     over_quota: float | None = None  # weight; None: the quota, or 1 where the quota is 0
-    pools: tuple[str, ...] = ()  # allowed pools, in order of preference; empty: all
-    interactive_pools: tuple[str, ...] = ()  # of interactive jobs, instead of `pools`; empty: `pools`
-    training_pools: tuple[str, ...] = ()  # of all other jobs, instead of `pools`; empty: `pools`
+    pools: tuple[str, ...] = ()  # pools that its jobs may use, in order of preference; empty: all
+    interactive_pools: tuple[str, ...] = ()  # for interactive jobs, instead of `pools`; empty: `pools`
+    training_pools: tuple[str, ...] = ()  # for all other jobs, instead of `pools`; empty: `pools`
     min_runtime: float | None = None
-    members: tuple[str, ...] = ()  # ARN patterns of who may submit to it; empty: everybody
-    admins: tuple[str, ...] = ()  # ARN patterns of who may cancel and change its jobs, and submit to it
+    members: tuple[str, ...] = ()  # ARN patterns of the users that may submit to it; empty: every user
+    admins: tuple[str, ...] = ()  # ARN patterns of the users that may cancel and change its jobs, and submit to it
     roles: tuple[str, ...] = ()  # ARN patterns of execution roles that its jobs may have; empty: any
-    buckets: tuple[str, ...] = ()  # where its jobs' addresses in S3 must lie: names or patterns; empty: anywhere
+    buckets: tuple[str, ...] = ()  # buckets that its jobs may use: names or patterns; empty: any
     priority_ceiling: int | None = None  # the highest priority that its jobs may have
-    budget: Budget | None = None  # of all its jobs together
-    owner_budget: Budget | None = None  # of the jobs of each owner in it
+    budget: Budget | None = None  # for all its jobs together
+    owner_budget: Budget | None = None  # for the jobs of each owner in it
     owners_share: bool = False  # whether members of several owners may be on one carrier
 
     def pools_for(self, *, interactive: bool) -> tuple[str, ...]:
-        """Return the allowed pools of one kind of job, in order of preference; empty: all."""
+        """Return the pools that a kind of job may use, in order of preference; empty: all."""
         return (self.interactive_pools if interactive else self.training_pools) or self.pools
 
 
 class Order(StrEnum):
-    """Which of a project's jobs of one priority is served first."""
+    """Order of a project's jobs of the same priority."""
 
-    SUBMISSION = "submission"  # who has waited longest
-    SHORTEST = "shortest"  # who is expected to run for the shortest time, as far as `stretch` lets it pass others
+    SUBMISSION = "submission"  # the job with the longest wait first
+    SHORTEST = "shortest"  # the shortest expected runtime first, within the bounds of `stretch`
 
 
 class Backfill(StrEnum):
-    """By what it is known who may use the free slots that are kept for a patient job."""
+    """The runtimes that decide whether a job may use the free slots that are kept for a patient job."""
 
-    BOUNDED = "bounded"  # MaxRuntimeInSeconds: who cannot end later than the patient job can start
-    PREDICTED = "predicted"  # expected runtimes: who is expected to end before it is expected to start
+    BOUNDED = "bounded"  # MaxRuntimeInSeconds: the job must end before the patient job can start
+    PREDICTED = "predicted"  # expected runtimes: the job is expected to end before the patient job is expected to start
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Knobs of the scheduler (scheduling rules, section 8)."""
+    """Settings of the scheduler (scheduling rules, section 8)."""
 
     min_runtime: float = 0  # guaranteed seconds before an eviction
-    patience: float | None = 1800  # seconds of waiting until free slots are reserved in a backfill window; None: never
+    patience: float | None = 1800  # seconds of waiting until free slots are kept for a job; None: never
     aging: float | None = None  # seconds of waiting per step of priority in the waiting order
     order: Order = Order.SUBMISSION
-    stretch: float = 20  # by order of shortest: for how many times its expected runtime others may pass a job
+    stretch: float = 20  # with Order.SHORTEST: later, shorter jobs pass a job during `stretch` x its expected runtime
     backfill: Backfill = Backfill.BOUNDED
-    usage_half_life: float | None = None  # seconds until use counts for half in who comes next; None: it does not count
-    idle_after: float | None = None  # seconds after which a job whose GPUs do nothing leaves first; None: never
+    usage_half_life: float | None = None  # seconds after which past use counts half; None: it does not count
+    idle_after: float | None = None  # seconds after which a job with idle GPUs is evicted first; None: never
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
     window: int = 100  # waiting jobs read per waiting queue in one cycle
@@ -176,16 +176,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Interactive:
-    """How interactive jobs are treated."""
+    """Treatment of interactive jobs."""
 
-    first: bool = True  # within quota, they come before the training jobs of their project; False: by priority alone
-    max_per_owner: int | None = 1  # active at a time, where they come first; None: any number
-    idle_end: float = 3600  # seconds without a session after which a job that only waits for sessions ends
+    first: bool = True  # within quota, before the training jobs of their project; False: by priority only
+    max_per_owner: int | None = 1  # active interactive jobs per owner at a time, if `first`; None: any number
+    idle_end: float = 3600  # seconds without a session after which a job that is only kept for sessions ends
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What an instance of a type costs an hour, by market; None: nobody has said. No plan looks at it."""
+    """Price of an instance type per hour, by market; None: not known. Prices have no effect on plans."""
 
     on_demand: float | None = None
     spot: float | None = None
@@ -194,7 +194,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the fleet is shared. Order matters: it breaks ties."""
+    """The rules by which the pools are shared. The order of pools, departments and projects breaks ties."""
 
     pools: tuple[Pool, ...]
     projects: tuple[Project, ...]
@@ -211,26 +211,26 @@ class WaitingJob:
     name: str
     project: str
     priority: int
-    demand: tuple[Slots, ...]  # alternatives, best first; a gang takes all of one or nothing
+    demand: tuple[Slots, ...]  # alternatives, best first; a job takes all slots of one alternative, or none
     entered: float
     preemptible: bool = True
-    interactive: bool = False  # people work in it; it is not preemptible then
+    interactive: bool = False  # a user works in it, in a shell or a notebook; never preemptible
     held: bool = False
     backoff_until: float | None = None
     max_runtime: float | None = None
-    expected: float | None = None  # seconds from its next start until it ends, as far as anybody can tell
-    warm: bool = False  # fits instances that are kept warm: goes first among those of its project and priority
-    kinds: tuple[str, ...] = ()  # in a pool of any type: the instance types of each alternative
-    refusal: str | None = None  # why SageMaker refused its last launch, where that was for its own sake
-    on_free_slots_only: bool = False  # refused so often that nobody is stopped for it
-    left_idle: bool = False  # it made room as its GPUs did nothing: it preempts nobody until it has run again
-    more_wait: bool = False  # behind it in its waiting queue, beyond those that were read
+    expected: float | None = None  # expected seconds from its next start to its end; None: not known
+    warm: bool = False  # matches a warm pool: goes first among the jobs of its project and priority
+    kinds: tuple[str, ...] = ()  # in a pool of any type: the instance type of each alternative
+    refusal: str | None = None  # why SageMaker refused its last launch, if the job was the reason
+    on_free_slots_only: bool = False  # refused so often that no job is stopped for it
+    left_idle: bool = False  # was evicted because its GPUs were idle: it preempts no job until it has run again
+    more_wait: bool = False  # more jobs are in its waiting queue than were read
     owner: str = ""
-    after: tuple[tuple[str, bool], ...] = ()  # jobs that have to end first, and whether it does not matter how
-    group: str | None = None  # of its owner's jobs in its project
+    after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first, and whether any end will do
+    group: str | None = None  # name of a group of its owner's jobs in its project
     max_parallel: int | None = None  # jobs of its group that may be active at a time
-    gpus: int | None = None  # of a member: tenths of GPUs of one instance; its demand is one instance then
-    kind: str = ""  # of a member: with whom it may share an instance
+    gpus: int | None = None  # for a member: tenths of GPUs of one instance; its demand is then one instance
+    kind: str = ""  # for a member: only members of the same kind share an instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,47 +243,48 @@ class ActiveJob:
     slots: Slots
     state: JobState
     entered: float
-    started: float | None = None  # of the current attempt
+    started: float | None = None  # start of the current attempt
     preemptible: bool = True
-    interactive: bool = False  # people work in it; it is not preemptible then
-    demand: tuple[Slots, ...] = ()  # all it would accept; empty: only its slots
-    checkpoint: float | None = None  # when it last wrote one, where known
+    interactive: bool = False  # a user works in it, in a shell or a notebook; never preemptible
+    demand: tuple[Slots, ...] = ()  # all alternatives that it accepts; empty: only its slots
+    checkpoint: float | None = None  # time of its last checkpoint, if known
     max_runtime: float | None = None
-    expected: float | None = None  # seconds from `started` until it ends, as far as anybody can tell
-    idle_since: float | None = None  # its GPUs have done nothing since; None: they work, or nobody knows
-    stop_denied: bool = False  # SageMaker does not let the queue stop it
-    comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
+    expected: float | None = None  # expected seconds from `started` to its end; None: not known
+    idle_since: float | None = None  # its GPUs have been idle since; None: they are busy, or it is not known
+    stop_denied: bool = False  # SageMaker denied the queue's request to stop it
+    comes_back: bool = False  # stopping to make room: it will wait again, so it still counts for fair shares
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None
-    seat: Seat | None = None  # of a member, which holds no slots but this; the instance is its carrier's
+    seat: Seat | None = None  # for a member, which holds no slots; its carrier holds the instance
     kind: str = ""
-    lost: float | None = None  # instance-seconds that a stop would throw away, where others say so
-    held_since: float | None = None  # since when its slots are held, where that is not since `started`
+    lost: float | None = None  # instance-seconds that a stop would lose; None: computed from the times
+    held_since: float | None = None  # since when its slots are held, if not since `started`
 
     @property
     def charged_since(self) -> float | None:
-        """Return since when its slots are charged, in seconds since the epoch; None: not known."""
+        """Since when its slots are charged, in seconds since the epoch; None: not known."""
         return self.started if self.held_since is None else self.held_since
 
 
 @dataclass(frozen=True, slots=True)
 class PausedPool:
-    """A pool that has refused launches: it is left alone until then, and after that tried carefully.
+    """The backoff of a pool that refused a launch: no launch before `until`, and one job at a time after it.
 
-    Of a pool of any type, one kind of instances.
+    In a pool of any type, the backoff of one instance type.
     """
 
     until: float
-    instances: int = 1  # the fewest that were refused: it is paused for who asks for so many or more
-    at_fault: str | None = None  # what SageMaker said, where it refuses what the pool puts into requests
+    instances: int = 1  # the smallest count that was refused; jobs that need as many or more are held back
+    at_fault: str | None = None  # SageMaker's message, if the part of the request that comes from the pool was refused
+    lag: str | None = None  # SageMaker's count of instances in use, if it exceeds the queue's own count
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """When the instances of a training plan are there: its part that is under way, or else the next one, or the last.
+    """The period in which a training plan has its instances: the current one, else the next, else the last.
 
-    Of one that SageMaker has not told of yet, both times are infinite.
+    For a plan that SageMaker has not described yet, both times are infinite.
     """
 
     instances: int
@@ -291,32 +292,32 @@ class Calendar:
     closes: float  # epoch seconds at which SageMaker takes the instances back, before the plan ends
 
     def is_open(self, now: float) -> bool:
-        """Whether the instances are there."""
+        """Return whether the instances are there."""
         return self.opens <= now < self.closes
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a plan depends on. `active` and `waiting` may come in any order."""
+    """All input of a plan. `active` and `waiting` may come in any order."""
 
     policy: Policy
     now: float
     active: tuple[ActiveJob, ...] = ()
     waiting: tuple[WaitingJob, ...] = ()
-    external: Slots = field(default_factory=dict)  # used by training jobs that are not the queue's
-    reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots set aside for it
-    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by `<pool>`, of any type `<pool>/<kind>`
-    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> when it has instances; else always
-    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; none: nothing was used
+    external: Slots = field(default_factory=dict)  # used by external jobs
+    reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots reserved for it
+    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool; any type: `<pool>/<instance type>`
+    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
+    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; empty: nothing was used
     carriers: tuple[Carrier, ...] = ()
 
     def capacity(self, pool: Pool) -> int:
-        """The instances that a pool has now."""
+        """Return the number of instances that a pool has now; 0 while its training plan is closed."""
         calendar = self.calendars.get(pool.name)
         return self.size(pool) if calendar is None or calendar.is_open(self.now) else 0
 
     def size(self, pool: Pool) -> int:
-        """The instances that a pool has while it has any."""
+        """Return the number of instances that a pool has while its training plan is open."""
         calendar = self.calendars.get(pool.name)
         return pool.capacity if calendar is None else min(pool.capacity, calendar.instances)
 
@@ -325,32 +326,32 @@ class Snapshot:
 
 
 class Reason(StrEnum):
-    """Why a job waits. Where several apply, the first in this order is given."""
+    """The reason why a job waits. If several reasons apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
-    DEPENDENCY = "DEPENDENCY"  # jobs that it is to run after have not ended
+    DEPENDENCY = "DEPENDENCY"  # a job that it depends on has not ended
     BACKOFF = "BACKOFF"
     NO_SUCH_POOL = "NO_SUCH_POOL"
-    NEVER_FITS = "NEVER_FITS"  # asks for more than its pool has at all
-    OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its plan has not begun, is over, or would cut it off
-    OVER_BUDGET = "OVER_BUDGET"  # its project's budget, or its owner's in it, is spent for the present period
-    GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as may be at a time
+    NEVER_FITS = "NEVER_FITS"  # needs more instances than its pool has in all
+    OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its training plan has not begun, is over, or would cut it off
+    OVER_BUDGET = "OVER_BUDGET"  # the budget of its project, or of its owner in it, is spent for the present period
+    GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as the group allows
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
     OWNER_LIMIT = "OWNER_LIMIT"  # its owner has as many interactive jobs as the policy allows at a time
-    WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots being freed are set aside for it
+    WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots that are being freed are reserved for it
     KEPT_FOR_PATIENT_JOB = "KEPT_FOR_PATIENT_JOB"
     BEHIND_FAIR_SHARE = "BEHIND_FAIR_SHARE"
-    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead of it in its project lacks slots too
+    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead of it in its project lacks slots, too
     WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
 
 
 class Rule(StrEnum):
-    """By which rule a job is made to leave."""
+    """Rule by which a job is evicted."""
 
-    PREEMPT = "preempt"  # a higher priority of its own project
-    RECLAIM = "reclaim"  # another project's share
-    CONSOLIDATE = "consolidate"  # it can run in another pool, the claimant cannot
+    PREEMPT = "preempt"  # for a higher priority of its own project
+    RECLAIM = "reclaim"  # for another project's share
+    CONSOLIDATE = "consolidate"  # to another pool that it accepts and that the claimant cannot use
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,38 +369,38 @@ class Evict:
     job: str
     claimant: str
     rule: Rule
-    idle: bool = False  # it goes first as its GPUs do nothing
+    idle: bool = False  # was chosen first because its GPUs are idle
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Leave this job waiting, and why: a code for machines, a sentence for people."""
+    """Leave this job waiting: a reason for programs, and a message for people."""
 
     job: str
     reason: Reason
     message: str
-    ahead: tuple[str, ...] = ()  # waiting jobs that come first and want the same pools; the first 20 of them
-    blockers: tuple[str, ...] = ()  # active jobs that hold what it needs
+    ahead: tuple[str, ...] = ()  # waiting jobs that come first and need the same pools; the first 20 of them
+    blockers: tuple[str, ...] = ()  # active jobs that hold slots that it needs
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One cycle's decisions. Holds stand in the order in which their jobs would be served."""
+    """The decisions of one cycle. Holds are in the order in which their jobs would be served."""
 
     starts: tuple[Start, ...] = ()
     evictions: tuple[Evict, ...] = ()
     holds: tuple[Hold, ...] = ()
-    reservations: Mapping[str, Slots] = field(default_factory=dict)  # all that stand after this plan
-    shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> queue -> fair share
-    capacities: Slots = field(default_factory=dict)  # what each pool has now
-    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> when it has instances; else always
+    reservations: Mapping[str, Slots] = field(default_factory=dict)  # all reservations after this plan
+    shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> project or department -> fair share
+    capacities: Slots = field(default_factory=dict)  # instances that each pool has now
+    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
     seats: tuple[SitDown, ...] = ()
     launches: tuple[Launch, ...] = ()
-    closes: tuple[str, ...] = ()  # empty carriers whose instances are wanted, or that were kept for long enough
+    closes: tuple[str, ...] = ()  # empty carriers whose instances are needed, or whose time to be kept is over
 
     @property
     def begins(self) -> dict[str, Slots]:
-        """Who starts, and on what: members on nothing, but for the first of a carrier that is launched for some."""
+        """Each job that starts, with its slots. Members get no slots, except the first member of a new carrier."""
         members = {name: NOTHING for launch in self.launches for name in launch.members}
         first = {launch.members[0]: launch.slots for launch in self.launches}
         seated = {it.job: NOTHING for it in self.seats}

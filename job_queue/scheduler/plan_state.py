@@ -1,10 +1,12 @@
-"""The plan in the making: what is decided so far, and the figures that follow from it. Only its methods change it.
+"""State of the plan in the making: the decisions so far and the figures that follow. Only its methods change it.
 
-Slots of a pool are alike, so a reservation is a number and not particular slots. All reservations together never
-exceed what is free or being freed. They are filled from what this plan's victims leave, then from free slots, in the
-order in which their jobs are served; the free slots beyond that are for anyone. So nobody who comes later makes a job
-wait for a stop that it did not ask for. Who is served before a holder may start on a free slot where a stop that is
-under way leaves the holder as many.
+The slots of a pool are interchangeable, so a reservation is a number of slots and not particular ones. All reservations
+together never exceed the slots that are free or being freed. Reservations are filled in the order in which their jobs
+are served: first from the slots that this plan's victims free, then from free slots. The remaining free slots are
+available to all jobs. So no later job makes a job wait for a stop that was not requested for it.
+
+A job that is served before the holder of a reservation may start on free slots. The condition is that stops under way
+free as many slots for the holder.
 """
 
 from bisect import insort
@@ -14,45 +16,47 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate, Groups
-from job_queue.scheduler.fair_share import Bound, Counts, Queue, QueueTree, fits
+from job_queue.scheduler.fair_share import Bound, Counts, ShareNode, ShareTree, fits
 from job_queue.scheduler.model import NOTHING, UNLIMITED, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
-from job_queue.scheduler.victims import Guarantees, Place, Victim, Victims
+from job_queue.scheduler.victims import Guarantees, NodeAndPool, Victim, Victims
 
 
 @dataclass(slots=True)
 class Window:
-    """A patient job's backfill window, and its earliest start."""
+    """The backfill window of a patient job, and its earliest start."""
 
-    slots: Slots  # that are reserved for it
+    slots: Slots  # free slots that are reserved for the job
     starts: float  # earliest start, in seconds since the epoch; active jobs of unknown runtime count as ending now
-    spare: Counts  # slots that it leaves over then; active jobs of unknown runtime count as never ending
+    spare: Counts  # slots that the job leaves free then; active jobs of unknown runtime count as never ending
 
 
 class PlanState:
-    """The slots of every pool, the usage of every queue, and the decisions made so far."""
+    """The slots of every pool, the usage of every project and department, and the decisions made so far."""
 
-    def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], queues: QueueTree, groups: Groups) -> None:
-        self.queues = queues
+    def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], tree: ShareTree, groups: Groups) -> None:
+        self.tree = tree
         self.groups = groups
         self.free = Counter({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
-        self.freeing: Counter[str] = Counter()  # held by attempts that were asked to stop
-        self.reservations: dict[str, Slots] = {}  # job -> slots set aside for it
-        self.windows: dict[str, Window] = {}  # by patient job; their free slots are not in `reservations`
+        self.freeing: Counter[str] = Counter()  # held by attempts that are stopping
+        self.reservations: dict[str, Slots] = {}  # job -> slots reserved for it
+        self.windows: dict[str, Window] = {}  # by patient job; the slots of windows are not in `reservations`
         self.started: dict[str, Slots] = {}
         self.evicted: dict[str, Evict] = {}
-        self.settled: set[str] = set()  # started, or waiting with something set aside: their turn is over; and movers
-        self.promised: set[str] = set()  # holders for whom a stop may be under way since before this plan
-        self.released = False  # slots came free for others than the job that was served
-        self.changed: set[Queue] = set()  # projects whose usage has changed since the planner cleared this
-        self._reserved: Counter[str] = Counter()  # the sum of all reservations
-        self._reserved_settled: Counter[str] = Counter()  # the sum of those of jobs that are settled
+        self.settled: set[str] = set()  # served jobs: started, or waiting with a reservation; and jobs that migrate
+        # Holders of a reservation for which earlier plans may have requested a stop:
+        self.awaiting_stops: set[str] = set()
+        self.released = False  # slots came free for other jobs than the one that was served
+        self.changed: set[ShareNode] = set()  # projects whose usage has changed since the planner cleared this set
+        self._reserved: Counter[str] = Counter()  # sum of all reservations
+        self._reserved_settled: Counter[str] = Counter()  # sum of the reservations of settled jobs
         self._in_windows: Counter[str] = Counter()
-        self._left_by_victims: Counter[str] = Counter()  # of this plan; part of `freeing`
-        self._beyond_need: Counter[str] = Counter()  # the part of it that the claimants did not need
-        self._holders: dict[Queue, dict[str, Candidate]] = defaultdict(dict)
-        self._starts: dict[Queue, dict[str, Victim]] = defaultdict(dict)
-        self._lowest: dict[Queue, int] = {}  # project -> no holder and no start has a lower priority
-        self._bounds: dict[Place, int] = {}  # what evictions relied on, beside slots
+        self._freed_by_victims: Counter[str] = Counter()  # slots freed by the victims of this plan; part of `freeing`
+        self._surplus: Counter[str] = Counter()  # the part of `_freed_by_victims` that the claimants did not need
+        self._holders: dict[ShareNode, dict[str, Candidate]] = defaultdict(dict)
+        self._starts: dict[ShareNode, dict[str, Victim]] = defaultdict(dict)
+        self._lowest: dict[ShareNode, int] = {}  # project -> at most the lowest rank of its reservations and starts
+        # The most that a project or department may hold, since evictions relied on it:
+        self._bounds: dict[NodeAndPool, int] = {}
         self._evicted_by_size: dict[tuple[tuple[str, int], ...], list[Victim]] = defaultdict(list)
         self.guarantees = Guarantees(snapshot.policy)
         self.free.subtract(snapshot.external)
@@ -60,64 +64,67 @@ class PlanState:
             stops = job.state is JobState.STOPPING
             self.free.subtract(job.slots)
             self.freeing.update(job.slots if stops else NOTHING)
-            project = queues.project(job.project)
+            project = tree.project(job.project)
             self._use(project, job.slots, now=True, later=not stops, preemptible=job.preemptible)
-        self._inherit(snapshot, candidates)
-        self.victims = Victims(snapshot, queues, self.guarantees)
+        self._enter_existing_reservations(snapshot, candidates)
+        self.victims = Victims(snapshot, tree, self.guarantees)
 
-    def _inherit(self, snapshot: Snapshot, candidates: Iterable[Candidate]) -> None:
-        """Enter the reservations that stand in the snapshot, as far as the slots exist."""
+    def _enter_existing_reservations(self, snapshot: Snapshot, candidates: Iterable[Candidate]) -> None:
+        """Enter the reservations of the snapshot, as far as the slots exist."""
 
-        def there(slots: Slots) -> Slots:
-            return above_zero({pool: min(count, self.soon(pool)) for pool, count in slots.items()})
+        def as_far_as_available(slots: Slots) -> Slots:
+            return above_zero({pool: min(count, self.available_soon(pool)) for pool, count in slots.items()})
 
         for job in sorted(snapshot.active, key=lambda job: job.name):
             if job.state is JobState.STOPPING and job.comes_back and job.name in snapshot.reserved:
-                place = there(snapshot.reserved[job.name])  # it migrates: its new place is nobody else's
-                self._reserve(job.name, self.queues.project(job.project), place)
+                # A migrating job keeps the slots that it moves to.
+                target = as_far_as_available(snapshot.reserved[job.name])
+                self._add_reservation(job.name, self.tree.project(job.project), target)
         for candidate in candidates:
             if candidate.name in snapshot.reserved:
-                slots = there(candidate.useful_part(snapshot.reserved[candidate.name]))
-                self._hold(candidate, slots)
+                slots = as_far_as_available(candidate.useful_part(snapshot.reserved[candidate.name]))
+                self._enter_reservation(candidate, slots)
                 if slots and any(self.freeing[pool] > 0 for pool in candidate.pools):
-                    self.promised.add(candidate.name)
+                    self.awaiting_stops.add(candidate.name)
 
     # --- slots ------------------------------------------------------------------------------------------
 
-    def soon(self, pool: str, name: str = "", taken: int = 0) -> int:
-        """Slots free or being freed that are set aside, or in a backfill window, for nobody but `name`.
+    def available_soon(self, pool: str, name: str = "", taken: int = 0) -> int:
+        """Return the slots free or being freed that are neither reserved nor in a backfill window for other jobs.
 
-        :param taken: slots set aside for others that are transferred to it.
+        :param name: a job, to which its own reservation and window are available.
+        :param taken: slots reserved for others that are transferred to the job.
         """
         own = self.reservations[name].get(pool, 0) if name in self.reservations else 0
         windows = self._in_windows_of_others(pool, name)
         return self.free[pool] + self.freeing[pool] - self._reserved[pool] + taken + own - windows
 
-    def now(self, pool: str, name: str = "", taken: int = 0, *, through_windows: bool = False) -> int:
-        """Free slots on which `name` can start at once: its own, and those set aside for nobody.
+    def available_now(self, pool: str, name: str = "", taken: int = 0, *, include_windows: bool = False) -> int:
+        """Return the free slots on which a job can start at once: its own, and those that are not reserved for others.
 
-        :param taken: slots set aside for others that are transferred to it.
-        :param through_windows: count what is in the backfill windows of others, too.
+        :param name: a job, to which its own reservation and window are available.
+        :param taken: slots reserved for others that are transferred to the job.
+        :param include_windows: whether to include the slots in the backfill windows of other jobs.
         """
-        free, victims = self.free[pool], self._left_by_victims[pool] - self._beyond_need[pool]
-        windows = 0 if through_windows else self._in_windows_of_others(pool, name)
+        free, victims = self.free[pool], self._freed_by_victims[pool] - self._surplus[pool]
+        windows = 0 if include_windows else self._in_windows_of_others(pool, name)
         left = free - max(0, self._reserved[pool] - taken - victims) - windows
         if name not in self.reservations:
-            # Those whose turn is still to come may as well have what is being freed.
+            # Reservations of jobs that are served later can be filled from slots that are being freed.
             ahead = free - max(0, self._reserved_settled[pool] - victims) - windows
-            return left if taken else max(left, min(ahead, self.soon(pool, name)))
+            return left if taken else max(left, min(ahead, self.available_soon(pool, name)))
         own = self.reservations[name].get(pool, 0)
         before = self._reserved_settled[pool] - (own if name in self.settled else 0)
         return min(free, max(0, left) + max(0, min(own, free - max(0, before - victims))))
 
-    def is_free(self, candidate: Candidate, need: Slots, *, through_windows: bool = False) -> bool:
-        """Whether all of an alternative is free for it."""
+    def is_free(self, candidate: Candidate, need: Slots, *, include_windows: bool = False) -> bool:
+        """Return whether all slots of an alternative are free for the candidate."""
         name = candidate.name
-        return all(n <= self.now(pool, name, through_windows=through_windows) for pool, n in need.items())
+        return all(n <= self.available_now(pool, name, include_windows=include_windows) for pool, n in need.items())
 
     def surplus(self, pool: str) -> int:
-        """What this plan's victims free beyond what their claimants need, as far as nobody has it yet."""
-        return max(0, min(self._beyond_need[pool], self.soon(pool))) if pool in self._beyond_need else 0
+        """Return the available slots that this plan's victims free beyond the need of their claimants."""
+        return max(0, min(self._surplus[pool], self.available_soon(pool))) if pool in self._surplus else 0
 
     def _in_windows_of_others(self, pool: str, name: str) -> int:
         if not self.windows:
@@ -127,80 +134,94 @@ class PlanState:
     # --- usage ------------------------------------------------------------------------------------------
 
     def fits(
-        self, candidate: Candidate, need: Slots, bound: Bound, freed: Slots = NOTHING, *, alone: bool = False
+        self, candidate: Candidate, need: Slots, bound: Bound, freed: Slots = NOTHING, *, project_only: bool = False
     ) -> bool:
-        """Whether its project and its department stay within a bound with this alternative.
+        """Return whether the candidate's project and department stay within a bound if it gets this alternative.
 
-        :param freed: what they hold less once others of its project have given way.
-        :param alone: whether only its project has to.
+        :param freed: slots that they no longer hold once other jobs of the project have been evicted.
+        :param project_only: whether to check the project only.
         """
-        if bound is not Bound.LIMIT_NOW:  # current usage counts no reservation
+        if bound is not Bound.LIMIT_NOW:  # current usage does not include reservations
             own = self.reserved_for(candidate)
             freed = Counter(own) + Counter(freed) if own and freed else own or freed
-        queues = (candidate.project,) if alone else candidate.project.path
-        return all(fits(queue, need, bound, freed) for queue in queues)
+        nodes = (candidate.project,) if project_only else candidate.project.path
+        return all(fits(node, need, bound, freed) for node in nodes)
 
     def within_limits(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
-        """The same for the limits. Stopping slots count until they are gone; so do reservations of others."""
+        """Return whether project and department stay within their limits now and later.
+
+        Stopping slots count until they are free. Reservations of other jobs count, too.
+        """
         now, later = Bound.LIMIT_NOW, Bound.LIMIT
         return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)
 
     def within_group(self, candidate: Candidate) -> bool:
-        """Whether one more job of its group may be active."""
+        """Return whether one more job of the candidate's group may be active."""
         return self.groups.may_start(candidate, has_place=candidate.name in self.reservations)
 
     def within_quota(self, candidate: Candidate, need: Slots) -> bool:
-        """Whether a job that may not be stopped uses nothing but quota."""
+        """Return whether the candidate is preemptible, or stays within the quota for jobs that are not."""
         return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)
 
     def _use(
-        self, project: Queue, slots: Slots, sign: int = 1, *, now: bool = False, later: bool = True, preemptible: bool
+        self,
+        project: ShareNode,
+        slots: Slots,
+        sign: int = 1,
+        *,
+        now: bool = False,
+        later: bool = True,
+        preemptible: bool,
     ) -> None:
-        """More (or, with sign -1, less) is used: now, once all stops are over, or both."""
+        """Add slots to the usage of a project and its department; with sign -1, subtract them.
+
+        :param now: whether current usage changes.
+        :param later: whether projected usage changes: the usage once all stops are over.
+        """
         self.changed.add(project)
-        for queue in project.path:
+        for node in project.path:
             for pool, count in slots.items():
                 if now:
-                    queue.current[pool] += sign * count
+                    node.current[pool] += sign * count
                 if later:
-                    queue.projected[pool] += sign * count
+                    node.projected[pool] += sign * count
                 if not preemptible:
-                    queue.non_preemptible[pool] += sign * count
+                    node.non_preemptible[pool] += sign * count
 
     # --- reservations -----------------------------------------------------------------------------------
 
     def reserved_for(self, candidate: Candidate) -> Slots:
-        """What is set aside for a job."""
+        """Return the slots that are reserved for a job."""
         return self.reservations.get(candidate.name, NOTHING)
 
-    def set_aside(self, candidate: Candidate, slots: Slots) -> None:
-        """Set these slots aside for a job, instead of what was, until it starts. Its turn is over."""
-        self._exchange_reservation(candidate, slots)
-        self._hold(candidate, slots)
-        self.confirm(candidate.name)
+    def reserve(self, candidate: Candidate, slots: Slots) -> None:
+        """Reserve these slots for a job until it starts, instead of its earlier reservation. The job is settled."""
+        self._replace_reservation(candidate, slots)
+        self._enter_reservation(candidate, slots)
+        self.settle(candidate.name)
 
-    def _exchange_reservation(self, candidate: Candidate, slots: Slots) -> None:
-        """A job gets these slots; what was set aside for it, or in its window, is so no more."""
-        self.released = not covers(slots, self.drop(candidate)) or self.released
+    def _replace_reservation(self, candidate: Candidate, slots: Slots) -> None:
+        """Drop the reservation and the window of a job that gets these slots."""
+        self.released = not covers(slots, self.drop_reservation(candidate)) or self.released
         self.close_window(candidate.name)
 
-    def confirm(self, name: str) -> None:
-        """What is set aside for this job stays so: the free slots that it waits for are not for those behind it."""
+    def settle(self, name: str) -> None:
+        """Settle a job: the free slots of its reservation are no longer available to jobs behind it."""
         if name not in self.settled:
             self.settled.add(name)
             self._reserved_settled.update(self.reservations.get(name, NOTHING))
 
-    def drop(self, candidate: Candidate) -> Slots:
-        """Nothing is set aside for this job any more. Gives what was."""
+    def drop_reservation(self, candidate: Candidate) -> Slots:
+        """Drop the reservation of a job, and return its slots."""
         if candidate.name not in self.reservations:
             return NOTHING
         del self._holders[candidate.project][candidate.name]
-        self.promised.discard(candidate.name)
+        self.awaiting_stops.discard(candidate.name)
         self.groups.enter(candidate, -1)
         return self._free_reservation(candidate.name, candidate.project, preemptible=candidate.job.preemptible)
 
     def lower_holders(self, candidate: Candidate) -> list[Candidate]:
-        """Whose reservations may be transferred to this job, most valuable first."""
+        """Return lower priorities in the project whose reservations this job can take over, most valuable first."""
         if not self._may_take_from_lower(candidate):
             return []
         lower = [
@@ -211,29 +232,29 @@ class PlanState:
         return sorted(lower, key=lambda holder: holder.key)
 
     def transfer(self, candidate: Candidate, holders: Sequence[Candidate]) -> None:
-        """These reservations fall to this job, and so do the evictions that were made for them."""
+        """Drop the reservations of these jobs, and make the candidate the claimant of their evictions."""
         losers = {holder.name for holder in holders}
         for holder in holders:
-            self.drop(holder)
+            self.drop_reservation(holder)
             self.released = True
         for name, eviction in self.evicted.items():
             if eviction.claimant in losers:
                 self.evicted[name] = replace(eviction, claimant=candidate.name)
 
-    def _hold(self, candidate: Candidate, slots: Slots) -> None:
+    def _enter_reservation(self, candidate: Candidate, slots: Slots) -> None:
         if slots:
-            self._reserve(candidate.name, candidate.project, slots, preemptible=candidate.job.preemptible)
+            self._add_reservation(candidate.name, candidate.project, slots, preemptible=candidate.job.preemptible)
             self._holders[candidate.project][candidate.name] = candidate
             self.groups.enter(candidate)
             self._note_priority(candidate)
 
-    def _reserve(self, name: str, project: Queue, slots: Slots, *, preemptible: bool = True) -> None:
+    def _add_reservation(self, name: str, project: ShareNode, slots: Slots, *, preemptible: bool = True) -> None:
         if slots:
             self.reservations[name] = dict(slots)
             self._reserved.update(slots)
             self._use(project, slots, preemptible=preemptible)
 
-    def _free_reservation(self, name: str, project: Queue, *, preemptible: bool = True) -> Slots:
+    def _free_reservation(self, name: str, project: ShareNode, *, preemptible: bool = True) -> Slots:
         slots = self.reservations.pop(name)
         self._reserved.subtract(slots)
         self._use(project, slots, -1, preemptible=preemptible)
@@ -243,7 +264,7 @@ class PlanState:
         return slots
 
     def _may_take_from_lower(self, candidate: Candidate) -> bool:
-        """Whether lower priorities of its project have got something by this plan, and it may preempt them."""
+        """Return whether the job may preempt, and this plan may have given slots to lower priorities in its project."""
         lowest = self._lowest.get(candidate.project, candidate.rank)
         return lowest < candidate.rank and not candidate.job.left_idle
 
@@ -254,25 +275,25 @@ class PlanState:
     # --- backfill windows -------------------------------------------------------------------------------
 
     def open_window(self, candidate: Candidate, window: Window) -> None:
-        """Reserve free slots for a blocked patient job, against those behind it."""
+        """Reserve free slots for a blocked patient job, against jobs behind it."""
         self.windows[candidate.name] = window
         self._in_windows.update(window.slots)
 
     def close_window(self, name: str) -> None:
-        """This job has what it needs."""
+        """Close the window of a job, if there is one."""
         if name in self.windows:
             self._in_windows.subtract(self.windows.pop(name).slots)
 
     def close_windows(self) -> None:
-        """Nothing is in a window any more."""
+        """Close all windows."""
         self.windows.clear()
         self._in_windows.clear()
 
     # --- starts -----------------------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, slots: Slots) -> None:
-        """Launch a job on free slots; what was set aside for it is so no more."""
-        self._exchange_reservation(candidate, slots)
+        """Start a job on free slots; its reservation and its window are dropped."""
+        self._replace_reservation(candidate, slots)
         self._run(candidate, slots, 1)
         self.started[candidate.name] = slots
         self.settled.add(candidate.name)
@@ -284,9 +305,10 @@ class PlanState:
             self._note_priority(candidate)
 
     def withdrawable(self, candidate: Candidate) -> list[Victim]:
-        """Starts of this plan that this job's priority may withdraw, lowest first.
+        """Return the starts of this plan that this job may withdraw by its priority, lowest first.
 
-        Who came first by aging keeps its start if it is guaranteed a runtime; else it would be preempted.
+        A job that is earlier in waiting order by aging keeps its start if a runtime is guaranteed to it. Without a
+        guarantee it would be preempted later.
         """
         if not self._may_take_from_lower(candidate):
             return []
@@ -301,7 +323,7 @@ class PlanState:
         return sorted(lower, key=lambda victim: victim.key)
 
     def _withdraw(self, candidate: Candidate) -> None:
-        """This start is not made: somebody of higher priority needs the slots."""
+        """Cancel the start of this candidate: a job of higher priority needs the slots."""
         del self._starts[candidate.project][candidate.name]
         self._run(candidate, self.started.pop(candidate.name), -1)
         self.settled.discard(candidate.name)
@@ -315,81 +337,88 @@ class PlanState:
 
     # --- evictions --------------------------------------------------------------------------------------
 
-    def make_leave(self, victims: Mapping[Victim, Slots], bounds: Mapping[Place, int], claimant: Candidate) -> None:
-        """Withdraw those that are starts; stop the active jobs, or migrate those that have a new place.
+    def evict_or_withdraw(
+        self, victims: Mapping[Victim, Slots], bounds: Mapping[NodeAndPool, int], claimant: Candidate
+    ) -> None:
+        """Withdraw victims that are starts; evict active jobs, or migrate them if they have a target.
 
-        :param bounds: what the claimant's queues may hold: no victim is given back over it.
+        :param victims: each with the slots that it migrates to; empty: it does not migrate.
+        :param bounds: the most that the claimant's project and department may hold: a cancelled eviction must respect
+            it.
         """
-        for victim, place in victims.items():
+        for victim, target in victims.items():
             if victim.start is not None:
                 self._withdraw(victim.start)
             else:
-                self._evict(victim, place, claimant)
-        for queue_and_pool, bound in bounds.items():
-            self._bounds[queue_and_pool] = min(bound, self._bounds.get(queue_and_pool, UNLIMITED))
+                self._evict(victim, target, claimant)
+        for node_and_pool, bound in bounds.items():
+            self._bounds[node_and_pool] = min(bound, self._bounds.get(node_and_pool, UNLIMITED))
 
-    def _evict(self, victim: Victim, place: Slots, claimant: Candidate) -> None:
+    def _evict(self, victim: Victim, target: Slots, claimant: Candidate) -> None:
         rule = Rule.PREEMPT if victim.project is claimant.project else Rule.RECLAIM
-        rule, idle = (Rule.CONSOLIDATE, False) if place else (rule, victim.idle)
+        rule, idle = (Rule.CONSOLIDATE, False) if target else (rule, victim.idle)
         self.evicted[victim.name] = Evict(victim.name, claimant.name, rule, idle)
-        self.victims.take(victim)
+        self.victims.mark_evicted(victim)
         self._release(victim, 1)
         insort(self._evicted_by_size[_size(victim)], victim, key=lambda victim: victim.key)
-        if place:
-            self._reserve(victim.name, victim.project, place)  # and is transferred to nobody
-            self.confirm(victim.name)
+        if target:
+            self._add_reservation(victim.name, victim.project, target)  # a target of a migration is never transferred
+            self.settle(victim.name)
 
     def use_surplus(self, slots: Slots) -> None:
-        """These slots are for somebody who may have what victims free beyond the need."""
-        for pool in self._beyond_need.keys() & slots.keys():
-            self._beyond_need[pool] = max(0, self._beyond_need[pool] - slots[pool])
+        """Deduct these slots from the surplus, because a job gets them."""
+        for pool in self._surplus.keys() & slots.keys():
+            self._surplus[pool] = max(0, self._surplus[pool] - slots[pool])
 
-    def count_surplus(self, before: Mapping[str, int]) -> None:
-        """After evictions: what is there for anybody, and was not before, is what they free beyond the need.
+    def add_surplus(self, before: Mapping[str, int]) -> None:
+        """Add the slots that evictions made available to all jobs to the surplus.
 
-        A place that a mover does not need any more is no victim's: it is free for anybody.
+        Slots that a migrating job no longer needs are available to all jobs, too. They are no surplus, because no
+        victim freed them.
+
+        :param before: available slots by pool, before the evictions.
         """
         for pool, count in before.items():
-            if (more := self.soon(pool) - max(0, count)) > 0:
-                self._beyond_need[pool] += max(0, min(more, self._left_by_victims[pool] - self._beyond_need[pool]))
+            if (more := self.available_soon(pool) - max(0, count)) > 0:
+                self._surplus[pool] += max(0, min(more, self._freed_by_victims[pool] - self._surplus[pool]))
                 self.released = True
 
-    def give_back_needless(self, tries: int | None = None) -> None:
-        """Give back victims whose slots the surplus of the others covers, most valuable first.
+    def cancel_needless_evictions(self, tries: int | None = None) -> None:
+        """Cancel evictions whose slots are covered by the surplus of the others, most valuable victim first.
 
-        :param tries: how many of each size to look at; None: all.
+        :param tries: number of victims of each size to look at; None: all.
         """
-        while (victim := self._most_valuable_needless(tries)) is not None:
+        while (victim := self._most_valuable_needless_victim(tries)) is not None:
             self._evicted_by_size[_size(victim)].remove(victim)
             if self.evicted.pop(victim.name).rule is Rule.CONSOLIDATE:
                 self._free_reservation(victim.name, victim.project)
-                self.released = True  # the place that it would have moved to
-            self.victims.give_back(victim)
+                self.released = True  # the slots that the job would have moved to
+            self.victims.unmark_evicted(victim)
             self._release(victim, -1)
             self.use_surplus(victim.slots)
 
     def _release(self, victim: Victim, sign: int) -> None:
         for pool, count in victim.slots.items():
             self.freeing[pool] += sign * count
-            self._left_by_victims[pool] += sign * count
+            self._freed_by_victims[pool] += sign * count
         self._use(victim.project, victim.slots, -sign, preemptible=True)
 
-    def _most_valuable_needless(self, tries: int | None) -> Victim | None:
+    def _most_valuable_needless_victim(self, tries: int | None) -> Victim | None:
         best: Victim | None = None
         for size, victims in self._evicted_by_size.items():
-            if victims and all(count <= self.soon(pool) for pool, count in size):
+            if victims and all(count <= self.available_soon(pool) for pool, count in size):
                 for victim in islice(reversed(victims), tries):
                     if best is not None and victim.key < best.key:
                         break
-                    if self._may_stay(victim):
+                    if self._stays_within_bounds(victim):
                         best = victim
                         break
         return best
 
-    def _may_stay(self, victim: Victim) -> bool:
-        for queue in victim.project.path:
+    def _stays_within_bounds(self, victim: Victim) -> bool:
+        for node in victim.project.path:
             for pool, count in victim.slots.items():
-                if queue.projected[pool] + count > self._bounds.get((queue, pool), UNLIMITED):
+                if node.projected[pool] + count > self._bounds.get((node, pool), UNLIMITED):
                     return False
         return True
 

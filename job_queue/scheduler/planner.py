@@ -1,4 +1,4 @@
-"""plan(snapshot) -> Plan: what to start, whom to evict, and why the rest waits. Pure and deterministic."""
+"""plan_instances(snapshot) -> Plan, for jobs that hold whole instances. Pure and deterministic."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -6,38 +6,42 @@ from heapq import heappop, heappush
 from typing import Any
 
 from job_queue.scheduler.admission import Admission
-from job_queue.scheduler.candidates import Candidate, Groups, requests, sort_out
+from job_queue.scheduler.candidates import Candidate, Groups, find_candidates, requests
 from job_queue.scheduler.explain.holds import explain
-from job_queue.scheduler.fair_share import Queue, QueueTree, Turns
+from job_queue.scheduler.fair_share import ServingOrder, ShareNode, ShareTree
 from job_queue.scheduler.model import Evict, Plan, Slots, Snapshot, Start
 from job_queue.scheduler.ordering import WaitingKey, WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 
-RERUNS = 20  # how often the candidates are gone through again because slots came free; a later plan goes on from there
+MAX_PASSES = 20  # maximum number of passes in a plan, while passes free slots; the next plan continues
 
 
-def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
-    """Decide one cycle. The order of `active` and `waiting` does not matter.
+def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
+    """Return the decisions of one cycle: starts, evictions, and the reason why each other job waits.
 
-    :param explained: whether to say why the others wait, which takes half of the time. Otherwise there are no holds.
+    The order of `active` and `waiting` does not matter. A snapshot with members or carriers is planned by
+    `shared_plan.plan`, which calls this function.
+
+    :param explained: whether to explain why the other jobs wait, which takes half of the time. If not, the plan has no
+        holds.
     """
-    # 1. Set apart who cannot be served whatever is free; the others are candidates.
+    # 1. Set apart the jobs that cannot start on any free slots; the others are candidates.
     lately, spending = held_lately(snapshot), Spending(snapshot)
-    snapshot = _without_moves_that_end(snapshot, spending)
+    snapshot = _without_overspent_moves(snapshot, spending)
     order = WaitingOrder(snapshot, lately, spending)
-    queues = QueueTree(snapshot.policy, spending.overspent)
-    candidates, refused = sort_out(snapshot, queues, order, spending)
+    tree = ShareTree(snapshot.policy, spending.overspent)
+    candidates, refused = find_candidates(snapshot, tree, order, spending)
     # 2. Divide every pool: fair shares and entitlements, from the root down.
     capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
     groups = Groups(snapshot.active, candidates)
-    shares = queues.divide(capacities, snapshot.external, requests(snapshot, candidates, queues, groups), lately)
-    # 3. Count what everybody holds, what is free and being freed, and set aside what is reserved.
-    state = PlanState(snapshot, candidates, queues, groups)
-    # 4. Go through the candidates: start, wait, or make others leave. Give back victims that turn out not to be needed.
+    shares = tree.divide(capacities, snapshot.external, requests(snapshot, candidates, tree, groups), lately)
+    # 3. Count the slots that are held, free and being freed, and enter the existing reservations.
+    state = PlanState(snapshot, candidates, tree, groups)
+    # 4. Go through the candidates: start, wait, or evict others. Cancel evictions that turn out not to be needed.
     _AdmissionLoop(snapshot, state, candidates).run()
-    # 5. Explain to everyone else why it waits.
+    # 5. Explain why each other job waits.
     return Plan(
         starts=tuple(Start(job.name, dict(state.started[job.name])) for job in candidates if job.name in state.started),
         evictions=_evictions(state, candidates),
@@ -49,8 +53,8 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     )
 
 
-def _without_moves_that_end(snapshot: Snapshot, spending: Spending) -> Snapshot:
-    """Whose budget is spent could not start again elsewhere: it accepts nothing but what it holds."""
+def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot:
+    """Remove the alternatives of active jobs with a spent hard budget: they could not start again in another pool."""
     if not spending:
         return snapshot
     active = tuple(replace(job, demand=()) if spending.forbids(job) else job for job in snapshot.active)
@@ -58,42 +62,42 @@ def _without_moves_that_end(snapshot: Snapshot, spending: Spending) -> Snapshot:
 
 
 class _AdmissionLoop:
-    """All candidates, gone through in two phases, and again while slots come free for others on the way."""
+    """Passes over all candidates in two phases, repeated while a pass frees slots for other jobs."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate]) -> None:
         self._state = state
         self._admission = Admission(snapshot, state, candidates)
-        by_project: dict[Queue, list[Candidate]] = {}
+        by_project: dict[ShareNode, list[Candidate]] = {}
         for candidate in candidates:
             by_project.setdefault(candidate.project, []).append(candidate)
         self._waiting = {project: _WaitingJobs(own, state) for project, own in by_project.items()}
 
     def run(self) -> None:
-        """Both phases, and the needless victims given back, until nothing comes free by it."""
+        """Repeat both phases and the cancelling of needless evictions until they free no more slots."""
         state = self._state
-        for _ in range(RERUNS):
+        for _ in range(MAX_PASSES):
             state.released = False
-            self._go_through(first=True)
+            self._run_phase(first=True)
             if not state.released:
-                self._go_through(first=False)
+                self._run_phase(first=False)
             if not state.released:
-                state.give_back_needless()
+                state.cancel_needless_evictions()
             if not state.released:
                 return
-        state.give_back_needless()
+        state.cancel_needless_evictions()
 
-    def _go_through(self, *, first: bool) -> None:
+    def _run_phase(self, *, first: bool) -> None:
         state, waiting = self._state, self._waiting
         self._admission.begin(first=first)
-        turns = Turns(self._next_need, lambda queue: queue.projected)
+        turns = ServingOrder(self._next_need, lambda node: node.projected)
         state.changed.clear()
-        for queue, jobs in waiting.items():
-            jobs.open()
-            turns.refresh(queue)
+        for node, jobs in waiting.items():
+            jobs.begin()
+            turns.refresh(node)
         while (project := turns.next()) is not None:
             candidate = waiting[project].head()
             assert candidate is not None
-            waiting[project].go_on(admitted=self._admission.admit(candidate))
+            waiting[project].advance(admitted=self._admission.admit(candidate))
             for changed in state.changed:
                 state.victims.refresh(changed)
                 if changed in waiting and changed is not project:
@@ -101,43 +105,45 @@ class _AdmissionLoop:
             state.changed.clear()
             turns.refresh(project)
 
-    def _next_need(self, project: Queue) -> Slots | None:
+    def _next_need(self, project: ShareNode) -> Slots | None:
         head = self._waiting[project].head() if project in self._waiting else None
         return None if head is None else head.alternatives[0]
 
 
 class _WaitingJobs:
-    """A project's waiting jobs, as one phase goes through them.
+    """The waiting jobs of a project in the order in which one phase tries them.
 
-    When a job cannot be served, nobody of the same shape and of no higher priority can.
+    If a job cannot be served, no job of the same shape and of the same or a lower priority can.
     """
 
     def __init__(self, candidates: Iterable[Candidate], state: PlanState) -> None:
         self._state = state
-        self._shapes: dict[tuple[Any, ...], list[Candidate]] = {}  # who asks for the same, in waiting order
-        self._heap: list[
-            tuple[WaitingKey, Candidate, Iterator[Candidate]]
-        ] = []  # the first of each shape, and the rest
+        self._shapes: dict[tuple[Any, ...], list[Candidate]] = {}  # shape -> its jobs, in waiting order
+        # The next job of each shape, and an iterator over the later ones:
+        self._heap: list[tuple[WaitingKey, Candidate, Iterator[Candidate]]] = []
         for candidate in candidates:
             self._shapes.setdefault(candidate.shape, []).append(candidate)
 
-    def open(self) -> None:
-        """Begin a phase: everybody who is not served is to be tried."""
+    def begin(self) -> None:
+        """Begin a phase: try all jobs that are not served yet."""
         self._heap = []
         for jobs in self._shapes.values():
             self._enter(iter(jobs))
 
     def head(self) -> Candidate | None:
-        """Whose turn it is."""
+        """Return the next job to try; None: there is no more."""
         return self._heap[0][1] if self._heap else None
 
-    def go_on(self, *, admitted: bool) -> None:
-        """The head's turn is over."""
+    def advance(self, *, admitted: bool) -> None:
+        """Remove the head and enter the next job of its shape.
+
+        :param admitted: if not, jobs of the same or a lower priority are skipped, since they cannot be served either.
+        """
         _, candidate, others = heappop(self._heap)
         self._enter(others, above=None if admitted else candidate.rank)
 
     def _enter(self, jobs: Iterator[Candidate], above: int | None = None) -> None:
-        """The next job of a shape that is not served (and has a priority above this) waits for its turn."""
+        """Push the next job of a shape that is not served, and whose rank is above `above` (if given)."""
         for candidate in jobs:
             if candidate.name not in self._state.settled and (above is None or candidate.rank > above):
                 heappush(self._heap, (candidate.key, candidate, jobs))
@@ -145,7 +151,7 @@ class _WaitingJobs:
 
 
 def _evictions(state: PlanState, candidates: Iterable[Candidate]) -> tuple[Evict, ...]:
-    """Who leaves, claimant by claimant, each in victim order."""
+    """Return the evictions grouped by claimant in waiting order, each group in victim order."""
     turn = {candidate.name: turn for turn, candidate in enumerate(candidates)}
     evicted = [state.evicted[victim.name] for victim in state.victims.all if victim.name in state.evicted]
     return tuple(sorted(evicted, key=lambda eviction: turn[eviction.claimant]))

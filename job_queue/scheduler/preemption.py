@@ -1,6 +1,6 @@
-"""Who is made to leave: migrate, reclaim between projects, preempt inside one (scheduling rules, section 4).
+"""Searches for victims: migrate, reclaim between projects, preempt inside a project (scheduling rules, section 4).
 
-A search only looks, and leaves the plan as it is.
+A search does not change the plan.
 """
 
 from collections import Counter, defaultdict
@@ -10,98 +10,101 @@ from heapq import heappop, heappush, merge
 from itertools import takewhile
 
 from job_queue.scheduler.candidates import PoolBackoff
-from job_queue.scheduler.fair_share import Bound, Queue, fits, part_of_paths, turn_to_give
+from job_queue.scheduler.fair_share import Bound, ShareNode, diverging_nodes, fits, reclaim_key
 from job_queue.scheduler.model import NOTHING, UNLIMITED, Slots, Snapshot
 from job_queue.scheduler.ordering import LOWEST_INTERACTIVE
 from job_queue.scheduler.plan_state import PlanState
-from job_queue.scheduler.victims import HeapEntry, Place, Victim, VictimKey, Victims
+from job_queue.scheduler.victims import HeapEntry, NodeAndPool, Victim, VictimKey, Victims
 
 _Target = tuple[tuple[str, int], ...]
-_Choice = tuple[Victim, int]  # who may migrate to a target, and which of its alternatives that is
+_MoveOption = tuple[Victim, int]  # a job that may migrate to a target, and the position of the target in its demand
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a claimant asks for: one alternative, whole."""
+class SlotClaim:
+    """The request of a claimant: all slots of one alternative."""
 
-    project: Queue
+    project: ShareNode
     rank: int
     need: Slots
-    own: Slots  # what is set aside for it already
-    missing: Slots  # of each pool, beyond what is free or being freed
+    own: Slots  # slots that are reserved for it already
+    missing: Slots  # slots by pool beyond those that are free or being freed
     victims: Victims
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
-    launching: bool = False  # count on jobs that are still being launched
+    launching: bool = False  # include jobs that are being launched among the victims
 
     def victim_order(self, victim: Victim) -> VictimKey:
-        """Return the place of a victim: an interactive job has those leave first that lose least, in any priority."""
+        """Return the sort key of a victim. For an interactive claimant, work lost comes before priority."""
         if self.rank < LOWEST_INTERACTIVE:
             return victim.key
         works, priority, lost, done, latest, name = victim.key
         return (works, lost, priority, done, latest, name)
 
 
-class Search:
-    """Victims found so far, and what is still lacking.
+class VictimSearch:
+    """The victims found so far, and the slots that are still lacking.
 
-    :param bound: what the claimant's queues must stay within, with the claimant in them and without the victims.
+    :param bound: the bound for the claimant's project and department, with the claimant and without the victims.
     """
 
-    def __init__(self, claim: Claim, bound: Bound | None = None) -> None:
+    def __init__(self, claim: SlotClaim, bound: Bound | None = None) -> None:
         self.claim = claim
-        self.chosen: dict[Victim, Slots] = {}  # victim -> where it migrates to; nothing: it leaves for good
-        self.lacking = dict(claim.missing)  # slots by pool; at or below 0 there is enough
-        self.bounds: dict[Place, int] = {}
-        self._lost: dict[Place, int] = defaultdict(int)
+        self.chosen: dict[Victim, Slots] = {}  # victim -> slots that it migrates to; empty: it does not migrate
+        self.lacking = dict(claim.missing)  # slots by pool; 0 or less: there are enough
+        self.bounds: dict[NodeAndPool, int] = {}
+        self._lost: dict[NodeAndPool, int] = defaultdict(int)
         if bound is not None:
-            for queue in claim.project.path:
-                most = queue.bounds[bound][1]
-                self.bounds |= {(queue, pool): most[pool] for pool in claim.need if pool in most}
+            for node in claim.project.path:
+                most = node.bounds[bound][1]
+                self.bounds |= {(node, pool): most[pool] for pool in claim.need if pool in most}
 
-    def lost(self, queue: Queue, pool: str) -> int:
-        """What a queue holds less once these victims have left."""
-        return self._lost.get((queue, pool), 0)
+    def lost(self, node: ShareNode, pool: str) -> int:
+        """Return the slots of a pool that a node loses with these victims."""
+        return self._lost.get((node, pool), 0)
 
-    def projected(self, queue: Queue, pool: str) -> int:
-        """What a queue holds once these victims have left."""
-        return queue.projected[pool] - self._lost.get((queue, pool), 0)
+    def projected(self, node: ShareNode, pool: str) -> int:
+        """Return the slots that a node will hold without these victims."""
+        return node.projected[pool] - self._lost.get((node, pool), 0)
 
-    def after(self, queue: Queue, pool: str) -> int:
-        """The same with the claimant in it."""
-        return self.projected(queue, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
+    def with_claimant(self, node: ShareNode, pool: str) -> int:
+        """Return the slots that a node on the claimant's path will hold with the claimant and without these victims."""
+        return self.projected(node, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
 
-    def above(self, queue: Queue, pool: str) -> int:
-        """By how many slots a queue would be over its bound; negative: what it has left."""
-        return self.after(queue, pool) - self.bounds.get((queue, pool), UNLIMITED)
+    def excess(self, node: ShareNode, pool: str) -> int:
+        """Return by how many slots a node exceeds its bound; negative: slots left below the bound."""
+        return self.with_claimant(node, pool) - self.bounds.get((node, pool), UNLIMITED)
 
-    def wants(self, pool: str) -> bool:
-        """Whether it lacks slots of a pool, or a queue on the claimant's path is over its bound there."""
-        return self.lacking.get(pool, 0) > 0 or any(self.above(queue, pool) > 0 for queue in self.claim.project.path)
+    def needs_more(self, pool: str) -> bool:
+        """Return whether slots of a pool are lacking, or a node on the claimant's path exceeds its bound there."""
+        return self.lacking.get(pool, 0) > 0 or any(self.excess(node, pool) > 0 for node in self.claim.project.path)
 
-    def take(self, victim: Victim, place: Slots = NOTHING) -> None:
-        """One more victim."""
-        self.chosen[victim] = place
+    def take(self, victim: Victim, target: Slots = NOTHING) -> None:
+        """Add a victim.
+
+        :param target: slots that it migrates to; empty: it does not migrate.
+        """
+        self.chosen[victim] = target
         self._count(victim, 1)
 
-    def bind(self, queue: Queue, pool: str, bound: int) -> None:
-        """The claimant's queue must stay within this, too."""
-        self.bounds[queue, pool] = min(bound, self.bounds.get((queue, pool), UNLIMITED))
+    def tighten_bound(self, node: ShareNode, pool: str, bound: int) -> None:
+        """Tighten the bound of a node on the claimant's path."""
+        self.bounds[node, pool] = min(bound, self.bounds.get((node, pool), UNLIMITED))
 
-    def settled(self) -> "Search | None":
-        """Without victims that turned out not to be needed, most valuable first; None if they do not suffice."""
-        if any(n > 0 for n in self.lacking.values()) or any(self.above(*place) > 0 for place in self.bounds):
+    def without_needless(self) -> "VictimSearch | None":
+        """Drop needless victims, most valuable first, and return the search; None: the victims do not suffice."""
+        if any(n > 0 for n in self.lacking.values()) or any(self.excess(node, pool) > 0 for node, pool in self.bounds):
             return None
         for victim in sorted(self.chosen, key=self.claim.victim_order, reverse=True):
-            if self._can_spare(victim):
+            if self._is_needless(victim):
                 del self.chosen[victim]
                 self._count(victim, -1)
         return self
 
-    def _can_spare(self, victim: Victim) -> bool:
+    def _is_needless(self, victim: Victim) -> bool:
         for pool, count in victim.slots.items():
             if self.lacking.get(pool, -count) + count > 0:
                 return False
-            if any(self.above(queue, pool) + count > 0 for queue in victim.project.path):
+            if any(self.excess(node, pool) + count > 0 for node in victim.project.path):
                 return False
         return True
 
@@ -109,70 +112,71 @@ class Search:
         for pool, count in victim.slots.items():
             if pool in self.lacking:
                 self.lacking[pool] -= sign * count
-            for queue in victim.project.path:
-                self._lost[queue, pool] += sign * count
+            for node in victim.project.path:
+                self._lost[node, pool] += sign * count
 
 
-def withdraw(claim: Claim) -> Search | None:
-    """Starts of this same plan, of lower priority in its project."""
-    search = Search(claim)
+def withdraw(claim: SlotClaim) -> VictimSearch | None:
+    """Find starts of this plan, of lower priority in the claimant's project."""
+    search = VictimSearch(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
             search.take(start)
-    return search.settled()
+    return search.without_needless()
 
 
-def preempt(claim: Claim) -> Search | None:
-    """Lower priorities of its own project, until it has its slots and stands within the limits."""
-    search = Search(claim, Bound.LIMIT)
-    _take_own(search)
-    return search.settled()
+def preempt(claim: SlotClaim) -> VictimSearch | None:
+    """Find victims of lower priority in the claimant's project, until it has its slots and is within the limits."""
+    search = VictimSearch(claim, Bound.LIMIT)
+    _take_lower_priorities(search)
+    return search.without_needless()
 
 
-def reclaim(claim: Claim) -> Search | None:
-    """Jobs of other projects, by share: the claimant's side must stay within its entitlement afterwards."""
-    search = Search(claim, Bound.ENTITLEMENT)
-    if any(search.above(claim.project, pool) > 0 for pool in claim.need):
+def reclaim(claim: SlotClaim) -> VictimSearch | None:
+    """Find victims in other projects by share: the claimant's side must be within its entitlement afterwards."""
+    search = VictimSearch(claim, Bound.ENTITLEMENT)
+    if any(search.excess(claim.project, pool) > 0 for pool in claim.need):
         return None
     _Reclaim(search).run()
-    return search.settled()
+    return search.without_needless()
 
 
-def preempt_and_reclaim(claim: Claim) -> Search | None:
-    """Own lower priorities until the job is within its entitlement, the rest by reclaim.
+def preempt_and_reclaim(claim: SlotClaim) -> VictimSearch | None:
+    """Preempt in the claimant's project until the job is within its entitlement, and reclaim the rest.
 
-    Where that does not suffice, all own lower priorities may go.
+    If that does not suffice, try again with all lower priorities of the project as possible victims.
     """
     for all_own in (False, True):
-        search = Search(claim, Bound.ENTITLEMENT)
-        _take_own(search, for_slots=all_own)
-        if any(search.above(claim.project, pool) > 0 for pool in claim.need):
+        search = VictimSearch(claim, Bound.ENTITLEMENT)
+        _take_lower_priorities(search, for_slots=all_own)
+        if any(search.excess(claim.project, pool) > 0 for pool in claim.need):
             return None
         _Reclaim(search).run()
-        if (found := search.settled()) is not None:
+        if (found := search.without_needless()) is not None:
             return found
     return None
 
 
-def _take_own(search: Search, *, for_slots: bool = True) -> None:
-    """Take lower priorities of its own project, in victim order.
+def _take_lower_priorities(search: VictimSearch, *, for_slots: bool = True) -> None:
+    """Take lower priorities of the claimant's project, in victim order.
 
-    :param for_slots: while slots are lacking or its queues are over their bounds; else only while its project is.
+    :param for_slots: whether to take them while slots are lacking or a node exceeds its bound. If not, take them only
+        while the project exceeds its bound.
     """
     for pool in search.claim.need:
-        for victim in _own(search, pool):
-            if not (search.wants(pool) if for_slots else search.above(search.claim.project, pool) > 0):
+        for victim in _lower_priority_victims(search, pool):
+            if not (search.needs_more(pool) if for_slots else search.excess(search.claim.project, pool) > 0):
                 break
             search.take(victim)
 
 
-def _own(search: Search, pool: str) -> Iterable[Victim]:
+def _lower_priority_victims(search: VictimSearch, pool: str) -> Iterable[Victim]:
     claim = search.claim
 
     def is_lower(victim: Victim) -> bool:
         return victim.priority < claim.rank
 
-    active: Iterable[Victim] = claim.victims.of(claim.project, pool, claim.launching)
+    active: Iterable[Victim] = claim.victims.in_pool(claim.project, pool, claim.launching)
     if claim.rank >= LOWEST_INTERACTIVE:
         active = sorted(active, key=claim.victim_order)
     lower = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))
@@ -181,33 +185,36 @@ def _own(search: Search, pool: str) -> Iterable[Victim]:
 
 
 class _Reclaim:
-    """Takes jobs of other projects, first from the one furthest above its entitlement."""
+    """Search among jobs of other projects, beginning with the project furthest above its entitlement."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: VictimSearch) -> None:
         self._search = search
         self._claim = search.claim
         self._victims = search.claim.victims
 
     def run(self) -> None:
-        """Take until nothing is lacking or nobody is left."""
+        """Take victims until no slots are lacking or no victim is left."""
         search, department = self._search, self._claim.project.parent
         for pool in self._claim.need:
-            if department is not None and search.above(department, pool) > 0:
-                self._from_siblings(pool, department)
+            if department is not None and search.excess(department, pool) > 0:
+                self._take_from_department(pool, department)
         for pool in self._claim.need:
             if search.lacking.get(pool, 0) > 0:
-                self._from_anybody(pool)
+                self._take_from_all(pool)
 
-    def _from_siblings(self, pool: str, department: Queue) -> None:
-        """To get under the department's bound, victims come from that department."""
+    def _take_from_department(self, pool: str, department: ShareNode) -> None:
+        """Take victims from the claimant's department until the department is within its bound."""
         heap: list[HeapEntry] = []
         for project in department.children:
             self._enter(heap, project, pool)
-        while heap and self._search.above(department, pool) > 0:
+        while heap and self._search.excess(department, pool) > 0:
             self._take_from_first(heap, pool)
 
-    def _from_anybody(self, pool: str) -> None:
-        """The projects that this search has not taken from yet enter the heap one by one, when it is their turn."""
+    def _take_from_all(self, pool: str) -> None:
+        """Take victims from all other projects.
+
+        A project that this search has not taken from yet enters the heap only when it is next by reclaim key.
+        """
         heap: list[HeapEntry] = []
         fetched: list[HeapEntry] = []
         seen = {victim.project for victim in self._search.chosen}
@@ -219,8 +226,10 @@ class _Reclaim:
                 newest = self._fetch(heap, pool, fetched, seen)
         self._victims.push(pool, fetched)
 
-    def _fetch(self, heap: list[HeapEntry], pool: str, fetched: list[HeapEntry], seen: set[Queue]) -> HeapEntry | None:
-        """Enter the next project that may have to give, and that this search has not taken from."""
+    def _fetch(
+        self, heap: list[HeapEntry], pool: str, fetched: list[HeapEntry], seen: set[ShareNode]
+    ) -> HeapEntry | None:
+        """Push and return the next project that may lose slots and was not taken from; None: there is none."""
         while (entry := self._victims.pop(pool)) is not None:
             fetched.append(entry)
             if entry[-1] not in seen and self._may_lose(entry[-1], pool):
@@ -230,65 +239,65 @@ class _Reclaim:
         return None
 
     def _take_from_first(self, heap: list[HeapEntry], pool: str) -> HeapEntry:
-        """Take a victim from the first project, if it may still lose one."""
+        """Take a victim from the first project, if the project may still lose one. Return the project's entry."""
         entry = heappop(heap)
         project = entry[-1]
-        victim = self._first(project, pool)
+        victim = self._next_victim(project, pool)
         if victim is not None:
             for other in victim.slots:
                 if other in self._claim.need:
-                    self._bind_to_quota_if_that_is_the_claim(project, other)
+                    self._tighten_bound_of_quota_claim(project, other)
             self._search.take(victim)
             self._enter(heap, project, pool)
         return entry
 
-    def _enter(self, heap: list[HeapEntry], project: Queue, pool: str) -> None:
-        victim = self._first(project, pool)
+    def _enter(self, heap: list[HeapEntry], project: ShareNode, pool: str) -> None:
+        victim = self._next_victim(project, pool)
         if victim is not None:
             excess = self._search.projected(project, pool) - project.entitlement[pool]
-            heappush(heap, (turn_to_give(project, excess), victim.key, project.place, project))
+            heappush(heap, (reclaim_key(project, excess), victim.key, project.policy_index, project))
 
-    def _first(self, project: Queue, pool: str) -> Victim | None:
-        """The project's next victim, if it may lose one."""
+    def _next_victim(self, project: ShareNode, pool: str) -> Victim | None:
+        """Return the project's next victim; None: it may not lose one."""
         if not self._may_lose(project, pool):
             return None
-        for victim in self._victims.of(project, pool, self._claim.launching):
+        for victim in self._victims.in_pool(project, pool, self._claim.launching):
             lacked = [other for other in victim.slots if other != pool and self._search.lacking.get(other, 0) > 0]
             if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):
                 return victim
         return None
 
-    def _may_lose(self, project: Queue, pool: str) -> bool:
-        """Whether this project may lose slots of this pool to the claimant."""
+    def _may_lose(self, project: ShareNode, pool: str) -> bool:
+        """Return whether this project may lose slots of this pool to the claimant."""
         search = self._search
         if project is self._claim.project:
             return False
         if self._victims.protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):
             return False
-        side = part_of_paths(self._claim.project, project)[1]
-        return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)
+        side = diverging_nodes(self._claim.project, project)[1]
+        return search.projected(side, pool) > side.entitlement[pool] or self._is_quota_claim(project, pool)
 
-    def _for_its_quota(self, project: Queue, pool: str) -> bool:
-        """The claimant's side stays within its quota, and the victim's side is above its own."""
-        (mine, side), search = part_of_paths(self._claim.project, project), self._search
+    def _is_quota_claim(self, project: ShareNode, pool: str) -> bool:
+        """Return whether the claimant's side stays within its quota, and the victim's side is above its own."""
+        (mine, side), search = diverging_nodes(self._claim.project, project), self._search
         above_quota = search.projected(side, pool) > side.quota.get(pool, 0)
-        return above_quota and search.after(mine, pool) <= mine.quota.get(pool, 0)
+        return above_quota and search.with_claimant(mine, pool) <= mine.quota.get(pool, 0)
 
-    def _bind_to_quota_if_that_is_the_claim(self, project: Queue, pool: str) -> None:
-        mine, side = part_of_paths(self._claim.project, project)
-        if self._search.projected(side, pool) <= side.entitlement[pool] and self._for_its_quota(project, pool):
-            self._search.bind(mine, pool, mine.quota.get(pool, 0))
+    def _tighten_bound_of_quota_claim(self, project: ShareNode, pool: str) -> None:
+        mine, side = diverging_nodes(self._claim.project, project)
+        if self._search.projected(side, pool) <= side.entitlement[pool] and self._is_quota_claim(project, pool):
+            self._search.tighten_bound(mine, pool, mine.quota.get(pool, 0))
 
 
 # --- migration ---------------------------------------------------------------------------------------
 
 
 class Migration:
-    """The preemptible jobs with a second alternative, by the pool they would leave and the slots they would take."""
+    """The preemptible jobs with a second alternative, by the pool that they would leave and by their target."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._state = state
-        self._groups: dict[str, dict[_Target, dict[Queue, list[_Choice]]]] = {}
+        self._groups: dict[str, dict[_Target, dict[ShareNode, list[_MoveOption]]]] = {}
         backoff = PoolBackoff(snapshot)
         for victim in state.victims.all:
             if victim.launching:
@@ -301,64 +310,71 @@ class Migration:
                         targets = self._groups.setdefault(pool, {})
                         targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
 
-    def search(self, claim: Claim) -> Search | None:
-        """Who migrates where for this claim, and no one more; None if that does not suffice."""
+    def search(self, claim: SlotClaim) -> VictimSearch | None:
+        """Find the jobs that migrate for this claim, no more than needed; None: they do not suffice."""
         if not any(pool in self._groups for pool in claim.need):
             return None
-        search, places = Search(claim, Bound.ENTITLEMENT), _FreePlaces(self._state, claim.need)
+        search, free = VictimSearch(claim, Bound.ENTITLEMENT), _FreeSlots(self._state, claim.need)
         for pool in claim.need:
-            while search.wants(pool):
-                moves = self._moves(search, places, pool)
+            while search.needs_more(pool):
+                moves = self._moves(search, free, pool)
                 found = min(moves, key=lambda move: (move[0].key, move[1]), default=None)
                 if found is None:
                     return None
                 victim, _, target = found
                 search.take(victim, dict(target))
-                places.take(victim.project, target)
-        settled = search.settled()
+                free.take(victim.project, target)
+        settled = search.without_needless()
         return settled if settled is not None and settled.chosen else None
 
-    def _moves(self, search: Search, places: "_FreePlaces", pool: str) -> Iterator[tuple[Victim, int, _Target]]:
-        """Of each project and target, the first in victim order who can migrate and whose leaving helps."""
+    def _moves(self, search: VictimSearch, free: "_FreeSlots", pool: str) -> Iterator[tuple[Victim, int, _Target]]:
+        """Yield, for each project and target, the first job in victim order that can and should migrate.
+
+        A job should migrate if that brings the claimant closer to its slots or its bounds.
+        """
         for target, projects in self._groups.get(pool, {}).items():
-            if not places.are_free(target):
+            if not free.are_free(target):
                 continue
-            for project in _whose_leaving_helps(search, pool, projects):
+            for project in _helpful_projects(search, pool, projects):
                 choices = projects[project]
-                able = (choice for choice in choices if not choice[0].gone and choice[0] not in search.chosen)
+                able = (choice for choice in choices if not choice[0].is_evicted and choice[0] not in search.chosen)
                 first = next(able, None)
-                if first is not None and places.within_entitlement(project, target):
+                if first is not None and free.within_entitlement(project, target):
                     yield (*first, target)
 
 
-def _whose_leaving_helps(search: Search, pool: str, projects: Iterable[Queue]) -> Iterable[Queue]:
-    for queue in search.claim.project.path:  # first those that bring the claimant's own queues within their bounds
-        if search.above(queue, pool) > 0:
-            return [project for project in projects if queue in project.path]
+def _helpful_projects(search: VictimSearch, pool: str, projects: Iterable[ShareNode]) -> Iterable[ShareNode]:
+    """Return the projects whose loss of a job helps the claimant.
+
+    If a node on the claimant's path exceeds its bound, only projects below that node help.
+    """
+    for node in search.claim.project.path:
+        if search.excess(node, pool) > 0:
+            return [project for project in projects if node in project.path]
     return projects
 
 
-class _FreePlaces:
-    """Free slots of other pools, as migrating jobs take them."""
+class _FreeSlots:
+    """Free slots of other pools, less those that migrating jobs take."""
 
     def __init__(self, state: PlanState, closed: Slots) -> None:
-        self._free = {pool: state.now(pool) for pool in state.free if pool not in closed}
-        self._entered: Counter[Place] = Counter()
+        self._free = {pool: state.available_now(pool) for pool in state.free if pool not in closed}
+        self._entered: Counter[NodeAndPool] = Counter()
 
     def are_free(self, target: _Target) -> bool:
-        """Whether nobody uses, counts on, or asks for these slots."""
+        """Return whether these slots are free, not reserved, and not in a pool that the claimant needs."""
         return all(self._free.get(pool, 0) >= count for pool, count in target)
 
-    def within_entitlement(self, project: Queue, target: _Target) -> bool:
-        """Whether the project and department of who migrates stay within what they are entitled to there."""
+    def within_entitlement(self, project: ShareNode, target: _Target) -> bool:
+        """Return whether the migrating job's project and department stay within their entitlements there."""
         return all(
-            fits(queue, {pool: count + self._entered[queue, pool] for pool, count in target}, Bound.ENTITLEMENT)
-            for queue in project.path
+            fits(node, {pool: count + self._entered[node, pool] for pool, count in target}, Bound.ENTITLEMENT)
+            for node in project.path
         )
 
-    def take(self, project: Queue, target: _Target) -> None:
-        """A job of this project goes there."""
+    def take(self, project: ShareNode, target: _Target) -> None:
+        """Count a job of this project on these slots."""
         for pool, count in target:
             self._free[pool] -= count
-            for queue in project.path:
-                self._entered[queue, pool] += count
+            for node in project.path:
+                self._entered[node, pool] += count

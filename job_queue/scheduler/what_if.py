@@ -1,10 +1,10 @@
-"""What would let a waiting job start: found out by planning again with one thing changed, so that it is true."""
+"""Changes that would let a waiting job start, each verified by a plan with only that change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from job_queue.scheduler.candidates import smallest
+from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Snapshot, WaitingJob
@@ -13,20 +13,20 @@ Figure = Literal["limit", "quota"]
 
 
 class OutOfTimeError(Exception):
-    """No further plan may be made."""
+    """No further plan may be made, because `may_go_on` returned False."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The job would start, or have slots set aside for it."""
+    """The job would start, or have slots reserved for it."""
 
     at_once: bool
-    after: tuple[str, ...] = ()  # once these have been stopped for it; none: once stops that are under way are over
+    after: tuple[str, ...] = ()  # jobs to be stopped for it first; empty: only stops under way
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """A higher limit or quota of one queue in one pool."""
+    """A higher limit or quota of one project or department in one pool."""
 
     queue: str
     pool: str
@@ -35,11 +35,11 @@ class Raise:
 
 
 class WhatIf:
-    """Plans again, each time with one thing changed.
+    """Plans with one change each.
 
-    :param snapshot: the one in which the job waits; it stays as it is.
-    :param job: the waiting job that it is all about.
-    :param may_go_on: asked before each plan, as many of them take long.
+    :param snapshot: the snapshot in which the job waits; never changed.
+    :param job: the waiting job to find changes for.
+    :param may_go_on: called before each plan, because many plans take long.
     """
 
     def __init__(self, snapshot: Snapshot, job: WaitingJob, may_go_on: Callable[[], bool] = lambda: True) -> None:
@@ -52,18 +52,18 @@ class WhatIf:
     # --- plans ------------------------------------------------------------------------------------------
 
     def changed(self, **changes: Any) -> Outcome | None:
-        """What comes of the job if these fields were other than they are; None: it waits on.
+        """Return the outcome if the job had these fields; None: it would still wait.
 
-        :raises OutOfTimeError: `may_go_on` said no.
+        :raises OutOfTimeError: `may_go_on` returned False.
         """
         return self._outcome(replace(self._snapshot, waiting=(*self._others, replace(self._job, **changes))))
 
     def submitted(self, **changes: Any) -> Outcome | None:
-        """The same if it were submitted anew, other than it is."""
+        """Return the outcome if the job were submitted again now, with these fields."""
         return self.changed(entered=self._snapshot.now, **changes)
 
     def under(self, policy: Policy) -> Outcome | None:
-        """What comes of it under another policy."""
+        """Return the outcome under another policy."""
         return self._outcome(replace(self._snapshot, policy=policy))
 
     def _outcome(self, snapshot: Snapshot) -> Outcome | None:
@@ -75,46 +75,49 @@ class WhatIf:
         after = tuple(evict.job for evict in decided.evictions if evict.claimant == name)
         return Outcome(False, after) if after or name in decided.reservations else None
 
-    # --- what to try ------------------------------------------------------------------------------------
+    # --- changes to try ---------------------------------------------------------------------------------
 
     def priorities(self) -> list[int]:
-        """Those that would bring it past somebody of its project, lowest first."""
+        """Return the priorities, lowest first, that would bring the job past another job of its project."""
         jobs: tuple[ActiveJob | WaitingJob, ...] = (*self._snapshot.active, *self._others)
         rivals = {job.priority for job in jobs if job.project == self._job.project}
-        # With the same priority as another, who came first is served first.
+        # Among jobs of the same priority, the one that came first is served first.
         higher = rivals | {priority + 1 for priority in rivals}
         ceiling = self._project.priority_ceiling
         return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
 
     def pools(self) -> Sequence[str]:
-        """All that its project may use."""
+        """Return the pools that the job's project may use."""
         return self._project.pools or [pool.name for pool in self._snapshot.policy.pools]
 
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
-        """A policy whose limits or quotas leave room for it, and what is raised; nothing, if none could be applied."""
+        """Return a policy whose limits or quotas leave room for the job, and what is raised.
+
+        The list is empty if no such policy could be applied.
+        """
         policy, raises = self._snapshot.policy, list[Raise]()
         departments = [parent for parent in policy.departments if parent.name == self._project.department]
         path: list[Project | Department] = [self._project, *departments]
-        for queue in path:
-            figures = dict(queue.limit if figure == "limit" else queue.quota)
-            for pool, count in smallest(self._job.demand)[0].items():
-                needed, now = self._held(queue, pool) + count, figures.get(pool, 0)
+        for holder in path:
+            figures = dict(holder.limit if figure == "limit" else holder.quota)
+            for pool, count in smallest_alternatives(self._job.demand)[0].items():
+                needed, now = self._held(holder, pool) + count, figures.get(pool, 0)
                 if now < needed and (figure == "quota" or pool in figures):
                     figures[pool] = needed
-                    raises.append(Raise(queue.name, pool, now, needed))
-            changed: Any = replace(queue, limit=figures) if figure == "limit" else replace(queue, quota=figures)
+                    raises.append(Raise(holder.name, pool, now, needed))
+            changed: Any = replace(holder, limit=figures) if figure == "limit" else replace(holder, quota=figures)
             policy = replace(
                 policy,
-                projects=tuple(changed if project is queue else project for project in policy.projects),
-                departments=tuple(changed if parent is queue else parent for parent in policy.departments),
+                projects=tuple(changed if project is holder else project for project in policy.projects),
+                departments=tuple(changed if parent is holder else parent for parent in policy.departments),
             )
         if figure == "quota" and not policy.settings.allow_oversubscription and any(oversubscriptions(policy)):
             return policy, []
         return policy, raises
 
-    def _held(self, queue: Project | Department, pool: str) -> int:
+    def _held(self, holder: Project | Department, pool: str) -> int:
         projects = self._snapshot.policy.projects
-        names = {project.name for project in projects if queue.name in (project.name, project.department)}
+        names = {project.name for project in projects if holder.name in (project.name, project.department)}
         jobs = (job for job in self._snapshot.active if job.project in names and job.state is not JobState.STOPPING)
         carriers = (it for it in self._snapshot.carriers if it.project in names and it.state is not JobState.STOPPING)
         return sum(job.slots.get(pool, 0) for job in jobs) + sum(it.pool == pool for it in carriers)

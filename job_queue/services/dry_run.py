@@ -33,14 +33,6 @@ class DryRun:
         self._clock = clock
         self._parallel = parallel
 
-    def forecast(self, *, ahead: bool = False) -> tuple[ClusterState, Plan]:
-        """The cluster, and what a cycle would do.
-
-        :param ahead: also when jobs will start and end.
-        """
-        cluster = self.cluster(ahead=ahead)
-        return cluster, plan(cluster.snapshot(self._clock()))
-
     def cluster(self, *, ahead: bool = False) -> ClusterState:
         """The live jobs and what else uses capacity.
 
@@ -53,10 +45,6 @@ class DryRun:
     def now(self) -> float:
         """Return the time, in seconds since the epoch."""
         return self._clock()
-
-    def outlook(self) -> Outlook:
-        """What is expected of live jobs, without a look at the queue."""
-        return self._repository.outlook.latest().fresh(self._clock())
 
     def advice(self, name: str) -> tuple[ClusterState, Plan, list[str]]:
         """The cluster, what a cycle would do, and what would let this job start if it waits."""

@@ -4,12 +4,12 @@ import sys
 from collections.abc import Sequence
 
 from job_queue.simulation.command import simulate
-from job_queue.simulation.options import parsed
+from job_queue.simulation.options import parse_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate what the arguments say. Gives the exit status."""
-    return simulate(parsed(arguments, "python -m job_queue.simulation"))
+    """Simulate as the command line says, and return the exit status."""
+    return simulate(parse_options(arguments, "python -m job_queue.simulation"))
 
 
 if __name__ == "__main__":

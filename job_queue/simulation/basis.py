@@ -1,23 +1,23 @@
-"""What a look ahead begins with: the queue as it is, and what is known of how it will go on."""
+"""The input of a forecast: the present queue, likely runtimes, and jobs that may arrive later."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from job_queue.scheduler import Snapshot
-from job_queue.simulation.forecast import Arrivals, as_lately, nobody_comes
+from job_queue.simulation.forecast import Arrivals, no_arrivals, repeat_arrivals
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-UNKNOWN = -1.0  # the work of a job that came lately and lives
+UNKNOWN = -1.0  # work of a recently submitted job that has not finished yet
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What `forecast` needs."""
+    """The arguments of `forecast`."""
 
     snapshot: Snapshot
-    runtimes: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of live jobs, as `forecast` has them
-    arrivals: Arrivals = nobody_comes
+    runtimes: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by live job, as `forecast` takes them
+    arrivals: Arrivals = no_arrivals
     overheads: Overheads = Overheads()
 
 
@@ -28,13 +28,14 @@ def basis_of(
     span: float,
     overheads: Overheads,
 ) -> Basis:
-    """What is known, where those come again who came in the last `span` seconds.
+    """Return the basis in which the arrivals of the last `span` seconds are repeated.
 
-    :param lately: who they were; the work of one that lives is `UNKNOWN`, and one of its likely runtimes is drawn.
+    :param lately: the jobs that arrived in these seconds. A live job among them has the work `UNKNOWN`; one of its
+        likely runtimes is drawn.
     """
 
     def work(job: SimulatedJob, random: Random) -> float:
         likely = runtimes.get(job.name) if job.work < 0 else None
         return max(0.0, job.work if likely is None else random.choice(likely) - overheads.starting(job))
 
-    return Basis(snapshot, runtimes, as_lately(lately, snapshot.now, span, work), overheads)
+    return Basis(snapshot, runtimes, repeat_arrivals(lately, snapshot.now, span, work), overheads)

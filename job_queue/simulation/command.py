@@ -1,4 +1,4 @@
-"""What `python -m job_queue.simulation` and `smq simulate` do."""
+"""The implementation of `python -m job_queue.simulation` and `smq simulate`."""
 
 import json
 import sys
@@ -20,17 +20,17 @@ from job_queue.simulation.trace import Reading, TraceError, TraceJob, capacity_f
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 DONE, USAGE, INTERRUPTED = 0, 2, 130
-EVERY = 0.5  # seconds between two words on progress
+PROGRESS_INTERVAL = 0.5  # seconds between two progress lines
 
 
 class UnusableError(ValueError):
-    """What was given cannot be simulated. The message says why."""
+    """An input that cannot be simulated. The message says why."""
 
 
 def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
-    """Simulate and print. Gives the exit status: 2 where something given cannot be read.
+    """Simulate, print the outcome, and return the exit status: 2 if an input cannot be read.
 
-    :param screen: where to tell how far it is, if it is a terminal; None: the standard error.
+    :param screen: where to show progress, if it is a terminal; None: the standard error.
     """
     try:
         outcomes = _Simulations(options, screen or sys.stderr).run()
@@ -47,8 +47,8 @@ def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
             json.dumps(as_json(options, outcomes), indent=2) if options.json else text_page(options, outcomes),
             flush=True,
         )
-    except BrokenPipeError:  # whoever reads it, such as `head`, has seen enough
-        sys.stdout = None  # the interpreter flushes it once more when it ends
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        sys.stdout = None  # else the interpreter flushes it at exit, and fails
     return DONE
 
 
@@ -58,7 +58,7 @@ def _refuse(message: str, status: int = USAGE) -> int:
 
 
 class _Simulations:
-    """One simulation for each policy, of the same jobs."""
+    """A simulation of the same jobs for each policy."""
 
     def __init__(self, options: SimulationOptions, screen: TextIO) -> None:
         self._options = options
@@ -67,7 +67,7 @@ class _Simulations:
         self._overheads = Overheads(options.provisioning, options.stopping, options.checkpoint_every)
 
     def run(self) -> list[Outcome]:
-        """Their outcomes, in the order in which the policies were given."""
+        """Return the outcomes, in the order in which the policies were given."""
         trace = read_trace(self._options.trace)
         policies = [
             (path.name, self._in_order(_policy(path)))
@@ -82,18 +82,18 @@ class _Simulations:
         return [self._outcome(label, policy, trace) for label, policy in policies]
 
     def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> Outcome:
-        jobs = [self._told(job) for job in self._reading.jobs(trace, policy)]
+        jobs = [self._with_known_runtime(job) for job in self._reading.jobs(trace, policy)]
         with _Progress(self._screen, "Simulation", len(jobs)) as progress:
             runs = self._simulator(policy, progress).run(jobs)
         return Outcome(label, policy, runs, self._fairness(policy, runs), self._gpus(policy))
 
     def _gpus(self, policy: Policy) -> int | None:
-        """GPUs of the fleet; None: it has no end."""
+        """Return the number of GPUs of the fleet; None: the fleet has no limit."""
         pools = [(pool.capacity, pool.gpus or self._options.gpus_per_instance) for pool in policy.pools]
         return None if any(size >= UNLIMITED for size, _ in pools) else sum(size * gpus for size, gpus in pools)
 
     def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
-        """rho of each project that has a quota; none where there is one project."""
+        """Return rho of each project that has a quota; nothing if there is only one project."""
         found: dict[str, float] = {}
         for project in policy.projects if len(policy.projects) > 1 else ():
             own = [run for run in runs if run.job.project == project.name]
@@ -107,10 +107,13 @@ class _Simulations:
 
     def _simulator(self, policy: Policy, progress: "_Progress") -> Simulator:
         predicted = self._options.runtimes == "predicted"
-        return Simulator(policy, self._overheads, progress.tell, predicted=predicted)
+        return Simulator(policy, self._overheads, progress.show, predicted=predicted)
 
-    def _told(self, job: SimulatedJob) -> SimulatedJob:
-        """What the planner is told of its runtime beforehand. What is predicted is bounded by what the trace says."""
+    def _with_known_runtime(self, job: SimulatedJob) -> SimulatedJob:
+        """Return the job with the maximum runtime that the planner knows.
+
+        With predicted runtimes it is the MaxRuntime of the trace, which also bounds the predictions.
+        """
         options = self._options
         known = job.max_runtime if options.runtimes == "predicted" else None
         if options.runtimes == "max":
@@ -120,13 +123,13 @@ class _Simulations:
         return replace(job, max_runtime=known)
 
     def _shared(self, label: str, policy: Policy) -> tuple[str, Policy]:
-        """The same, where instances are shared."""
+        """Return the label and the policy with shared instances in every pool."""
         gpus = self._options.gpus_per_instance
         pools = (replace(pool, gpus=gpus if pool.gpus is None else pool.gpus) for pool in policy.pools)
         return f"{label}, shared", replace(policy, pools=tuple(pools))
 
     def _without_policy(self, trace: Sequence[TraceJob]) -> Policy:
-        """One pool that all share, or in which each group has its part."""
+        """Return a policy with one pool, which all jobs share, or in which each group has a quota."""
         anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
         capacity = self._options.capacity or capacity_for(self._reading.jobs(trace, anyone), self._options.load)
         quotas = {DEFAULT: capacity}
@@ -149,13 +152,13 @@ class _Simulations:
 
 
 def _alone(policy: Policy, project: Project) -> Policy:
-    """The policy of a project that has its quota, and nothing else, for itself."""
+    """Return a policy in which the project has its quota for itself, and nothing else."""
     pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
     return Policy(pools, (replace(project, department=None, limit={}),), settings=policy.settings)
 
 
 def _policy(path: Path) -> Policy:
-    """A policy document, YAML or JSON."""
+    """Read a policy document in YAML or JSON."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (ValueError, yaml.YAMLError) as error:
@@ -168,25 +171,25 @@ def _policy(path: Path) -> Policy:
 
 @dataclass
 class _Progress:
-    """Tells on a terminal how far a simulation is."""
+    """A line on a terminal that shows how far a simulation is."""
 
     screen: TextIO
     what: str
     jobs: int
-    _told: float = 0
-    _shows: bool = False
+    _shown: float = 0
+    _is_terminal: bool = False
 
     def __enter__(self) -> "_Progress":
-        self._shows, self._told = self.screen.isatty(), time.monotonic()
+        self._is_terminal, self._shown = self.screen.isatty(), time.monotonic()
         return self
 
-    def tell(self, ended: int) -> None:
-        """So many jobs have ended."""
-        if self._shows and time.monotonic() - self._told > EVERY:
-            self._told = time.monotonic()
+    def show(self, ended: int) -> None:
+        """Show the number of finished jobs, at most once per PROGRESS_INTERVAL."""
+        if self._is_terminal and time.monotonic() - self._shown > PROGRESS_INTERVAL:
+            self._shown = time.monotonic()
             far = f"{self.what}: {ended:,} of {self.jobs:,} jobs have ended"
             print(f"\r{far}", end="\x1b[K", file=self.screen, flush=True)
 
     def __exit__(self, *error: object) -> None:
-        if self._shows:
+        if self._is_terminal:
             print("\r", end="\x1b[K", file=self.screen, flush=True)

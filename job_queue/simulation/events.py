@@ -1,4 +1,4 @@
-"""What will happen, and when."""
+"""The queue of future events of a simulation."""
 
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
@@ -8,7 +8,7 @@ Event = Callable[[], object]
 
 
 class Events:
-    """In the order of time; of one time, in the order in which they were entered."""
+    """Events in the order of their time; events of the same time are in the order of their entry."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Event]] = []
@@ -19,15 +19,15 @@ class Events:
 
     @property
     def next(self) -> float:
-        """When the next one is; there has to be one."""
+        """The time of the next event. There must be one."""
         return self._heap[0][0]
 
     def enter(self, time: float, event: Event = lambda: None) -> None:
-        """Have something happen; or, if nothing is said, have somebody look."""
+        """Add an event; without one, the simulator only makes another plan at that time."""
         heappush(self._heap, (time, next(self._order), event))
 
     def until(self, time: float) -> Iterator[tuple[float, Event]]:
-        """All up to then, as they come; each may enter others."""
+        """Yield the events up to this time in order. An event may enter others."""
         while self._heap and self._heap[0][0] <= time:
             when, _, event = heappop(self._heap)
             yield when, event

@@ -1,4 +1,4 @@
-"""What a simulated queue knows of how long jobs run, from those that have ended before."""
+"""The runtimes that a simulated queue expects, learned from the jobs that have finished in the simulation."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 
 
 class Knowledge:
-    """It grows with each job that ends.
+    """The runtime predictor of a simulation; it learns from each finished job.
 
     :param predicted: whether anything is learned at all.
     """
@@ -18,15 +18,16 @@ class Knowledge:
         self._predictor = RuntimePredictor() if predicted else None
 
     def learn(self, job: SimulatedJob) -> None:
-        """A job has ended."""
+        """Learn from a job that has finished."""
         if self._predictor:
             self._predictor.learn(job.traits, job.work)
 
     def expected(self, run: JobRun, worked: float = 0, known: float | None = None) -> float | None:
-        """Seconds that an attempt is expected to take, from its launch on.
+        """Return the expected seconds of an attempt, from its launch to its end.
 
-        :param worked: for so long it has worked already in the attempt.
-        :param known: what was expected of it before. Where nothing is learned that is what it is, if it is anything.
+        :param worked: seconds of work that this attempt has done already.
+        :param known: the previous expectation. Without a predictor, None stays None, and any other value is replaced by
+            the real runtime.
         """
         starting = self._overheads.starting(run.job)
         if not self._predictor:
@@ -35,9 +36,9 @@ class Knowledge:
         return None if found is None else starting + found.median - run.done
 
     def likely(self, runs: Iterable[tuple[JobRun, float]], count: int) -> dict[str, tuple[float, ...]]:
-        """Of jobs of which anything can be predicted: equally likely runtimes from the next start, the shortest first.
+        """Return equally likely runtimes from the next start, the shortest first, for each job with a prediction.
 
-        :param runs: with the seconds that each has worked in the attempt that runs.
+        :param runs: each run with the seconds that it has worked in its present attempt.
         """
         found: dict[str, tuple[float, ...]] = {}
         for run, worked in runs if self._predictor else ():

@@ -1,9 +1,11 @@
-"""What a simulation shows, by the definitions of the literature.
+"""Metrics of a simulation, as the literature defines them.
 
 JCT (job completion time) is end - submission. Wait is JCT - work - first provisioning. Slowdown is JCT / max(10 s,
-work). Lost work is what was trained since the last checkpoint at each preemption, restart overhead what preemptions
-took for stopping and for provisioning again, both as parts of all useful instance-seconds. rho of a project
-(finish-time fairness, Mahajan et al., Themis, NSDI 2020) is its mean JCT divided by that alone on its quota.
+work). Lost work is the training since the last checkpoint at each preemption. Restart overhead is the time of stopping
+and of provisioning again that preemptions cause. Both are parts of all useful instance-seconds.
+
+rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is its mean JCT divided by its mean JCT alone
+on its quota.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -13,18 +15,18 @@ from typing import TypeVar
 
 from job_queue.simulation.fleet.attempts import JobRun
 
-SHORTEST = 10.0  # seconds of work that a slowdown is of at least
-GANG = 8  # instances from which a gang is a large one
+SHORTEST = 10.0  # seconds: a slowdown divides by this at least
+GANG = 8  # instances: the smallest size of a large gang
 
 K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Of some jobs. Durations are seconds; all but `jobs` and `unfinished` are of jobs that ended."""
+    """The metrics of some jobs. Durations are seconds; all fields but `jobs` and `unfinished` are of finished jobs."""
 
     jobs: int
-    unfinished: int = 0  # that never ended: they need more than there is
+    unfinished: int = 0  # never finished: they need more than the fleet has
     jct: float = 0  # mean
     wait: float = 0  # mean
     wait_median: float = 0
@@ -32,26 +34,26 @@ class Metrics:
     wait_longest: float = 0
     slowdown: float = 0  # mean
     slowdown_worst: float = 0
-    preemptions: float = 0  # of a job, mean
+    preemptions: float = 0  # mean per job
     preemptions_most: int = 0
     lost_work: float = 0  # part of the useful instance-seconds
     restart_overhead: float = 0  # part of the useful instance-seconds
 
 
 def wait(run: JobRun) -> float:
-    """Seconds that a job which ended did neither train nor, for the first time, get its instances."""
+    """Return the seconds in which a finished job neither trained nor waited for its first provisioning."""
     assert run.ended is not None
     return run.ended - run.job.submitted - run.job.work - run.provisioned
 
 
 def slowdown(run: JobRun) -> float:
-    """How many times as long it took as it trained."""
+    """Return the completion time divided by the time of training, or by SHORTEST if that is longer."""
     assert run.ended is not None
     return (run.ended - run.job.submitted) / max(SHORTEST, run.job.work)
 
 
 def metrics_of(runs: Sequence[JobRun]) -> Metrics:
-    """The metrics of some jobs together."""
+    """Return the metrics of some jobs together."""
     ended = [run for run in runs if run.ended is not None]
     if not ended:
         return Metrics(len(runs), unfinished=len(runs))
@@ -76,12 +78,12 @@ def metrics_of(runs: Sequence[JobRun]) -> Metrics:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The smallest of the values, which are in order, that so many percent do not exceed."""
+    """Return the smallest of the ascending values that at least `percent` percent of them do not exceed."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
-    """The metrics of each class of jobs."""
+    """Return the metrics of each class of jobs."""
     classes: dict[K, list[JobRun]] = {}
     for run in runs:
         classes.setdefault(key(run), []).append(run)
@@ -89,7 +91,7 @@ def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
 
 
 def size_class(run: JobRun) -> str:
-    """Of how many instances a job is, roughly."""
+    """Return the class of a job's number of instances, as reports show it."""
     instances = run.job.instances
     if run.job.gpus is not None:
         return "a part of 1"
@@ -97,9 +99,9 @@ def size_class(run: JobRun) -> str:
 
 
 def gpus_at_work(runs: Iterable[JobRun]) -> float:
-    """GPUs on which jobs trained, of those that they need: the mean from the first submission to the last.
+    """Return the mean number of needed GPUs that trained, from the first submission to the last.
 
-    What a job is given beyond its needs, since it has whole instances, does not work.
+    GPUs that a job is given beyond its needs, as it has whole instances, do not count.
     """
     runs = list(runs)
     first = min(run.job.submitted for run in runs)
@@ -109,7 +111,7 @@ def gpus_at_work(runs: Iterable[JobRun]) -> float:
 
 
 def finish_time_fairness(here: Sequence[JobRun], alone: Sequence[JobRun]) -> float | None:
-    """rho of a project, over the jobs that end in both; None: there are none."""
+    """Return rho of a project, over the jobs that finish in both simulations; None: there are none."""
     ends = {run.job.name: run.ended - run.job.submitted for run in alone if run.ended is not None}
     both = [
         (run.ended - run.job.submitted, ends[run.job.name])

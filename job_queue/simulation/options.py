@@ -1,4 +1,4 @@
-"""The options of a simulation, said once for `python -m job_queue.simulation` and for `smq simulate`."""
+"""The options of a simulation, defined once for `python -m job_queue.simulation` and `smq simulate`."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ DAY = 24 * 3600
 
 
 class OptionError(ValueError):
-    """A value that an option cannot have. The message says what it can."""
+    """A value that an option cannot have. The message names the possible values."""
 
 
 def _amount(text: str) -> float:
-    """Seconds, or another number from 0."""
+    """Return seconds, or another number from 0."""
     try:
         value = float(text)
     except ValueError:
@@ -27,14 +27,14 @@ def _amount(text: str) -> float:
 
 
 def _at_least_one(text: str) -> int:
-    """A whole number from 1."""
+    """Return a whole number from 1."""
     if not text.isdecimal() or not 1 <= len(text) <= 9 or int(text) == 0:
         raise OptionError(f"must be a whole number from 1, not {text!r}")
     return int(text)
 
 
 def _part(text: str) -> float:
-    """A part of the whole."""
+    """Return a number above 0 and at most 1."""
     value = _amount(text)
     if not 0 < value <= 1:
         raise OptionError(f"must be above 0 and at most 1, not {text!r}")
@@ -42,7 +42,7 @@ def _part(text: str) -> float:
 
 
 def _seed(text: str) -> int:
-    """A whole number."""
+    """Return a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -50,12 +50,12 @@ def _seed(text: str) -> int:
 
 
 def _amount_or_never(text: str) -> float | None:
-    """Seconds, or None."""
+    """Return seconds; None for "never"."""
     return None if text == "never" else _amount(text)
 
 
 def _parts(text: str) -> tuple[float, ...]:
-    """Percentages, the highest priority's first."""
+    """Return percentages, the highest priority first; empty for "trace"."""
     values = tuple(_amount(value) for value in text.split(",")) if text != "trace" else ()
     if values and not sum(values):
         raise OptionError(f"must not be nothing but zeros: {text!r}")
@@ -63,7 +63,7 @@ def _parts(text: str) -> tuple[float, ...]:
 
 
 def _one_of(words: Any) -> Callable[[str], str]:
-    """One of the words of a Literal."""
+    """Return a reader that accepts the words of a Literal."""
 
     def read(text: str) -> str:
         if text not in get_args(words):
@@ -75,16 +75,16 @@ def _one_of(words: Any) -> Callable[[str], str]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How an option is given."""
+    """The definition of an option."""
 
     read: Callable[[str], Any] | None  # None: a flag
     metavar: str | None
     help: str
-    default: str | None = None  # as it would be given
+    default: str | None = None  # as written on the command line
     many: bool = False
 
     def flag(self, field_name: str) -> str:
-        """What it is called on the command line."""
+        """Return the option's name on the command line."""
         return "--" + field_name.replace("_", "-")
 
 
@@ -97,7 +97,7 @@ def _option(
 
 @dataclass(frozen=True, slots=True)
 class SimulationOptions:
-    """What to simulate."""
+    """The options of a simulation run."""
 
     trace: Path
     policy: Path | None = _option(Path, "FILE", "how the fleet is shared; without it there is one pool")
@@ -147,12 +147,12 @@ class SimulationOptions:
 
 
 def options() -> dict[str, Option]:
-    """The options by their fields' names."""
+    """Return the options by the names of their fields."""
     return {each.name: each.metadata["option"] for each in fields(SimulationOptions) if "option" in each.metadata}
 
 
-def parsed(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
-    """The options of a command line; ends the process where they are wrong."""
+def parse_options(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
+    """Parse a command line; exit the process if it is wrong."""
     parser = argparse.ArgumentParser(
         prog=prog, description="Run the jobs of a trace through the queue's planner, and tell how they fared."
     )
@@ -164,7 +164,7 @@ def parsed(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
         default = f" ({option.default})" if option.default else ""
         parser.add_argument(
             option.flag(name),
-            type=_said(option.read),
+            type=_for_argparse(option.read),
             metavar=option.metavar,
             action="append" if option.many else "store",
             default=[] if option.many else argparse.SUPPRESS,
@@ -175,7 +175,7 @@ def parsed(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
     return SimulationOptions(**values)
 
 
-def _said(read: Callable[[str], Any]) -> Callable[[str], Any]:
+def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
     def checked(text: str) -> Any:
         try:
             return read(text)

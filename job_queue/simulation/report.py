@@ -1,4 +1,4 @@
-"""What a simulation says: as text, as plain data, and as a page."""
+"""Reports of a simulation: as text, as plain data, and as an HTML page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,20 +19,20 @@ HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the jobs fared under a policy."""
+    """The runs of all jobs under a policy."""
 
     label: str
     policy: Policy
     runs: Sequence[JobRun]
-    fairness: Mapping[str, float]  # rho by project; none where there is one project
-    gpus: int | None = None  # of the fleet; None: it has no end
+    fairness: Mapping[str, float]  # rho by project; empty if there is one project
+    gpus: int | None = None  # GPUs of the fleet; None: no limit
 
     def overall(self) -> Metrics:
-        """Of all jobs."""
+        """Return the metrics of all jobs."""
         return metrics_of(self.runs)
 
     def classes(self) -> dict[str, dict[str, Metrics]]:
-        """By priority, highest first; by size; by project, where there are several."""
+        """Return metrics by priority, the highest first; by size; and by project if there are several."""
         priorities = by(lambda run: run.job.priority, self.runs)
         found = {
             "priority": {str(priority): priorities[priority] for priority in sorted(priorities, reverse=True)},
@@ -44,7 +44,7 @@ class Outcome:
 
 
 def as_json(options: SimulationOptions, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The outcomes as plain data; durations are seconds, parts are of 1."""
+    """Return the outcomes as plain data; durations are seconds, parts are between 0 and 1."""
     return {
         "trace": str(options.trace),
         "seed": options.seed,
@@ -67,7 +67,7 @@ def as_json(options: SimulationOptions, outcomes: Sequence[Outcome]) -> dict[str
 
 
 def text_page(options: SimulationOptions, outcomes: Sequence[Outcome]) -> str:
-    """The outcomes for a terminal."""
+    """Return the outcomes as text for a terminal."""
     lines = [_conditions(options)]
     if len(outcomes) > 1:
         lines.append(_table([(outcome.label, outcome.overall()) for outcome in outcomes]))
@@ -87,7 +87,7 @@ def text_page(options: SimulationOptions, outcomes: Sequence[Outcome]) -> str:
 
 
 def html_page(options: SimulationOptions, outcomes: Sequence[Outcome]) -> str:
-    """The outcomes as a page of their own, which loads nothing."""
+    """Return the outcomes as an HTML page that loads no other file."""
     parts = []
     for outcome in outcomes:
         rows = [["", *HEADERS[1:]], *([name, *_cells(metrics)] for name, metrics in _rows(outcome))]
@@ -156,7 +156,7 @@ def _fairness(outcome: Outcome) -> str:
 
 
 def _curve(outcome: Outcome, width: int = 900, height: int = 120) -> str:
-    """How many instances were asked for by jobs that had come and not ended, as a drawing."""
+    """Draw as SVG how many instances the submitted and unfinished jobs ask for over time."""
     changes = sorted(
         change
         for run in outcome.runs

@@ -1,4 +1,7 @@
-"""Runs a workload through the planner. Time passes by events: arrivals, ends, ends of stops, and what expires."""
+"""The simulator: it runs a workload through the planner, event by event.
+
+Events are arrivals, ends, ends of stops, and expiries.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -30,8 +33,8 @@ from job_queue.simulation.fleet.attempts import (
     free_slots,
     guarantees,
     in_window,
-    looks_at_use,
     simulated_job,
+    use_timers,
     waiting_job,
 )
 from job_queue.simulation.fleet.carriers import Carriers
@@ -39,26 +42,28 @@ from job_queue.simulation.fleet.free_slots import FreeSlots
 from job_queue.simulation.knowledge import Knowledge
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-CYCLES = 20  # at one moment: each may do what the one before has made possible
+CYCLES = 20  # plans at one moment at most: each plan may make another one possible
 MINUTE = 60.0
-FEW = 10  # jobs of a waiting queue that are looked at where steps are; more, where more slots are free
+FEW = 10  # jobs of a waiting queue that a plan reads if events are in steps; more if more slots are free
 
 Step = Callable[[float], float]
-"""After so many seconds: how many seconds of events are looked at together. What is exact takes none."""
+"""The elapsed seconds -> the seconds of events that have one plan. Exact simulations return 0."""
 
 
 def no_step(elapsed: float) -> float:
-    """Each moment at which something happens is looked at by itself."""
+    """Return 0: each event has a plan of its own."""
     return 0.0
 
 
 class Simulator:
-    """A fleet under a policy.
+    """A fleet under a policy, in simulated time.
 
-    :param progress: told how many jobs have ended, after each moment.
-    :param predicted: whether the planner is told what is expected of a job, from those that have ended before.
-    :param step: how much is looked at together. A job that starts on slots that came free meanwhile has started then.
-    :param cycles: how often a moment is planned at most.
+    :param progress: called after each moment with the number of finished jobs.
+    :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
+        simulation.
+    :param step: how many seconds of events have one plan. A job that takes slots which came free within a step starts
+        when they came free.
+    :param cycles: plans at one moment at most.
     """
 
     def __init__(
@@ -73,7 +78,7 @@ class Simulator:
     ) -> None:
         self._cycles = cycles
         self._policy = policy
-        self._world = Snapshot(policy, 0.0)  # what stays as it is: jobs of others, backoffs, calendars
+        self._world = Snapshot(policy, 0.0)  # constant parts: external jobs, backoffs, calendars
         self._step = step
         self._began = 0.0
         self._cut = False  # whether more jobs wait than the last plan saw
@@ -91,23 +96,22 @@ class Simulator:
         self._shared = any(pool.gpus is not None for pool in policy.pools)
         self._guarantees = guarantees(policy)
         self._ledger = UseLedger(policy) if remembers(policy) else None
-        self._awaited: set[str] = set()  # who waited in the snapshot, and has not started since
-        self._next_look: float | None = None
-        self._looks = 0  # of the events
+        self._awaited: set[str] = set()  # jobs that waited in the snapshot and have not started since
+        self._next_timer: float | None = None
+        self._timers = 0  # timers among the events
         self._ended = 0
-        self.plans = 0
-        self.moments = 0  # at which something has happened
-        self.expected_looks = 0  # within the horizon, as the patience of waiting jobs ends
+        self.moments = 0  # times at which events happened
+        self.expected_timers = 0  # timers within the horizon, at the ends of waiting jobs' patience
 
     def run(self, jobs: Iterable[SimulatedJob]) -> list[JobRun]:
-        """Run all jobs to their ends. A job that can never start stays without one."""
+        """Run all jobs to their ends and return their runs. A job that can never start has no end."""
         runs = [JobRun(job) for job in jobs]
         for run in runs:
-            self._events.enter(run.job.submitted, partial(self._enter, run))
+            self._events.enter(run.job.submitted, partial(self._submit, run))
         self._pass_time()
         return runs
 
-    def carry_on(
+    def carry_forward(
         self,
         snapshot: Snapshot,
         runtimes: Mapping[str, float],
@@ -115,21 +119,22 @@ class Simulator:
         horizon: float = inf,
         may_go_on: Callable[[], bool] = lambda: True,
     ) -> list[JobRun]:
-        """Go on from a snapshot until all that wait in it have started once, or for so long. Gives the waiting jobs.
+        """Carry a snapshot forward until all its waiting jobs have started once, or for `horizon` seconds.
 
-        :param runtimes: of its jobs, in seconds from their next start until their ends; of an active job, from the
-            start of its attempt. Who is not named runs for ever.
-        :param arrivals: jobs that come later.
-        :param may_go_on: asked after each moment.
+        :param runtimes: seconds from the next start of each of its jobs until its end; for an active job, from the
+            start of its attempt. A job without a runtime runs for ever.
+        :param arrivals: jobs that arrive later.
+        :param may_go_on: asked after each moment; False ends the simulation.
+        :return: the runs of the jobs that wait in the snapshot.
         """
         self._world, self._now, self._began = snapshot, snapshot.now, snapshot.now
         self._reserved = dict(snapshot.reserved)
         if self._ledger:
             self._ledger = UseLedger(self._policy, snapshot.past_use, self._now)
         for carrier in snapshot.carriers:
-            self._carry_on(carrier)
+            self._continue_carrier(carrier)
         for active in snapshot.active:
-            self._go_on(active, runtimes.get(active.name, inf))
+            self._continue_attempt(active, runtimes.get(active.name, inf))
         for carrier in snapshot.carriers:
             if carrier.state is JobState.STOPPING:
                 self._stop_carrier(carrier.name)
@@ -137,7 +142,7 @@ class Simulator:
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
         for arrival in arrivals:
-            self._events.enter(arrival.submitted, partial(self._enter, JobRun(arrival)))
+            self._events.enter(arrival.submitted, partial(self._submit, JobRun(arrival)))
         for time in expiries(snapshot):
             self._events.enter(time)
         for pool, calendar in snapshot.calendars.items():
@@ -149,7 +154,7 @@ class Simulator:
         patience = self._policy.settings.patience
         if patience is not None:
             ends = {run.job.submitted + patience + 1 for run in waiting}
-            self.expected_looks = sum(self._now < time <= end for time in ends)
+            self.expected_timers = sum(self._now < time <= end for time in ends)
         self._pass_time(enough=lambda: not self._awaited or self._events.next > end or not may_go_on())
         return waiting
 
@@ -161,7 +166,7 @@ class Simulator:
             self._progress(self._ended)
 
     def _next_moment(self) -> None:
-        """All that happens up to the end of a step. The moment is that of the last of it."""
+        """Handle all events up to the end of the step. The time is then that of the last one."""
         first, moment = self._events.next, self._now
         self._free.begin()
         for time, event in self._events.until(max(moment, first + self._step(first - self._began))):
@@ -172,7 +177,7 @@ class Simulator:
 
     # --- events -------------------------------------------------------------------------------------
 
-    def _enter(self, run: JobRun) -> None:
+    def _submit(self, run: JobRun) -> None:
         job = run.job
         self._as_waiting[job.name] = waiting_job(job, self._knowledge.expected(run))
         self._waiting[job.name] = run
@@ -185,26 +190,26 @@ class Simulator:
         run.provisioned = self._overheads.starting(run.job)
         attempt = Attempt(run, slots, launched, launched + run.provisioned, seat=seat)
         attempt.expected = self._as_waiting[name].expected
-        self._enter_attempt(attempt)
+        self._add_attempt(attempt)
 
-    def _enter_attempt(self, attempt: Attempt) -> None:
+    def _add_attempt(self, attempt: Attempt) -> None:
         run = attempt.run
         self._active[run.job.name] = attempt
         if attempt.seat is not None:
-            self._carriers.sit_down(attempt.seat.carrier)
+            self._carriers.add_member(attempt.seat.carrier)
         ends = attempt.trains + run.job.work - run.done
         if ends < inf and not attempt.stopping:
             self._events.enter(ends, partial(self._end, attempt))
 
-    def _go_on(self, job: ActiveJob, runtime: float) -> None:
-        """An attempt of a snapshot goes on."""
+    def _continue_attempt(self, job: ActiveJob, runtime: float) -> None:
+        """Continue an attempt of the snapshot."""
         simulated = simulated_job(job, runtime, self._overheads)
         self._as_waiting[job.name] = waiting_job(simulated, job.expected)
         launched = self._now if job.started is None else job.started
         run, trains = JobRun(simulated, starts=[launched]), launched + self._overheads.starting(simulated)
         attempt = Attempt(run, job.slots, launched, trains, expected=job.expected, seen=job, seat=job.seat)
         attempt.stopping = job.state is JobState.STOPPING
-        self._enter_attempt(attempt)
+        self._add_attempt(attempt)
         if attempt.stopping:
             run.done = self._overheads.kept(0, max(0.0, self._now - attempt.trains))
             self._events.enter(self._now + self._stopping(attempt), partial(self._stopped, attempt))
@@ -222,15 +227,15 @@ class Simulator:
         self._knowledge.learn(run.job)
 
     def _take_back(self, pool: str) -> None:
-        """SageMaker takes the instances of a training plan back."""
+        """Stop the attempts of a pool: SageMaker takes the instances of its training plan back."""
         for name, attempt in list(self._active.items()):
             if attempt.slots.get(pool) and not attempt.stopping:
                 self._stop(name)
 
     def _stopping(self, attempt: Attempt) -> float:
-        """Seconds from a stop until what an attempt holds is free."""
+        """Return the seconds from a stop until the slots or the seat of an attempt are free."""
         seat = attempt.seat
-        alone = seat is not None and not self._carriers.leaves(seat.carrier)
+        alone = seat is not None and not self._carriers.is_leaving(seat.carrier)
         return self._overheads.seating if alone else self._overheads.stopping
 
     def _stop(self, name: str) -> None:
@@ -257,42 +262,42 @@ class Simulator:
         self._as_waiting[name] = replace(before, expected=self._knowledge.expected(attempt.run, known=before.expected))
 
     def _leave(self, attempt: Attempt) -> None:
-        """An attempt is over, and its slots are free, or its seat."""
+        """Free the slots or the seat of an attempt that has ended."""
         job = attempt.run.job
         self._free.free(self._now, attempt.slots)
         del self._active[job.name]
         attempt.run.trained.append((attempt.trains, self._now))
         if attempt.seat is not None:
-            self._carriers.get_up(attempt.seat.carrier, self._now)
+            self._carriers.remove_member(attempt.seat.carrier, self._now)
         if self._ledger:
             self._ledger.enter(job.project, job.owner, attempt.slots, attempt.trains, self._now)
 
-    def _look(self) -> None:
-        self._next_look = None
-        self._looks -= 1
+    def _end_timer(self) -> None:
+        self._next_timer = None
+        self._timers -= 1
 
     # --- carriers -----------------------------------------------------------------------------------
 
     def _launch_carrier(self, launch: Launch) -> None:
         self._free.take(launch.slots)
-        self._carry_on(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
+        self._continue_carrier(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
 
-    def _carry_on(self, carrier: Carrier) -> None:
-        """A carrier goes on from where it is."""
+    def _continue_carrier(self, carrier: Carrier) -> None:
+        """Add a carrier in its present state; a starting one is running once its instance is up."""
         self._carriers.enter(carrier)
         if carrier.state is JobState.STARTING:
             up = max(self._now, carrier.started + self._overheads.provisioning)
-            self._events.enter(up, lambda: self._carriers.is_up(carrier.name, up))
+            self._events.enter(up, lambda: self._carriers.mark_running(carrier.name, up))
 
     def _stop_carrier(self, name: str) -> None:
-        """It leaves its instance, with all on board."""
+        """Stop a carrier and all its members."""
         self._carriers.stop(name)
         for job, attempt in list(self._active.items()):
             if attempt.seat is not None and attempt.seat.carrier == name and not attempt.stopping:
                 self._stop(job)
-        self._events.enter(self._now + self._overheads.stopping, partial(self._carrier_left, name))
+        self._events.enter(self._now + self._overheads.stopping, partial(self._end_carrier, name))
 
-    def _carrier_left(self, name: str) -> None:
+    def _end_carrier(self, name: str) -> None:
         carrier, owner = self._carriers.remove(name)
         self._free.free(self._now, {carrier.pool: 1})
         if self._ledger:
@@ -305,17 +310,16 @@ class Simulator:
             if not self._waiting and not self._carriers.empty_until():
                 return
             decided = plan(self._snapshot(), explained=False)
-            self.plans += 1
             if self._step is not no_step:
                 self._free.idle_before(self._free_slots())
             if not self._carry_out(decided):
                 break
             if self._step is not no_step and not self._cut:
-                break  # what this has made possible is seen at the next moment
-        self._look_again()
+                break  # the next moment's plan sees the consequences
+        self._enter_next_timer()
 
     def _carry_out(self, decided: Plan) -> bool:
-        """Gives whether anything was to be done."""
+        """Carry the plan out, and return whether it contained anything to do."""
         self._reserved = dict(decided.reservations)
         leaving = [it.job for it in decided.evictions]
         for name in (*leaving, *decided.closes):
@@ -335,8 +339,12 @@ class Simulator:
         held = (attempt.slots for attempt in self._active.values())
         return free_slots(self._world, self._now, chain(held, self._carriers.held()))
 
-    def _look_again(self) -> None:
-        """Plan again when a job's patience ends, or a guarantee; with aging, each minute."""
+    def _enter_next_timer(self) -> None:
+        """Enter the next timer: an event that only makes another plan.
+
+        A plan is due when a job's patience or guaranteed runtime ends, when an empty carrier was kept long enough, when
+        past use changes shares, and each minute with aging.
+        """
         settings, now = self._policy.settings, self._now
         times = self._carriers.empty_until()
         if settings.patience is not None:
@@ -344,24 +352,24 @@ class Simulator:
         times += [it.launched + guaranteed for guaranteed in self._guarantees for it in self._active.values()]
         if settings.aging:
             times.append(now + MINUTE)
-        if self._ledger and (len(self._events) > self._looks or not self._active):  # else nobody who runs ever ends
-            times += looks_at_use(self._snapshot())
+        if self._ledger and (len(self._events) > self._timers or not self._active):  # else no active job ever ends
+            times += use_timers(self._snapshot())
         due = min((time for time in times if now < time < inf), default=None)
-        if due is not None and (self._next_look is None or due < self._next_look):
-            self._next_look = due
-            self._looks += 1
-            self._events.enter(due, self._look)
+        if due is not None and (self._next_timer is None or due < self._next_timer):
+            self._next_timer = due
+            self._timers += 1
+            self._events.enter(due, self._end_timer)
 
     # --- snapshots ----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """All that wait and all that run, as it stands, however many there are."""
+        """Return the present state with all waiting and active jobs, however many there are."""
         return self._snapshot(whole=True)
 
     def runtimes(self, count: int) -> dict[str, tuple[float, ...]]:
-        """Of those jobs of `snapshot` of which anything can be predicted: equally likely runtimes, the shortest first.
+        """Return equally likely runtimes, the shortest first, of each job of `snapshot` that has a prediction.
 
-        They are seconds from the next start to the end; of an active job, from the start of its attempt.
+        They are seconds from the next start to the end; for an active job, from the start of its attempt.
         """
         runs = [(run, 0.0) for run in self._waiting.values()]
         runs += [(it.run, max(0.0, self._now - it.trains)) for it in self._active.values()]
@@ -369,17 +377,17 @@ class Simulator:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more happens."""
+        """Whether no events are left."""
         return not self._events
 
     @property
     def awaited(self) -> int:
-        """Number of jobs of the snapshot that have not started yet."""
+        """The number of waiting jobs of the snapshot that have not started yet."""
         return len(self._awaited)
 
     @property
     def now(self) -> float:
-        """The time, in seconds since the beginning."""
+        """The time, in seconds since the beginning of the simulation."""
         return self._now
 
     def _snapshot(self, *, whole: bool = False) -> Snapshot:
@@ -394,10 +402,10 @@ class Simulator:
         )
 
     def _windowed(self) -> Iterable[WaitingJob]:
-        """Of each waiting queue as many as the queue reads: by priority and submission, whatever the order."""
+        """Return as many jobs of each waiting queue as the queue reads, by priority and submission in any case."""
         settings = self._policy.settings
         enough = settings.window
-        # More than there are free slots will not start, unless they share instances.
+        # No more jobs than free slots can start, unless they share instances.
         if self._step is not no_step and not self._ledger and not self._shared:
             enough = min(enough, max(FEW, sum(max(0, slots) for slots in self._free_slots().values())))
         jobs = map(self._as_waiting.__getitem__, self._waiting)

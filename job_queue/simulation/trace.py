@@ -1,4 +1,4 @@
-"""Traces: jobs that somebody's cluster once had, as CSV, and what they are here."""
+"""Traces: the jobs of a real cluster as CSV, and their conversion to simulated jobs."""
 
 import csv
 import gzip
@@ -14,29 +14,25 @@ from job_queue.prediction.runtimes import JobTraits
 from job_queue.scheduler import WHOLE, Policy, Slots
 from job_queue.simulation.workload import SimulatedJob
 
-REQUIRED = (
-    "job_id",
-    "submit_s",
-    "duration_s",
-    "gpus",
-)  # may be there: group, user, priority, max_runtime_s, interactive
-ATTEMPT = "attempt"  # of a trace that has a row for each attempt of a job
-CARRIES = "carries"  # of a trace of the queue's own history: GPUs of a job that carried others
-LARGEST = 1e12  # of any number in a trace
+REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")
+# optional: group, user, priority, max_runtime_s, interactive
+ATTEMPT = "attempt"  # the column of a trace that has a row for each attempt of a job
+CARRIES = "carries"  # the column with the GPUs of a carrier, in a trace of the queue's own history
+LARGEST = 1e12  # the largest number that a trace may contain
 
 
 class TraceError(ValueError):
-    """A file is no trace. The message says where it fails, and what would be right."""
+    """A file that is not a valid trace. The message names the place, and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A row of a trace. Times are seconds since the trace's beginning."""
+    """A row of a trace. Times are seconds since the beginning of the trace."""
 
     name: str
     submitted: float
     duration: float
-    gpus: float  # may be a part of one
+    gpus: float  # may be a fraction
     group: str = ""
     user: str = ""
     priority: int | None = None
@@ -45,14 +41,14 @@ class TraceJob:
 
 
 def read_trace(path: Path) -> list[TraceJob]:
-    """The jobs of a CSV file, which may be compressed (.gz), in the order in which they were submitted.
+    """Return the jobs of a CSV file, which may be compressed (.gz), in the order of their submissions.
 
-    It has the columns job_id, submit_s, duration_s and gpus, and may have group, user, priority, max_runtime_s and
-    interactive. With a column attempt, as `smq history --csv` writes it, a job has a row for each attempt. Others are
-    not read.
+    The columns job_id, submit_s, duration_s and gpus are required; group, user, priority, max_runtime_s and interactive
+    are optional. With a column attempt, as `smq history --csv` writes it, a job has a row for each attempt. Other
+    columns are ignored.
 
     :raises OSError: the file cannot be read.
-    :raises TraceError: it is no trace.
+    :raises TraceError: it is not a valid trace.
     """
     content = path.read_bytes()
     try:
@@ -65,7 +61,7 @@ def read_trace(path: Path) -> list[TraceJob]:
         has = ", ".join(rows.fieldnames or ()) or "nothing"
         raise TraceError(f"{path} has no column {missing[0]} in its first line, but {has}")
     try:
-        # Who carries others is not what somebody wanted to run; those on board are.
+        # Carriers are not submitted by users: only their members are jobs of the trace.
         jobs = [_job(row, f"{path}, line {rows.line_num}") for row in rows if not row.get(CARRIES)]
     except csv.Error as error:
         raise TraceError(f"{path}, line {rows.line_num}: {error}") from None
@@ -81,7 +77,10 @@ def read_trace(path: Path) -> list[TraceJob]:
 
 
 def _joined(attempts: Iterable[TraceJob]) -> list[TraceJob]:
-    """The jobs that attempts are of. One that was submitted at another time is another job, under another name."""
+    """Return one job for the attempts of each submission.
+
+    A name that was submitted again at another time is another job: a number is added to its name.
+    """
     jobs: dict[tuple[str, float], TraceJob] = {}
     for attempt in attempts:
         before = jobs.get((attempt.name, attempt.submitted))
@@ -132,20 +131,20 @@ def _number(row: Mapping[str, str | None], column: str, where: str, least: float
     return number
 
 
-# --- as jobs here ------------------------------------------------------------------------------------
+# --- conversion to simulated jobs --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a trace's rows become jobs."""
+    """The rules by which rows of a trace become jobs."""
 
     gpus_per_instance: int = 8
-    priorities: tuple[float, ...] = ()  # parts of the jobs, the highest priority first; empty: as the trace says
-    longest: float | None = None  # seconds at which durations are cut
-    seed: int = 0  # of what is drawn
+    priorities: tuple[float, ...] = ()  # parts of the jobs, the highest priority first; empty: the trace's priorities
+    longest: float | None = None  # durations are cut at these seconds
+    seed: int = 0  # seed of the drawn priorities
 
     def jobs(self, trace: Iterable[TraceJob], policy: Policy) -> list[SimulatedJob]:
-        """The jobs, each in the project that has the name of its group, or in the only one that there is.
+        """Return the jobs, each in the project with the name of its group, or in the policy's only project.
 
         :raises TraceError: a group has no project.
         """
@@ -154,7 +153,7 @@ class Reading:
         only = policy.projects[0].name if len(projects) == 1 else None
         pools = tuple(pool.name for pool in policy.pools)
         shared = {pool.name: pool.gpus for pool in policy.pools if pool.gpus is not None}
-        demands: dict[tuple[int, tuple[str, ...]], tuple[Slots, ...]] = {}  # one object for all that ask for the same
+        demands: dict[tuple[int, tuple[str, ...]], tuple[Slots, ...]] = {}  # jobs with the same demand share one object
         jobs = []
         for row in trace:
             name = row.group if row.group in projects else only
@@ -187,13 +186,13 @@ class Reading:
         return jobs
 
     def instances(self, row: TraceJob) -> int:
-        """How many instances a job needs."""
+        """Return the number of instances that a job needs."""
         return max(1, math.ceil(row.gpus / self.gpus_per_instance))
 
     def _gpus(self, row: TraceJob, most: int) -> int | None:
-        """Tenths of GPUs of a job that shares an instance; None: it has instances for itself.
+        """Return the tenths of GPUs of a job that shares an instance; None: it does not share.
 
-        :param most: GPUs that an instance has which may be shared.
+        :param most: GPUs of an instance that may be shared; 0: none may.
         """
         gpus = math.ceil(row.gpus)
         if not 0 < gpus < self.gpus_per_instance or gpus > most:
@@ -201,7 +200,7 @@ class Reading:
         return math.ceil(row.gpus * WHOLE) if row.gpus < 1 else gpus * WHOLE
 
     def work(self, row: TraceJob) -> float:
-        """How long it trains, in seconds."""
+        """Return the seconds of training."""
         return row.duration if self.longest is None else min(row.duration, self.longest)
 
     def _priority(self, row: TraceJob, draw: Random) -> int:
@@ -212,19 +211,19 @@ class Reading:
 
 
 def traits_of(row: TraceJob, project: str) -> JobTraits:
-    """What a row tells that its runtime can be predicted from. Traces name no images."""
+    """Return the traits of a row from which its runtime can be predicted. Traces contain no images."""
     return JobTraits(project, row.user, row.name, size=f"{row.gpus:g} GPUs")
 
 
 def capacity_for(jobs: Sequence[SimulatedJob], load: float) -> int:
-    """How many instances are busy for this part of the time, from the first submission to the last."""
+    """Return the number of instances that are busy for the part `load` of the time, first to last submission."""
     span = max(job.submitted for job in jobs) - min(job.submitted for job in jobs)
     largest = max(job.instances for job in jobs)
     return max(largest, math.ceil(sum(job.work * job.instances for job in jobs) / load / max(span, 1)))
 
 
 def shares_of_work(groups: Iterator[tuple[str, float]], capacity: int) -> dict[str, int]:
-    """The instances divided among groups by their work, in whole ones, by largest remainder."""
+    """Divide the instances among groups in proportion to their work, in whole numbers, by largest remainder."""
     work: Counter[str] = Counter()
     for group, amount in groups:
         work[group] += amount  # type: ignore[assignment]  # a Counter of seconds

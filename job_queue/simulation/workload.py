@@ -1,4 +1,4 @@
-"""What is simulated: jobs that come, and what the fleet costs them."""
+"""The workload of a simulation: its jobs, and the time that SageMaker adds to their attempts."""
 
 from dataclasses import dataclass
 
@@ -8,50 +8,57 @@ from job_queue.scheduler import Slots
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """A job as it comes. Times are seconds since the simulation's beginning, durations are seconds."""
+    """A job of the workload. Times are seconds since the beginning of the simulation, durations are seconds."""
 
     name: str
     project: str
     priority: int
-    demand: tuple[Slots, ...]  # alternatives, best first
+    demand: tuple[Slots, ...]  # alternatives, in order of preference
     submitted: float
-    work: float  # of training, once its instances are up
+    work: float  # seconds of training
     owner: str = ""
     preemptible: bool = True
     interactive: bool = False
-    max_runtime: float | None = None  # that the planner is told
-    traits: JobTraits = JobTraits()  # by which its runtime is predicted
-    gpus: int | None = None  # of a member: tenths of GPUs of one instance
-    kind: str = ""  # of a member: with whom it may share an instance
-    uses: float = 0  # GPUs that it really needs, whatever it is given; 0: not known
-    part: float = 1  # of each instance that it needs
+    max_runtime: float | None = None  # known to the planner; None: unknown
+    traits: JobTraits = JobTraits()  # for the prediction of its runtime
+    gpus: int | None = None  # tenths of GPUs of one instance, if it is a member
+    kind: str = ""  # only members of the same kind share an instance
+    uses: float = 0  # GPUs that it really needs, which may be fewer than it is given; 0: unknown
+    part: float = 1  # part of each instance that it needs
 
     @property
     def instances(self) -> int:
-        """Of its first alternative."""
+        """The number of instances of its first alternative."""
         return sum(self.demand[0].values())
 
     @property
     def size(self) -> float:
-        """Instances, or the part of one."""
+        """The number of instances, or the part of one."""
         return self.instances * self.part
 
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """What SageMaker takes of an attempt's time, in seconds, and how much of it a preemption loses."""
+    """The seconds that SageMaker adds to an attempt, and the interval of checkpoints.
 
-    provisioning: float = 180  # from the launch until the work begins
-    stopping: float = 120  # from the request until the instances are free
-    checkpoint_every: float | None = 1800  # of work; None: a preempted job begins anew
-    seating: float = 5  # until a member works on a carrier that runs, and until it is gone
+    The interval decides how much work a preemption loses.
+    """
+
+    provisioning: float = 180  # from the launch until the training begins
+    stopping: float = 120  # from the stop request until the instances are free
+    checkpoint_every: float | None = 1800  # seconds of training; None: a preempted job starts from the beginning
+    seating: float = 5  # from a member's start on a running carrier until it trains; also from its stop to its end
 
     def starting(self, job: SimulatedJob) -> float:
-        """From a start until the work begins."""
+        """Return the seconds from a start until the training begins."""
         return self.provisioning if job.gpus is None else self.seating
 
     def kept(self, done: float, worked: float) -> float:
-        """What its last checkpoint holds of a job's work: of what it had done before, and has in this attempt."""
+        """Return the seconds of work that the last checkpoint holds.
+
+        :param done: work of earlier attempts.
+        :param worked: work of this attempt.
+        """
         every = self.checkpoint_every
         if every is None:
             return 0.0

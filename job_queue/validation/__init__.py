@@ -1,8 +1,8 @@
 """Checks at submission whether SageMaker would accept a request, so that it does not fail after hours in the queue.
 
-Two questions, in this order: `against_model` compares the request with the CreateTrainingJob shape of
-SageMaker's service model; `against_sagemaker` applies the rules that the model cannot express, and expects a
-request in which the first found nothing. Both are pure, never raise, and give at most `MOST_ISSUES` issues.
+There are two checks, in this order. `against_model` compares the request with the CreateTrainingJob shape of
+SageMaker's service model. `against_sagemaker` applies the rules that the model cannot express; it expects a request
+without issues of the first check. Both are pure, never raise, and return at most `MOST_ISSUES` issues.
 """
 
 from job_queue.domain.errors import ValidationIssue

@@ -1,7 +1,7 @@
-"""Checkpoints that the next attempt finds, and nothing else with them.
+"""Checkpoint rules: the next attempt must find the checkpoints, and nothing else with them.
 
-SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains, and all that is under that address
-back into the folder before the next attempt starts (guide: checkpoints).
+SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains. Before the next attempt starts, it
+copies all objects under that address back into the folder (guide: checkpoints).
 """
 
 import re
@@ -13,13 +13,13 @@ from job_queue.validation.issue import field_issue, quoted
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _URI, _LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
-_OF_AN_ATTEMPT = re.compile(r"-qstamp-[0-9]+(?:/|$)")
+_ATTEMPT_NAME = re.compile(r"-qstamp-[0-9]+(?:/|$)")
 _OPT_ML = "/opt/ml"
-_TAKEN = ("code", "input", "model", "output")  # of /opt/ml (guide: training storage folders)
+_TAKEN = ("code", "input", "model", "output")  # folders of /opt/ml (guide: training storage folders)
 
 
 def _local_path(request: Json) -> Iterator[ValidationIssue]:
-    """A folder of its own, apart from those that SageMaker and its toolkit fill or empty themselves."""
+    """Require a separate folder: SageMaker and its toolkit fill or empty the others themselves."""
     path = text(mapping(request, "CheckpointConfig"), "LocalPath")
     if not path:
         return
@@ -38,14 +38,14 @@ def _local_path(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _attempt(request: Json) -> Iterator[ValidationIssue]:
-    """Not the name of one attempt, as in a request copied from DescribeTrainingJob: others come after it."""
-    if _OF_AN_ATTEMPT.search(text(mapping(request, "CheckpointConfig"), "S3Uri")):
+    """Refuse the name of one attempt, as in a request copied from DescribeTrainingJob: later attempts have others."""
+    if _ATTEMPT_NAME.search(text(mapping(request, "CheckpointConfig"), "S3Uri")):
         what = "holds the name of one attempt (-qstamp-): use the job's name, which is the same for all its attempts."
         yield field_issue(_URI, what)
 
 
 def _own_folder(request: Json) -> Iterator[ValidationIssue]:
-    """Nothing but checkpoints: whatever else is there would be copied to the instances at each start."""
+    """Require an address for checkpoints only: each start would copy all other objects there to the instances."""
     uri = text(mapping(request, "CheckpointConfig"), "S3Uri")
     if not uri:
         return

@@ -1,7 +1,8 @@
-"""The JSON in a request's body, read strictly.
+"""The JSON in the body of an API request, read strictly.
 
-What two readers could understand differently, or what cannot be passed on, is refused with its place: a name that
-stands twice in an object, a number that is none or too long, half a character, endless nesting.
+Content that two readers could understand differently, or that cannot be passed on, is refused with its place. Examples
+are a name that an object contains twice, a number that is not finite or too long, half a character, and endless
+nesting.
 """
 
 import json
@@ -14,15 +15,15 @@ from job_queue.validation.issue import field_issue, member, quoted
 from job_queue.validation.values import is_unicode
 
 DEEPEST = 50  # levels; a CreateTrainingJob request has seven
-_LONGEST_NUMBER = 100  # characters; the largest number that anything here means has ten
+_LONGEST_NUMBER = 100  # characters; the largest number that a request needs has ten
 _HALF = "half a character (an unpaired surrogate), which cannot be kept."
 
 
 def json_object(body: str, wanted: str) -> dict[str, Any]:
-    """The object that a body is.
+    """Return the object that the body contains.
 
-    :param wanted: what it should be, as the end of a sentence: `a CreateTrainingJob request`.
-    :raises InvalidRequest: it is something else, or can be read in several ways; names the field that is to blame.
+    :param wanted: the expected object, as the end of a sentence: `a CreateTrainingJob request`.
+    :raises InvalidRequest: the body is no object, or can be read in several ways. The error names the field.
     """
     try:
         content = json.loads(body, object_pairs_hook=_object, parse_int=_whole)
@@ -45,7 +46,7 @@ def json_object(body: str, wanted: str) -> dict[str, Any]:
 
 
 class _RepeatedError(Exception):
-    """A name stands twice in an object; the argument is the name."""
+    """A name that an object contains twice; the argument is the name."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -58,12 +59,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> float:
-    """A whole number; one that nobody means is not worth the time of reading it."""
+    """Return a whole number; infinity for a number that is too long, since parsing it would take long."""
     return int(digits) if len(digits) <= _LONGEST_NUMBER else math.inf
 
 
 def _issues(content: Any) -> Iterator[ValidationIssue]:
-    """What no JSON value may be, in no special order."""
+    """Yield the issues of parsed JSON, in no special order."""
     found: list[tuple[Any, str, int]] = [(content, "", 1)]
     while found:
         value, field, depth = found.pop()

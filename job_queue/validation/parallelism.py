@@ -1,8 +1,8 @@
-"""The arithmetic of model parallelism, which neither SageMaker nor its SDK does before the instances are paid for.
+"""The arithmetic of model parallelism. Neither SageMaker nor its SDK checks it before the instances cost money.
 
-The SDK's `distribution={"smdistributed": {"modelparallel": ...}}` travels in hyperparameters: `mp_parameters` has the
-library's parameters, the others say how many processes are started on each instance (guide: SageMaker model
-parallelism library v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters").
+The SDK sends `distribution={"smdistributed": {"modelparallel": ...}}` in hyperparameters. `mp_parameters` has the
+library's parameters; the others define the number of processes on each instance. Sources: guide, SageMaker model
+parallelism library v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters".
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +31,8 @@ _PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 class _Cluster:
     """The processes that one alternative of a request starts."""
 
-    hosts: Sequence[tuple[str, int]]  # instance type, instances
-    per_host: Sequence[int]  # for each of them
+    hosts: Sequence[tuple[str, int]]  # instance type, number of instances
+    per_host: Sequence[int]  # processes on each instance, by item of `hosts`
 
     @property
     def processes(self) -> int:
@@ -60,7 +60,7 @@ def _parallelism(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[ValidationIssue]:
-    """At most one process for each GPU."""
+    """Allow at most one process for each GPU."""
     processes = _mpi_processes(request)
     for instance_type in dict.fromkeys(instance_type for instance_type, _ in hosts):
         if processes is not None and processes > GPUS.get(instance_type, processes):
@@ -71,7 +71,10 @@ def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[Valid
 
 
 def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[ValidationIssue]:
-    """A replica of the model takes as many processes as its degrees multiply to; what is shared out divides evenly."""
+    """Check that the degrees divide the processes evenly.
+
+    A replica of the model takes as many processes as the product of its degrees.
+    """
     named = [name for name in SPLITTING if name in degrees and name != _alias(degrees)]
     parts = prod(degrees[name] for name in named)
     product = " x ".join(f"{name} {degrees[name]}" for name in named)
@@ -92,12 +95,12 @@ def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[Validatio
 
 
 def _alias(degrees: dict[str, Any]) -> str | None:
-    """`partitions` is the old name of the other; where both are given, it is not counted twice."""
+    """Return `partitions` if its new name is also given, so that it is not counted twice."""
     return "partitions" if "pipeline_parallel_degree" in degrees else None
 
 
 def _alternatives(request: Json) -> Iterator[list[tuple[str, int]]]:
-    """The instances that take part, of each alternative of the request."""
+    """Yield the instances that take part, for each alternative of the request."""
     config = mapping(request, "ResourceConfig")
     if preferences := mappings(config, "InstancePreferences"):
         for preference in preferences:
@@ -105,13 +108,13 @@ def _alternatives(request: Json) -> Iterator[list[tuple[str, int]]]:
         return
     groups = mappings(config, "InstanceGroups")
     names = hyperparameter(request, "sagemaker_distribution_instance_groups")
-    if isinstance(names, list) and names:  # the others do something else
+    if isinstance(names, list) and names:  # other groups do not run the library
         groups = [group for group in groups if group.get("InstanceGroupName") in names]
     yield [(text(group, "InstanceType"), group.get("InstanceCount", 0)) for group in groups or [config]]
 
 
 def _cluster(hosts: Sequence[tuple[str, int]], request: Json) -> _Cluster | None:
-    """The processes; None if unknown. MPI starts the configured number, torchrun one for each GPU."""
+    """Return the processes; None if unknown. MPI starts the configured number, torchrun one for each GPU."""
     if (processes := _mpi_processes(request)) is not None:
         per_host = [processes for _ in hosts]
     elif _is_started_by_torchrun(request):
@@ -122,12 +125,12 @@ def _cluster(hosts: Sequence[tuple[str, int]], request: Json) -> _Cluster | None
 
 
 def _is_started_by_torchrun(request: Json) -> bool:
-    """Tell whether the library is of version 2: MPI starts version 1."""
+    """Return whether the library has version 2, which torchrun starts; MPI starts version 1."""
     return hyperparameter(request, "sagemaker_torch_distributed_enabled") is True
 
 
 def _mpi_processes(request: Json) -> int | None:
-    """How many processes MPI starts on each instance, by default one; None without MPI."""
+    """Return the number of processes that MPI starts on each instance, by default one; None without MPI."""
     if hyperparameter(request, "sagemaker_mpi_enabled") is not True:
         return None
     processes = hyperparameter(request, _PER_HOST)

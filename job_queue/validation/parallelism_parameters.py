@@ -1,10 +1,10 @@
-"""The parameters of SageMaker's model parallelism library: their names, and the values that they take.
+"""The parameters of SageMaker's model parallelism library: their names and possible values.
 
 Version 1 (`smdistributed.modelparallel`, started by MPI) and version 2 (`torch.sagemaker`, started by torchrun) read
-them from the hyperparameter `mp_parameters`, and end on the instances if one is wrong. The lists are those of the SDK
-(`fw_utils.validate_mp_config`, `SMP`) and of the guide (v1, "Configuration Parameters for distribution"; v2, "SMP v2
-core feature configuration parameters"). A release of the library may know more: an unknown name is refused only if it
-is written much like a known one.
+them from the hyperparameter `mp_parameters`. Both fail on the instances if a parameter is wrong. The lists are those of
+the SDK (`fw_utils.validate_mp_config`, `SMP`) and of the guide (v1, "Configuration Parameters for distribution"; v2,
+"SMP v2 core feature configuration parameters"). A later release of the library may have more parameters: an unknown
+name is refused only if it is spelled similarly to a known one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,18 +18,18 @@ from job_queue.validation.issue import field_issue, member, near
 
 PARAMETERS = "HyperParameters.mp_parameters"
 SPLITTING = ("pipeline_parallel_degree", "partitions", "tensor_parallel_degree", "context_parallel_degree")
-"""Degrees that multiply: each process is one part of one replica. `partitions` is the old name of the first one."""
+"""Degrees that multiply: each process is one part of one replica. `partitions` is the first one's old name."""
 OF_ALL_PROCESSES = ("expert_parallel_degree", "hybrid_shard_degree")
 OF_REPLICAS = "sharded_data_parallel_degree"
 MOST_PROCESSES = 10**6
-"""No cluster has more."""
+"""The largest number of processes that a degree may mean: no cluster has more."""
 
-_LIKENESS = 0.8  # of a mistyped name to the right one
+_LIKENESS = 0.8  # similarity of a mistyped name to the right one
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values that a parameter takes: a test, and the same in words."""
+    """The values that a parameter may have: a test, and its description in words."""
 
     include: Callable[[Any], bool]
     words: str
@@ -64,7 +64,7 @@ _NUMBER = _Values(_is_number, "a number")
 _SHARE = _Values(lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1")
 _PORT = _Values(lambda value: _is_whole(value) and 0 <= value < 2**16, "a port from 0 to 65535", or_null=True)
 _TEXT = _Values(lambda value: isinstance(value, str), "text", or_null=True)
-# The SDK and old releases take 0 and 1 as well.
+# The SDK and old releases also accept 0 and 1.
 _FLAG = _Values(lambda value: isinstance(value, int) and value in (0, 1), "true or false, without quotes")
 
 _KNOWN: Mapping[str, _Values] = {
@@ -104,7 +104,7 @@ _KNOWN: Mapping[str, _Values] = {
     "sdp_gradient_clipping": _NUMBER,
     "load_partition": _FLAG,
     "partition_file": _TEXT,
-    # Version 2; version 1 has the first one, too.
+    # Version 2; version 1 also has the first one.
     "activation_loading_horizon": _at_least(0),
     "sm_activation_offloading": _FLAG,
     "fsdp_cache_flush_warnings": _FLAG,
@@ -112,14 +112,14 @@ _KNOWN: Mapping[str, _Values] = {
     "random_seed": _WHOLE,
 }
 _KNOWN_TO_VERSION_2: Mapping[str, _Values] = {**_KNOWN, "activation_loading_horizon": _at_least(1)}
-# Parameters that version 1 keeps for itself: their values are not checked, and they are no typing errors.
+# Internal parameters of version 1: their values are not checked, and the names are no typing errors.
 _INTERNAL = frozenset(
     {"fast_mode", "static_mode", "herring", "checkpoint_attentions", "task_level_activation_loading_horizon"}
 )
 
 
 def has_sound_degrees(parameters: Mapping[str, Any]) -> bool:
-    """Tell whether all degrees are numbers to calculate with."""
+    """Return whether all degrees are numbers that can be multiplied."""
     return all(
         _KNOWN[name].include(parameters[name])
         for name in (*SPLITTING, *OF_ALL_PROCESSES, OF_REPLICAS)
@@ -153,7 +153,7 @@ def _mistyped(name: str) -> Iterator[ValidationIssue]:
 
 
 def _partition(parameters: Mapping[str, Any], sound: Mapping[str, Any]) -> Iterator[ValidationIssue]:
-    """The partition of what a script that splits its model itself places nowhere."""
+    """Check the partition for operations that a script with its own partitioning does not place."""
     field = f"{PARAMETERS}.default_partition"
     if sound.get("auto_partition", True) == 0 and parameters.get("default_partition") is None:
         what = (

@@ -1,6 +1,7 @@
-"""Pre-flight: requests that SageMaker would accept and that would still fail, or never start.
+"""Pre-flight: requests that SageMaker would accept but that would fail or never start.
 
-Unlike SageMaker's own rules, these can be switched off: the issues are warnings then. docs/preflight.md lists them.
+Users can switch these checks off, unlike SageMaker's own rules; the issues are then warnings. docs/preflight.md lists
+them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,18 +32,18 @@ _REMEDIES: Mapping[Reason, str] = {
         "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."
     ),
 }
-"""Why a job may be unschedulable on an idle fleet; each other reason to wait is due to other jobs."""
+"""The reasons why a job never starts even on an idle fleet, with remedies. Other reasons are due to other jobs."""
 
 
 def of_request(request: Request) -> list[ValidationIssue]:
-    """Issues under any policy, with each number of instances that the job accepts."""
+    """Return the issues that exist under any policy, for each number of instances that the job accepts."""
     found = chain.from_iterable(rule(it) for it in _in_each_size(request) for rule in _RULES)
     return list({(issue.field, issue.message): issue for issue in found}.values())
 
 
 def _in_each_size(request: Request) -> Iterator[Request]:
     sizes: tuple[int, ...] = ()
-    with suppress(InvalidRequest):  # which refuses the request by itself
+    with suppress(InvalidRequest):  # the submission refuses such a request anyway
         sizes = accepted_sizes(request)
     yield request
     for size in sizes[1:]:
@@ -50,14 +51,15 @@ def _in_each_size(request: Request) -> Iterator[Request]:
 
 
 def of_policy(request: Request, job: Job, applied: AppliedPolicy) -> list[ValidationIssue]:
-    """Issues under the policy that is applied."""
+    """Return the issues that exist under the applied policy."""
     return [*_unschedulable(request, job, applied), *_in_its_pools(request, job, applied.policy)]
 
 
 def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterator[ValidationIssue]:
-    """Whether the planner would not start the job on an idle fleet, once those have ended that it waits for.
+    """Yield an issue if the planner would not start the job on an idle fleet, once its dependencies have finished.
 
-    A pool with a capacity of 0 is being drained (docs/operations.md). A job that accepts it waits, and is no issue.
+    A pool with a capacity of 0 is being drained (docs/operations.md). A job that accepts such a pool waits without an
+    issue.
     """
     sizes = {pool.name: pool.capacity for pool in applied.policy.pools}
     if any(sizes.get(pool) == 0 for need in alternatives(job, applied.policy) for pool in need):
@@ -69,7 +71,7 @@ def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterat
         waiting={job.name: replace(job, after=())},
         external=(),
     )
-    # A training plan's time is not looked at: the job may wait for it.
+    # Calendars are ignored: the job may wait for its training plan to begin.
     for hold in plan(replace(idle.snapshot(epoch(job.entered)), calendars={})).holds:
         if remedy := _REMEDIES.get(hold.reason):
             yield field_issue(
@@ -78,7 +80,7 @@ def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterat
 
 
 def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
-    """The policy with the job's project alone: the plan is the same on an idle fleet, and made faster."""
+    """Return the policy with only the job's project: the plan on an idle fleet is the same, and faster to make."""
     projects = tuple(project for project in applied.policy.projects if project.name == job.project)
     names = {project.department for project in projects}
     departments = tuple(department for department in applied.policy.departments if department.name in names)
@@ -86,9 +88,9 @@ def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
 
 
 def _in_its_pools(request: Request, job: Job, policy: Policy) -> Iterator[ValidationIssue]:
-    """Issues of the request as it would be launched in each pool that it accepts.
+    """Yield the issues of the request as it would be launched in each pool that it accepts.
 
-    A pool may be spot, have a training plan, or another instance type than the request.
+    A pool may be spot, have a training plan, or have another instance type than the request.
     """
     pools = {pool.name for pool in policy.pools}
     known = {issue.message for issue in of_request(request)}
@@ -103,7 +105,7 @@ def _in_its_pools(request: Request, job: Job, policy: Policy) -> Iterator[Valida
 
 
 def _field_of(request: Request, reason: Reason) -> str:
-    """The field that asks for what cannot be had."""
+    """Return the field that asks for more than is possible."""
     config = request["ResourceConfig"]
     several = next((name for name in ("InstanceGroups", "InstancePreferences") if config.get(name)), None)
     return f"ResourceConfig.{several or ('InstanceType' if reason is Reason.NO_SUCH_POOL else 'InstanceCount')}"

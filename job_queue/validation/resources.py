@@ -1,4 +1,4 @@
-"""Rules about the instances, the storage and the warm pool of a training job: ResourceConfig.
+"""Rules for the instances, the storage and the warm pool of a training job: ResourceConfig.
 
 Sources are named as in `rules.py`.
 """
@@ -14,14 +14,14 @@ from job_queue.validation.values import Json, integer, mapping, mappings, repeat
 _WARMEST = 3600  # seconds
 _WAYS = ("InstanceType", "InstanceGroups", "InstancePreferences")
 
-# Families without a disk of their own (guide: EC2 instance types; the model names c5 and p2). Others have one or
-# come in both kinds: for them SageMaker decides.
+# Families without a local disk (guide: EC2 instance types; the model names c5 and p2). The other families have one, or
+# exist with and without one: for these SageMaker decides.
 _EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)\.\w+")
-_WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a disk of their own that the model names
+_WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a local disk that the model names
 
 
 def _instances(request: Json) -> Iterator[ValidationIssue]:
-    """InstanceType, InstanceGroups or InstancePreferences (model; guide: heterogeneous cluster)."""
+    """Require one of InstanceType, InstanceGroups and InstancePreferences (model; guide: heterogeneous cluster)."""
     if "ServerlessJobConfig" in request:
         return
     config = mapping(request, "ResourceConfig")
@@ -38,12 +38,12 @@ def _instances(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _one_type(request: Json, config: Json) -> Iterator[ValidationIssue]:
-    """A type needs a count."""
+    """Require a count for the type."""
     yield from _at_least_one(config, "ResourceConfig")
 
 
 def _groups(request: Json, config: Json) -> Iterator[ValidationIssue]:
-    """Groups have counts and names of their own (guide: heterogeneous cluster)."""
+    """Require a count and a unique name for each group (guide: heterogeneous cluster)."""
     if config.get("InstanceCount"):
         what = "and InstanceGroups exclude each other: each group has its own InstanceCount."
         yield field_issue("ResourceConfig.InstanceCount", what)
@@ -54,7 +54,7 @@ def _groups(request: Json, config: Json) -> Iterator[ValidationIssue]:
 
 
 def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
-    """Counts on all preferences or none, each type once, not with spot (model: InstancePreferences)."""
+    """Require counts on all preferences or none, each type once, and no spot (model: InstancePreferences)."""
     preferences, where = mappings(config, "InstancePreferences"), "ResourceConfig.InstancePreferences"
     yield from repeats(preferences, where, "InstanceType")
     counted = [index for index, preference in enumerate(preferences) if "InstanceCount" in preference]
@@ -77,13 +77,13 @@ def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
 
 
 def _at_least_one(parent: Json, field: str) -> Iterator[ValidationIssue]:
-    """The model allows 0, as it cannot express this; a job or a group without instances cannot run."""
+    """Require at least one instance: the model allows 0, but a job or a group without instances cannot run."""
     if (integer(parent, "InstanceCount") or 0) < 1:
         yield field_issue(f"{field}.InstanceCount", "must say how many instances to use, at least 1.")
 
 
 def _placement(request: Json) -> Iterator[ValidationIssue]:
-    """At least one instance on an UltraServer (model: PlacementSpecification.InstanceCount)."""
+    """Require at least one instance on an UltraServer (model: PlacementSpecification.InstanceCount)."""
     placement = mapping(mapping(request, "ResourceConfig"), "InstancePlacementConfig")
     for index, specification in enumerate(mappings(placement, "PlacementSpecifications")):
         field = f"ResourceConfig.InstancePlacementConfig.PlacementSpecifications[{index}]"
@@ -91,14 +91,14 @@ def _placement(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _read_only(request: Json) -> Iterator[ValidationIssue]:
-    """Answers of Describe that requests may not hold (model: SelectedInstanceType, SelectedInstanceCount)."""
+    """Refuse fields that only answers of Describe may contain (model: SelectedInstanceType, SelectedInstanceCount)."""
     for name in ("SelectedInstanceType", "SelectedInstanceCount"):
         if name in mapping(request, "ResourceConfig"):
             yield field_issue(f"ResourceConfig.{name}", "is SageMaker's to say, not the request's: leave it out.")
 
 
 def _storage(request: Json) -> Iterator[ValidationIssue]:
-    """A volume's size for instances without a disk, no key for those with one (model)."""
+    """Require a volume size for instances without a disk, and no key for instances with one (model)."""
     config = mapping(request, "ResourceConfig")
     configs = [config, *mappings(config, "InstanceGroups"), *mappings(config, "InstancePreferences")]
     types = [text(part, "InstanceType") for part in configs]
@@ -113,7 +113,10 @@ def _storage(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _warm_pool(request: Json) -> Iterator[ValidationIssue]:
-    """An hour at most, not with spot or a heterogeneous cluster (guide: warm pools; the model allows six hours)."""
+    """Limit a warm pool to an hour, without spot or a heterogeneous cluster.
+
+    Source: guide, warm pools. The model allows six hours.
+    """
     config, field = mapping(request, "ResourceConfig"), "ResourceConfig.KeepAlivePeriodInSeconds"
     seconds = integer(config, "KeepAlivePeriodInSeconds") or 0
     if seconds > _WARMEST:
@@ -125,8 +128,11 @@ def _warm_pool(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _group_channels(request: Json) -> Iterator[ValidationIssue]:
-    """Channels name groups that exist, all of them or none (seen: "Some channels have assigned instance groups: ...
-    while others not: ..."; model: S3DataSource.InstanceGroupNames)."""
+    """Check that channels name existing groups, and that all channels do or none does.
+
+    Sources: seen ("Some channels have assigned instance groups: ... while others not: ..."); model
+    (S3DataSource.InstanceGroupNames).
+    """
     config = mapping(request, "ResourceConfig")
     groups = {text(group, "InstanceGroupName") for group in mappings(config, "InstanceGroups")}
     named: dict[int, list[Any]] = {}

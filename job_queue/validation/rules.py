@@ -1,8 +1,8 @@
 """Rules of CreateTrainingJob that its service model states only in prose, or not at all.
 
-Each names its source. "Model" is the documentation text inside botocore's SageMaker model, "guide" the SageMaker
-developer guide, "seen" an error that SageMaker is known to have answered. `model.py` checks what the model itself
-states; a field of the wrong type counts as absent here.
+Each rule names its source. "Model" is the documentation text inside botocore's SageMaker model. "Guide" is the
+SageMaker developer guide. "Seen" is an error that SageMaker is known to have answered. `service_model.py` checks the
+constraints of the model itself; here a field of the wrong type counts as absent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,17 +16,17 @@ from job_queue.validation.values import Json, integer, mapping, mappings, repeat
 
 _DAY = 86_400  # seconds
 _MOST_TAGS = 50
-_QUEUE_TAGS = 4  # the queue adds these to every attempt, and another one where there is room
+_QUEUE_TAGS = 4  # tags that the queue adds to every attempt; it adds another one if there is room
 _PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 
 
 def against_sagemaker(request: Mapping[str, Any]) -> list[ValidationIssue]:
-    """What SageMaker would refuse in a request that fits the service model; at most `MOST_ISSUES`."""
+    """Return the issues that SageMaker would find in a request that fits the service model; at most `MOST_ISSUES`."""
     return list(islice(chain.from_iterable(rule(request) for rule in _RULES), MOST_ISSUES))
 
 
 def _algorithm(request: Json) -> Iterator[ValidationIssue]:
-    """TrainingImage or AlgorithmName, and not both (model: AlgorithmSpecification.AlgorithmName)."""
+    """Require either TrainingImage or AlgorithmName (model: AlgorithmSpecification.AlgorithmName)."""
     if "ServerlessJobConfig" in request:
         return
     algorithm = mapping(request, "AlgorithmSpecification")
@@ -41,8 +41,11 @@ def _algorithm(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _spot(request: Json) -> Iterator[ValidationIssue]:
-    """A time to wait for spot capacity is set with spot training, and only then (model: MaxWaitTimeInSeconds; seen:
-    "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true")."""
+    """Require a time to wait for spot capacity with spot training, and only then.
+
+    Sources: model (MaxWaitTimeInSeconds); seen ("Invalid MaxWaitTimeInSeconds. It is only supported when
+    EnableManagedSpotTraining is set to true").
+    """
     limits = mapping(request, "StoppingCondition")
     wait, field = integer(limits, "MaxWaitTimeInSeconds"), "StoppingCondition.MaxWaitTimeInSeconds"
     runtime = integer(limits, "MaxRuntimeInSeconds") or _DAY
@@ -56,7 +59,7 @@ def _spot(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _runtime(request: Json) -> Iterator[ValidationIssue]:
-    """At most 28 days (model: StoppingCondition.MaxRuntimeInSeconds)."""
+    """Limit the runtime to 28 days (model: StoppingCondition.MaxRuntimeInSeconds)."""
     runtime = integer(mapping(request, "StoppingCondition"), "MaxRuntimeInSeconds")
     if runtime is not None and runtime > 28 * _DAY:
         what = f"is too large: SageMaker runs a job for at most {28 * _DAY} seconds, 28 days."
@@ -64,8 +67,10 @@ def _runtime(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _channels(request: Json) -> Iterator[ValidationIssue]:
-    """A channel has a name and one source (model: Channel); its data is put in /opt/ml/input/data/<name> (guide:
-    training storage paths), so a name is used once."""
+    """Require a unique name and one source for each channel (model: Channel).
+
+    SageMaker puts the data of a channel into /opt/ml/input/data/<name> (guide: training storage paths).
+    """
     channels = mappings(request, "InputDataConfig")
     yield from repeats(channels, "InputDataConfig", "ChannelName")
     for index, channel in enumerate(channels):
@@ -77,14 +82,17 @@ def _channels(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[ValidationIssue]:
-    """Only in Pipe mode (model: S3DataSource.S3DataType)."""
+    """Require Pipe mode (model: S3DataSource.S3DataType)."""
     mode = channel.get("InputMode") or mapping(request, "AlgorithmSpecification").get("TrainingInputMode")
     if mode != "Pipe":
         yield field_issue(field, "must be Pipe: an AugmentedManifestFile cannot be read in another mode.")
 
 
 def _tags(request: Json) -> Iterator[ValidationIssue]:
-    """50 tags, keys unique (model: TagList, Tag.Key) and case sensitive, none of AWS's own (guide: AWS tagging)."""
+    """Require at most 50 tags with unique, case-sensitive keys (model: TagList, Tag.Key), without AWS's own prefix.
+
+    Source of the prefix: guide, AWS tagging.
+    """
     tags, most = mappings(request, "Tags"), _MOST_TAGS - _QUEUE_TAGS
     if len(tags) > most:
         yield field_issue("Tags", f"has {len(tags)} tags; it may have {most}, as the queue adds {_QUEUE_TAGS}.")
@@ -95,7 +103,7 @@ def _tags(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _debugger(request: Json) -> Iterator[ValidationIssue]:
-    """Names of rules are unique, intervals are of a list (model: RuleConfigurationName, ProfilingInterval...)."""
+    """Require unique names of rules, and a listed interval (model: RuleConfigurationName, ProfilingInterval...)."""
     for rules in ("DebugRuleConfigurations", "ProfilerRuleConfigurations"):
         yield from repeats(mappings(request, rules), rules, "RuleConfigurationName")
     interval = integer(mapping(request, "ProfilerConfig"), "ProfilingIntervalInMilliseconds")

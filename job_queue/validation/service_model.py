@@ -1,7 +1,7 @@
-"""A request compared with a shape of a botocore service model: names, types, sizes, ranges, patterns, values.
+"""Comparison of a request with a shape of a botocore service model: names, types, sizes, ranges, patterns, values.
 
-botocore itself checks names, types and minima before it sends; maxima, patterns and values are left to the service,
-which would be too late here. The shape is handed in, so this module needs no botocore.
+botocore itself checks names, types and minima before it sends a request. Maxima, patterns and values are left to the
+service, which would refuse them only at the launch. The shape is an argument, so this module does not import botocore.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from job_queue.domain.errors import ValidationIssue
 from job_queue.validation.issue import MOST_ISSUES, field_issue, member, near, quoted
 from job_queue.validation.values import is_unicode
 
-_DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven
+_DEEPEST = 50  # levels; CreateTrainingJob has seven
 _FEW = 8  # names listed in full
 _PATIENCE = 1.0  # seconds for one pattern on one text
 _INTEGER_BITS = {"integer": 32, "long": 64}
@@ -32,11 +32,11 @@ _PATTERNS_IN_WORDS = {
 
 
 class ServiceShape(Protocol):
-    """What is used of `botocore.model.Shape`."""
+    """The part of `botocore.model.Shape` that this module uses."""
 
     @property
     def name(self) -> str:
-        """As the service calls it: `TrainingJobName`."""
+        """The shape's name in the service model: `TrainingJobName`."""
 
     @property
     def type_name(self) -> str:
@@ -44,7 +44,7 @@ class ServiceShape(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Those of `required`, `min`, `max`, `pattern` and `enum` that the shape has."""
+        """The constraints that the shape has, of `required`, `min`, `max`, `pattern` and `enum`."""
 
 
 class _StructureShape(ServiceShape, Protocol):
@@ -65,10 +65,12 @@ class _MapShape(ServiceShape, Protocol):
 
 
 def against_model(request: object, shape: ServiceShape) -> list[ValidationIssue]:
-    """What `shape` (CreateTrainingJob's input) does not allow in a request parsed from JSON, in the request's order.
+    """Return the issues of a request that was parsed from JSON, in the request's order.
 
-    A missing field counts as standing where the object that lacks it begins. At most `MOST_ISSUES`; empty when
-    the request fits.
+    The issue of a missing field stands at the beginning of the object that lacks it. There are at most `MOST_ISSUES`,
+    and none if the request fits.
+
+    :param shape: CreateTrainingJob's input.
     """
     return list(islice(_check(request, shape, "", 0), MOST_ISSUES))
 
@@ -76,7 +78,7 @@ def against_model(request: object, shape: ServiceShape) -> list[ValidationIssue]
 def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     check = _CHECKS.get(shape.type_name)
     if check is None:
-        return  # a type that training jobs do not have today: SageMaker's to judge
+        return  # training jobs have no such type today: SageMaker decides
     if depth > _DEEPEST:
         yield field_issue(field, f"is nested too deeply: at most {_DEEPEST} levels are read.")
         return
@@ -130,7 +132,7 @@ def _string(value: object, shape: ServiceShape, field: str, depth: int) -> Itera
         if value not in values:
             yield field_issue(field, f"is {quoted(value)}, unknown to SageMaker; {_instead(value, values)}")
     elif oversized := list(_size(len(value), "characters", shape, field)):
-        yield from oversized  # and no pattern is tried on a text without bounds
+        yield from oversized  # patterns are only tried on texts of limited length
     elif not is_unicode(value):
         yield field_issue(field, "holds half a character (an unpaired surrogate), which cannot be sent.")
     elif (pattern := shape.metadata.get("pattern")) is not None and not _matches(pattern, value):
@@ -181,7 +183,7 @@ def _wrong_type(value: object, field: str, wanted: str) -> ValidationIssue:
 
 
 def _instead(wrong: str, names: list[str]) -> str:
-    """The end of a sentence: what was probably meant, else a few of what there is."""
+    """Return the end of a sentence: the names that were probably meant, else some of the possible ones."""
     if meant := near(wrong, names):
         return f"did you mean {' or '.join(meant)}?"
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
@@ -203,9 +205,9 @@ def _matches(pattern: str, text: str) -> bool:
 
 @cache
 def _compiled(pattern: str) -> "regex.Pattern[str]":
-    """A pattern of the service model, with the meaning it has in Java.
+    """Compile a pattern of the service model with the meaning that it has in Java.
 
-    There, general categories such as \\p{L} are Unicode's, while \\p{Alnum}, \\d and \\w are ASCII's. A dot does not
+    In Java, general categories such as \\p{L} are Unicode's, while \\p{Alnum}, \\d and \\w are ASCII's. A dot does not
     match the end of a line in either language.
     """
     has_categories = regex.search(r"\\p\{[A-Z][a-z]?\}", pattern) is not None

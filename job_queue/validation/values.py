@@ -1,4 +1,4 @@
-"""Reads a request that is not validated yet: what is missing or has the wrong type counts as absent."""
+"""Access to a request that is not validated yet: a value that is missing or has the wrong type counts as absent."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,31 +11,34 @@ Json = Mapping[str, Any]
 
 
 def mapping(parent: Json, name: str) -> Json:
-    """The object under that name, or an empty one."""
+    """Return the object under this name, or an empty one."""
     value = parent.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def mappings(parent: Json, name: str) -> list[Json]:
-    """The objects of the list under that name, in their places."""
+    """Return the objects of the list under this name; an item that is no object becomes an empty one."""
     value = parent.get(name)
     return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
 
 
 def integer(parent: Json, name: str) -> int | None:
-    """The whole number under that name."""
+    """Return the whole number under this name; None: absent."""
     value = parent.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def text(parent: Json, name: str) -> str:
-    """The text under that name, or an empty one."""
+    """Return the text under this name, or an empty one."""
     value = parent.get(name)
     return value if isinstance(value, str) else ""
 
 
 def hyperparameter(request: Json, name: str) -> Any:
-    """A hyperparameter's value: the SDK sends each as JSON, other callers text as it is; None where it is not there."""
+    """Return the value of a hyperparameter; None if it is absent.
+
+    The SDK sends each value as JSON, other callers send plain text, which is returned unchanged.
+    """
     sent = mapping(request, "HyperParameters").get(name)
     try:
         return json.loads(sent) if isinstance(sent, str) else None
@@ -44,7 +47,7 @@ def hyperparameter(request: Json, name: str) -> Any:
 
 
 def repeats(items: Sequence[Json], field: str, key: str) -> Iterator[ValidationIssue]:
-    """An issue for each item of the list in `field` whose text under `key` an earlier item has, too."""
+    """Yield an issue for each item of the list in `field` whose text under `key` an earlier item also has."""
     first: dict[str, int] = {}
     for index, item in enumerate(items):
         value = text(item, key)
@@ -55,7 +58,10 @@ def repeats(items: Sequence[Json], field: str, key: str) -> Iterator[ValidationI
 
 
 def is_unicode(text: str) -> bool:
-    """Whether text is whole characters; JSON can carry half ones, unpaired surrogates, which nothing can send on."""
+    """Return whether the text consists of whole characters.
+
+    JSON can contain half characters (unpaired surrogates), which cannot be encoded and so not be sent.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:

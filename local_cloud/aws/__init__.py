@@ -1,1 +1,1 @@
-"""AWS around SageMaker: ministack, with the real template deployed to it."""
+"""The AWS services other than SageMaker: ministack, with the real template deployed to it."""

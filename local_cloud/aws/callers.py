@@ -1,17 +1,18 @@
-"""Who may call the local cloud at all: programs of this machine, and no page in somebody's browser.
+"""Access to the local cloud: programs of this machine may call it, and pages in a browser may not.
 
-A browser lets any page send requests to 127.0.0.1, and a name that its owner lets point there makes them look like the
-page's own. It says so: by Origin, by Sec-Fetch-Site, and by the name in Host.
+A browser lets any page send requests to 127.0.0.1. If the owner of a host name lets it point to 127.0.0.1, such
+requests even look like requests to the page's own site. The headers show it: Origin, Sec-Fetch-Site, and the name in
+Host.
 """
 
 from collections.abc import Iterable
 
-TOKEN_HEADER = "x-local-cloud-token"  # with what opens the endpoints that have no other check
+TOKEN_HEADER = "x-local-cloud-token"  # carries the token that opens endpoints without another check
 _NAMES = ("127.0.0.1", "localhost")
 
 
 def foreign(headers: Iterable[tuple[str, str]], port: int) -> str | None:
-    """Why a request does not come from a program that was told of the local cloud; None if it may.
+    """Return why a request does not come from a program that was given the address; None if it may.
 
     :param headers: names in lower case.
     """

@@ -1,4 +1,4 @@
-"""Leaves nothing behind, whatever ends the process that started a local cloud."""
+"""Removal of a local cloud's processes and files, however the process that started it ends."""
 
 import secrets
 import subprocess
@@ -11,10 +11,10 @@ PROCESS = Path(__file__).resolve().with_name("cleanup_process.py")
 
 
 class Cleanup:
-    """A process of its own that outlives this one, to end the cloud's processes and remove its folder.
+    """A separate process that outlives this one, ends the cloud's processes and removes its folder.
 
-    Make it before anything else, work in its `folder`, give `mark` to the environment of every process, and `close`
-    it last. The two are connected by a pipe: where this process is killed, the pipe ends and the process goes to work.
+    Make it before anything else, work in its `folder`, give `mark` to the environment of every process, and `close` it
+    last. A pipe connects the two: if this process is killed, the pipe ends and the separate process begins to clean up.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class Cleanup:
         self.folder = Path(folder)
 
     def remove_at_end(self, path: Path) -> None:
-        """Have this file, outside the folder, removed as well."""
+        """Remove this file, outside the folder, at the end too."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{path.absolute()}\n")
         self._process.stdin.flush()
 
     def close(self) -> None:
-        """End the cloud's processes and remove its folder; returns when both are gone."""
+        """End the cloud's processes and remove its folder; return when both are gone."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()

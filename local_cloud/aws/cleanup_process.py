@@ -1,7 +1,9 @@
-"""The process behind `cleanup.Cleanup`. Run as a script: python cleanup_process.py MARK
+"""The process behind `cleanup.Cleanup`.
 
-It makes the private folder and prints its path. When its standard input ends, it ends every process that carries the
-mark in its environment, with its children, and removes the folder and the files named on standard input.
+Run as a script: python cleanup_process.py MARK
+
+The process makes the private folder and prints its path. When its standard input ends, it ends every process that has
+the mark in its environment, and their children. Then it removes the folder and the files that standard input named.
 """
 
 import contextlib
@@ -34,12 +36,12 @@ def main(mark: str) -> None:
 
 
 def end_processes(mark: str) -> None:
-    """SIGTERM, then SIGKILL, for all processes with the variable `mark` and their children, until none is left."""
+    """End all processes with the variable `mark` and their children, by SIGTERM, then SIGKILL, until none is left."""
     known: set[psutil.Process] = set()
-    asked: set[psutil.Process] = set()
+    terminated: set[psutil.Process] = set()
     deadline = time.monotonic() + GRACE
     while True:
-        # Looked for again in every round: a process may have started another one in the meantime.
+        # Repeat the search in every round: a process may have started another one in the meantime.
         for process in marked(mark):
             known.add(process)
             with contextlib.suppress(psutil.Error):
@@ -51,14 +53,14 @@ def end_processes(mark: str) -> None:
             with contextlib.suppress(psutil.Error):
                 if time.monotonic() > deadline:
                     process.kill()
-                elif process not in asked:
+                elif process not in terminated:
                     process.terminate()
-        asked.update(alive)
+        terminated.update(alive)
         time.sleep(0.02)
 
 
 def marked(mark: str) -> Iterator[psutil.Process]:
-    """Processes whose environment holds the variable `mark`, apart from this one."""
+    """Yield the processes with the variable `mark` in their environment, except this one."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and mark in process.environ():
@@ -66,7 +68,7 @@ def marked(mark: str) -> Iterator[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it still runs; one that ended but was not waited for yet does not."""
+    """Return whether the process still runs; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -74,7 +76,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Delete the folder, also where a job took away its own right to write."""
+    """Delete the folder, even if a job has removed its own write permission."""
     for path, _, _ in os.walk(folder):
         with contextlib.suppress(OSError):
             Path(path).chmod(0o700)

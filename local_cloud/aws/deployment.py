@@ -1,4 +1,4 @@
-"""The real template, deployed to the local cloud as `sam deploy` would."""
+"""Deployment of the real template to the local cloud, as `sam deploy` would do it."""
 
 import io
 import json
@@ -30,10 +30,10 @@ BUCKET = "sagemaker-queue-artifacts"
 WORK_BUCKET = "sagemaker-queue-work"
 ROLE = "sagemaker-training"
 FUNCTIONS = ("QueueFunction", "ReadFunction")
-# outputs that name a function -> the parameter that says how many executions are reserved for it
+# output with the name of a function -> parameter with the number of executions reserved for it
 CONCURRENCY = {"FunctionName": "ReservedConcurrency", "ReadFunctionName": "ReadConcurrency"}
 CODE = ("api_contract", "job_queue")  # folders
-# boto3 loads these where it finds them, which takes a third of a cold start. The function in AWS has them not.
+# Optional modules that boto3 loads, which takes a third of a cold start. The function in AWS does not have them.
 ABSENT = ("awscrt", "OpenSSL")
 DEPLOYED_WITHIN = 300.0  # seconds; it takes about one
 
@@ -43,14 +43,14 @@ ClientFactory = Callable[[str], Any]
 
 
 def create_training_role(client: ClientFactory) -> str:
-    """Make the role that users' training jobs run under; returns its ARN."""
+    """Make the role of users' training jobs, and return its ARN."""
     trust = {
         "Version": "2012-10-17",
         "Statement": [
             {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
         ],
     }
-    # What the SDK v3 looks for before it takes a role, and what the SSM agent needs for a shell in a job.
+    # The permissions that the SDK v3 checks before it uses a role, and those of the SSM agent for a shell in a job.
     services = ("cloudwatch", "ec2", "ecr", "kms", "logs", "s3", "sagemaker", "ssmmessages")
     allowed = {"Effect": "Allow", "Action": [f"{service}:*" for service in services], "Resource": "*"}
     iam = client("iam")
@@ -61,7 +61,7 @@ def create_training_role(client: ClientFactory) -> str:
 
 
 def create_work_bucket(client: ClientFactory) -> str:
-    """Make the bucket for jobs that share instances, as docs/sharing.md says; returns its name."""
+    """Make the bucket for jobs that share instances, as docs/sharing.md describes it, and return its name."""
     s3 = client("s3")
     s3.create_bucket(Bucket=WORK_BUCKET)
     s3.put_bucket_notification_configuration(
@@ -71,22 +71,22 @@ def create_work_bucket(client: ClientFactory) -> str:
 
 
 def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Deploy `project`'s template.yaml with its job_queue/ as the function's code; returns the stack's outputs.
+    """Deploy `project`'s template.yaml with its job_queue/ as the function's code; return the stack's outputs.
 
-    Raises LocalCloudError, naming the resources at fault, if CloudFormation refuses it.
+    Raise LocalCloudError, which names the faulty resources, if CloudFormation refuses the template.
     """
     s3 = client("s3")
     s3.create_bucket(Bucket=BUCKET)
     s3.put_object(Bucket=BUCKET, Key="job_queue.zip", Body=function_code(project))
     template = packaged_template(project)
-    # Lambda workers run under the interpreter that runs ministack: say so, whatever the template's default.
+    # Lambda workers run under the interpreter that runs ministack, whatever the template's default is.
     given = {"Runtime": f"python3.{sys.version_info.minor}", **parameters}
     cloudformation = client("cloudformation")
     body = expanded(json.dumps(template), cloudformation.meta.region_name)
     s3.put_object(Bucket=BUCKET, Key="template.json", Body=body.encode())
     cloudformation.create_stack(
         StackName=STACK,
-        TemplateURL=f"https://s3.amazonaws.com/{BUCKET}/template.json",  # it is too large for a request, as AWS has it
+        TemplateURL=f"https://s3.amazonaws.com/{BUCKET}/template.json",  # too large for a request, as on AWS
         Parameters=[
             {"ParameterKey": name, "ParameterValue": value}
             for name, value in given.items()
@@ -109,9 +109,9 @@ def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) 
 
 
 def scheduled_event(client: ClientFactory, function_arn: str) -> dict[str, Any]:
-    """The event with which the template's schedule calls the function.
+    """Return the event with which the template's schedule calls the function.
 
-    The schedule itself is ministack's work; this is for those who do not want to wait for it.
+    ministack runs the schedule itself; this event is for callers that do not wait for it.
     """
     events = client("events")
     for name in events.list_rule_names_by_target(TargetArn=function_arn)["RuleNames"]:
@@ -137,7 +137,7 @@ def scheduled_event(client: ClientFactory, function_arn: str) -> dict[str, Any]:
 
 
 def packaged_template(project: Path) -> dict[str, Any]:
-    """The template as `sam package` leaves it: the function's code is an object in S3."""
+    """Return the template as `sam package` leaves it: the function's code is an object in S3."""
     path = project / "template.yaml"
     try:
         template: dict[str, Any] = yaml_parse(path.read_text())
@@ -155,11 +155,11 @@ def packaged_template(project: Path) -> dict[str, Any]:
 
 @lru_cache
 def expanded(template: str, region: str) -> str:
-    """What SAM makes of the template, as CloudFormation would ask it to; what SAM refuses is left to CloudFormation.
+    """Return the template after the SAM transform, or unchanged if SAM refuses it: CloudFormation then reports why.
 
-    ministack would load and run SAM for each stack anew, which is a third of its work until the queue is up.
+    ministack would load and run SAM again for each stack, which is a third of its work until the queue is up.
     """
-    session: Any = SimpleNamespace(region_name=region)  # the person's own settings are not looked at
+    session: Any = SimpleNamespace(region_name=region)  # instead of a session with the user's own settings
     fragment = json.loads(template)
     to_py27_compatible_template(fragment, {})
     try:
@@ -170,9 +170,10 @@ def expanded(template: str, region: str) -> str:
 
 
 def function_code(project: Path) -> bytes:
-    """The function as a zip file. Its dependencies are those of the running interpreter, which the workers inherit.
+    """Return the function as a zip file.
 
-    It has bytecode, too: each worker unpacks the file for itself, and would compile all of it.
+    Dependencies are not included: the workers inherit those of the running interpreter. The file also contains
+    bytecode: each worker unpacks the file for itself, and would compile all of it.
     """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -186,7 +187,7 @@ def function_code(project: Path) -> bytes:
 
 
 def _add_bytecode(archive: zipfile.ZipFile, source: Path, name: Path) -> None:
-    """Add what Python would make of a source file; what is no Python, or is wrong, it will say itself."""
+    """Add the bytecode of a source file. Files that do not compile have none: importing them reports the error."""
     if source.suffix == ".py" and (bytecode := _bytecode(source.read_bytes(), str(name))):
         archive.writestr(cache_from_source(str(name)), bytecode)
 
@@ -196,8 +197,8 @@ def _bytecode(source: bytes, name: str) -> bytes | None:
     with TemporaryDirectory() as folder:
         file, compiled = Path(folder, "source.py"), Path(folder, "compiled")
         file.write_bytes(source)
-        whenever = py_compile.PycInvalidationMode.UNCHECKED_HASH  # whatever time the unpacked file has
-        done = py_compile.compile(str(file), str(compiled), name, quiet=2, invalidation_mode=whenever)
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH  # independent of the time of the unpacked file
+        done = py_compile.compile(str(file), str(compiled), name, quiet=2, invalidation_mode=unchecked)
         return compiled.read_bytes() if done else None
 
 

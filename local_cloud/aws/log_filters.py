@@ -1,7 +1,7 @@
-"""FilterLogEvents as CloudWatch has it, in ministack's place: prefixes of streams, and pages.
+"""FilterLogEvents as CloudWatch has it, instead of ministack's: prefixes of streams, and pages.
 
-ministack takes no notice of `logStreamNamePrefix`, gives one page only, and takes phrases apart at spaces. Patterns
-for JSON and for columns are not evaluated: they match everything, as in ministack.
+ministack ignores `logStreamNamePrefix`, returns one page only, and splits phrases at spaces. Patterns for JSON and for
+columns are not evaluated: they match all lines, as in ministack.
 """
 
 import base64
@@ -17,16 +17,16 @@ _MOST_EVENTS = 10_000
 
 _TERM = re.compile(r"""(?P<sign>[-?]?)(?:"(?P<phrase>[^"]*)"|%(?P<regex>[^%]+)%|(?P<word>[^\s"]+))""")
 
-Answer = Any  # ministack's
+Answer = Any  # ministack's response
 
 
 def install() -> None:
-    """Let ministack answer so."""
+    """Replace ministack's FilterLogEvents."""
     cloudwatch_logs._filter_log_events = filter_log_events
 
 
 def filter_log_events(request: Mapping[str, Any]) -> Answer:
-    """The events of the streams that are meant, by time, a page after the other."""
+    """Return one page of the requested streams' events, by time."""
     group = cloudwatch_logs._resolve_log_group_name(request)
     if group not in cloudwatch_logs._log_groups:
         return error_response_json("ResourceNotFoundException", f"The specified log group does not exist: {group}", 400)
@@ -53,7 +53,7 @@ def filter_log_events(request: Mapping[str, Any]) -> Answer:
             for event in stream["events"]
             if since <= event["timestamp"] <= until
         ]
-    events.sort(key=lambda event: event["timestamp"])  # those of one stream and time stay in their order
+    events.sort(key=lambda event: event["timestamp"])  # stable: events of one stream and time keep their order
     pattern = request.get("filterPattern", "")
     found = [event for event in events if matches(pattern, event.get("message", ""))]
     answer: dict[str, Any] = {"events": found[begin : begin + limit], "searchedLogStreams": []}
@@ -63,18 +63,20 @@ def filter_log_events(request: Mapping[str, Any]) -> Answer:
 
 
 def matches(pattern: str, message: str) -> bool:
-    """Whether a line matches: all terms, none of the `-terms`, and one of the `?terms`, if there are any."""
+    """Return whether a line matches: all terms, none of the `-terms`, and one of the `?terms`, if there are any."""
     if pattern.strip().startswith(("{", "[")):
         return True
     terms = [
         (found["sign"], found["phrase"] or found["regex"] or found["word"], bool(found["regex"]))
         for found in _TERM.finditer(pattern)
     ]
-    there = [(sign, bool(re.search(term, message)) if is_regex else term in message) for sign, term, is_regex in terms]
-    one_of = [found for sign, found in there if sign == "?"]
+    found_terms = [
+        (sign, bool(re.search(term, message)) if is_regex else term in message) for sign, term, is_regex in terms
+    ]
+    one_of = [found for sign, found in found_terms if sign == "?"]
     return (
-        all(found for sign, found in there if not sign)
-        and not any(found for sign, found in there if sign == "-")
+        all(found for sign, found in found_terms if not sign)
+        and not any(found for sign, found in found_terms if sign == "-")
         and (not one_of or any(one_of))
     )
 

@@ -1,4 +1,4 @@
-"""ministack, the AWS services of the local cloud, as a process of its own."""
+"""The process of ministack, which provides the AWS services of the local cloud."""
 
 import http.client
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from local_cloud.aws.callers import TOKEN_HEADER
 from local_cloud.aws.session import KNOWN_KEYS, Keys
+from local_cloud.dynamodb.key_throttle import KeyLimits
 from local_cloud.errors import LocalCloudError
 
 TOKEN_VARIABLE = "LOCAL_CLOUD_TOKEN"
@@ -23,35 +24,50 @@ READY_WITHIN = 300.0  # seconds; it takes about one
 class Ministack:
     """A ministack server on a free port of 127.0.0.1.
 
-    The port is taken when the object is made, so `url` can be told to others before `start`.
-    `crash`: the probability that an invocation of a Lambda function ends its process, from `begin_crashes` on;
-    `seed` makes the decisions about it repeatable.
+    The port is bound when the object is made, so `url` is valid before `start`.
+
+    :param crash: the probability that an invocation of a Lambda function ends its process, after `begin_crashes`.
+    :param seed: makes the decisions about crashes repeatable.
+    :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
     """
 
     def __init__(
-        self, folder: Path, *, auth: bool, region: str, keys: Keys = KNOWN_KEYS, crash: float = 0.0, seed: int = 0
+        self,
+        folder: Path,
+        *,
+        auth: bool,
+        region: str,
+        keys: Keys = KNOWN_KEYS,
+        crash: float = 0.0,
+        seed: int = 0,
+        key_limits: KeyLimits | None = None,
     ) -> None:
         self.log = folder / "ministack.log"
         self._crashes = folder / "crashes"
-        self._crash_options = [str(crash), str(seed), str(self._crashes)]
+        self._throttled = folder / "throttled"
+        limits = [f"{key_limits.reads}/{key_limits.writes}", str(self._throttled)] if key_limits else []
+        self._options = [str(crash), str(seed), str(self._crashes), *limits]
         self._folder = folder
         self._auth = auth
         self._region = region
         self._keys = keys
-        self.token = secrets.token_urlsafe(30)  # opens what has no other check; see server.py
+        self.token = secrets.token_urlsafe(30)  # opens the endpoints without another check; see server.py
         self._process: subprocess.Popen[bytes] | None = None
-        # ministack inherits the bound socket: between choosing a free port and using it, nobody can take it away.
+        # ministack inherits the bound socket, so no other process can take the port in the meantime.
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, None before it was started."""
+        """The server's process id; None before its start."""
         return self._process.pid if self._process else None
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start the server and wait until it answers. `environment` is added to its own, which its Lambdas inherit."""
+        """Start the server and wait until it answers.
+
+        :param environment: is added to the server's environment, which its Lambdas inherit.
+        """
         if find_spec("ministack") is None:
             raise ModuleNotFoundError("No module named 'ministack'", name="ministack")
         temporary = self._folder / "tmp"
@@ -59,14 +75,14 @@ class Ministack:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 # -P: this file's folder must not come before the libraries on the import path
-                [sys.executable, "-P", str(SERVER), str(self._socket.fileno()), *self._crash_options],
+                [sys.executable, "-P", str(SERVER), str(self._socket.fileno()), *self._options],
                 env={**self._environment(temporary), **environment},
                 cwd=temporary,
-                stdin=subprocess.PIPE,  # it ends when this does, however this ends
+                stdin=subprocess.PIPE,  # the server ends when this pipe ends, however this process ends
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[self._socket.fileno()],
-                process_group=0,  # Ctrl-C in the terminal is for us to deal with
+                process_group=0,  # this process handles Ctrl-C in the terminal
             )
         self._socket.close()
         deadline = time.monotonic() + READY_WITHIN
@@ -77,13 +93,18 @@ class Ministack:
             time.sleep(0.03)
 
     def begin_crashes(self) -> None:
-        """From now on, processes of Lambda functions may be killed."""
+        """Allow processes of Lambda functions to be killed from now on."""
         self._crashes.touch()
 
     @property
     def crashes(self) -> int:
-        """How many processes were killed."""
+        """The number of killed processes."""
         return self._crashes.stat().st_size if self._crashes.exists() else 0
+
+    @property
+    def throttled(self) -> int:
+        """The number of DynamoDB calls that were throttled for the limit of a key."""
+        return self._throttled.stat().st_size if self._throttled.exists() else 0
 
     def check(self) -> None:
         """Raise LocalCloudError, with the end of its log, if the server has ended."""
@@ -91,7 +112,7 @@ class Ministack:
             raise LocalCloudError(f"ministack ended with status {status}. {self._end_of_log()}")
 
     def close(self) -> None:
-        """End the server; there is nothing in it to save. Its Lambda workers end with it."""
+        """End the server, which has nothing to save. The Lambda workers end with the server."""
         self._socket.close()
         if self._process is not None:
             self._process.kill()
@@ -113,7 +134,7 @@ class Ministack:
             "TMPDIR": str(temporary),
             "S3_DATA_DIR": str(temporary / "s3"),
             "STATE_DIR": str(temporary / "state"),
-            # Nothing else may listen on a fixed port, and another ministack's containers are not ours to remove.
+            # No part may listen on a fixed port, or remove another ministack's containers.
             "IOT_MTLS_ENABLED": "0",
             "SFTP_ENABLED": "0",
             "DOCKER_HOST": f"unix://{temporary / 'no-docker.sock'}",

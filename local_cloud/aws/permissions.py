@@ -1,7 +1,7 @@
-"""What a caller needs permission for in SageMaker, and asking ministack whether it has it.
+"""The permissions that calls of SageMaker need, and the check of them by ministack.
 
-The emulator stands beside ministack, which knows every access key and policy of the local cloud and how to evaluate
-them. So each request is shown to it as it came, with the actions, resources and condition keys that AWS would look at.
+The emulator runs beside ministack, which knows every access key and policy of the local cloud and how to evaluate them.
+So ministack gets each request unchanged, with the actions, resources and condition keys that AWS would evaluate.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from local_cloud.aws.callers import TOKEN_HEADER
 from local_cloud.sagemaker.wire import EmulatedError, SignedCall
 
-PATH = "/_local_cloud/authorize"  # server.py answers there
+PATH = "/_local_cloud/authorize"  # the endpoint of server.py
 PATIENCE = 10.0  # seconds
 
 Request = Mapping[str, Any]
@@ -23,7 +23,7 @@ Tags = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A permission: an action on a resource, and what conditions may look at."""
+    """A permission: an action on a resource, and the keys for conditions."""
 
     action: str
     resource: str
@@ -33,7 +33,7 @@ class Needed:
 class Permissions:
     """Refuses calls that the caller's policies do not allow.
 
-    `tags_of` gives the tags of a training job by its name, none where there is no such job.
+    :param tags_of: returns the tags of a training job by its name; none if there is no such job.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Permissions:
         try:
             with self._open(asked, timeout=PATIENCE) as answer:
                 refusal = json.load(answer)
-        except OSError as error:  # what checks it is overloaded, as AWS can be
+        except OSError as error:  # ministack is overloaded, as AWS can be
             message = f"The permissions cannot be checked: {error}"
             raise EmulatedError("ServiceUnavailable", message, HTTPStatus.SERVICE_UNAVAILABLE) from error
         if refusal:
             raise EmulatedError(refusal["code"], refusal["message"])
 
     def needed(self, operation: str, request: Request) -> Iterator[Needed]:
-        """The permissions that AWS asks for, as its service authorization reference lists them."""
+        """Yield the permissions that AWS requires, as its service authorization reference lists them."""
         name = str(request.get("TrainingJobName", ""))
         resource = str(request.get("ResourceArn") or f"{self._prefix}:training-job/{name}")
         if operation == "CreateTrainingJob":
@@ -88,7 +88,7 @@ class Permissions:
             yield Needed(f"sagemaker:{operation}", resource, context | _request_tags(request))
 
     def _needed_for_session(self, operation: str, request: Request) -> Iterator[Needed]:
-        """Of SSM: a session in a container, by the name of the container, and the document that says what it is."""
+        """Yield the permissions of SSM: for a session in a container, by its name, and for the session's document."""
         target = str(request.get("Target", ""))
         if operation == "TerminateSession":
             arn = f"arn:aws:ssm:{self._region}:{self._account}:session/{request.get('SessionId')}"
@@ -123,7 +123,7 @@ def _request_tags(request: Request) -> dict[str, Any]:
 
 
 def _plans(resources: Mapping[str, Any]) -> Iterator[str]:
-    """The training plans that a job may take its instances from."""
+    """Yield the training plans from which a job may take its instances."""
     if plan := resources.get("TrainingPlanArn"):
         yield str(plan)
     preferences = resources.get("InstancePreferences")
@@ -133,7 +133,7 @@ def _plans(resources: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _condition_keys(request: Request) -> dict[str, Any]:
-    """What conditions on CreateTrainingJob may look at; a key is absent where the request has nothing of it."""
+    """Return the keys for conditions on CreateTrainingJob; keys without a value in the request are absent."""
     resources, network = _part(request, "ResourceConfig"), _part(request, "VpcConfig")
     groups = resources.get("InstanceGroups") or resources.get("InstancePreferences") or []
     types = [part.get("InstanceType") for part in (resources, *groups) if isinstance(part, Mapping)]

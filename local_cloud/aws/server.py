@@ -1,7 +1,11 @@
-"""The process behind `ministack.Ministack`. Run as a script: python server.py FD CRASH SEED CRASHES
+"""The process behind `ministack.Ministack`.
 
-FD is a bound socket. As soon as there is a file CRASHES, an invocation of a Lambda function has the probability CRASH
-to be its process's undoing; for each process that is killed, the file gets one character more.
+Run as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
+
+FD is a bound socket. Once the file CRASHES exists, each invocation of a Lambda function ends its process with the
+probability CRASH. For each killed process, one character is appended to the file. LIMITS are the read and write units
+a second of each partition key in DynamoDB, such as 3000/1000. For each throttled call, one character is appended to the
+file THROTTLED.
 """
 
 import asyncio
@@ -26,14 +30,16 @@ from ministack.core import iam_evaluator, lambda_runtime
 from ministack.core.iam_evaluator import AuthError, enforce, pin_signed_body, pin_signed_request
 from ministack.core.responses import get_account_id, set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import sts
+from ministack.services import dynamodb, sts
 
 sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import log_filters  # noqa: E402
+from local_cloud.aws import limits, log_filters  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
+from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
+from local_cloud.dynamodb.requests import MEASURED, MeteredCalls  # noqa: E402
 
 ENCRYPTION = b"x-amz-server-side-encryption"
 KEY = ENCRYPTION + b"-aws-kms-key-id"
@@ -46,12 +52,12 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
-class FrontDoor:
-    """Lets programs in that have been told of the local cloud, and nobody to what resets or reconfigures it.
+class AccessControl:
+    """Admits programs that have the address of the local cloud; only the starting process may reset or reconfigure it.
 
-    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) ask for no credentials; they are open
-    to those who know the token, which is the process that has started this one. Whatever else is called must be signed,
-    if ministack checks signatures at all; methods of an API it checks by itself.
+    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) do not check credentials. Here they
+    require the token, which only the process that started this one has. All other calls must be signed, if ministack
+    checks signatures at all. Methods of an API are left to ministack's own check.
     """
 
     def __init__(self, port: int, token: str, *, auth: bool, account: str) -> None:
@@ -61,7 +67,7 @@ class FrontDoor:
         self._auth = auth
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """ministack, and what the local cloud adds to it."""
+        """Handle a request by ministack, and by the additions of the local cloud."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and (reason := self._refusal(scope)):
@@ -74,7 +80,7 @@ class FrontDoor:
             await with_aws_key(scope, receive, send)
 
     def _owns_the_bucket(self, scope: dict[str, Any]) -> bool:
-        """Whether this account is the owner that the caller expects, where it says one; ministack does not look."""
+        """Return whether this account is the owner that the caller expects, if any; ministack does not check that."""
         return all(value == self._account for name, value in scope["headers"] if name.lower() in OWNER_HEADERS)
 
     def _refusal(self, scope: dict[str, Any]) -> str | None:
@@ -103,7 +109,7 @@ async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
 
 
 async def authorize(receive: Receive, send: Send) -> None:
-    """Tell the emulator of SageMaker whether a caller may do what it asks for: an empty answer, or code and message."""
+    """Answer the emulator of SageMaker whether a caller has permissions: an empty object, or code and message."""
     content, more = b"", True
     while more:
         part = await receive()
@@ -112,7 +118,7 @@ async def authorize(receive: Receive, send: Send) -> None:
 
 
 def refusal(question: dict[str, Any]) -> dict[str, str]:
-    """Why a request is refused: its signature is wrong, or a permission is lacking. Empty: it is not."""
+    """Return why a request is refused: a wrong signature, or a missing permission. Empty if it is not refused."""
     headers = {name.lower(): value for name, value in question["headers"]}
     key = extract_access_key_id(headers, {})
     set_request_account_id(_request_account_scope(key))
@@ -132,9 +138,9 @@ def refusal(question: dict[str, Any]) -> dict[str, str]:
 
 
 async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """ministack, with the KMS key that S3 takes where a request names none: aws/s3, which each account has.
+    """Run ministack with S3's default KMS key, aws/s3, which each account has, if a request names no key.
 
-    The SageMaker SDK relies on it for every upload of a source folder; ministack refuses such a request.
+    The SageMaker SDK relies on that key for every upload of a source folder; ministack refuses such a request.
     """
     if scope["type"] == "http":
         headers = dict(scope["headers"])
@@ -143,11 +149,11 @@ async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> N
     await app(scope, receive, send)
 
 
-def check_the_root_key(access: str) -> None:
-    """Have ministack verify the root user's signatures as it does everybody else's.
+def verify_root_signatures(access: str) -> None:
+    """Make ministack verify the root user's signatures as those of all other users.
 
-    By itself it takes several keys for the root user's (`test`, any number of twelve digits, and none at all where a
-    header is no signature), and does not look at what is signed with one of them.
+    By default it accepts several keys as the root user's: `test`, any number of twelve digits, and none at all if a
+    header is no signature. ministack does not verify requests that are signed with one of them.
     """
 
     def is_root(key: str) -> bool:
@@ -164,12 +170,12 @@ def check_the_root_key(access: str) -> None:
         return {**root, "principalOrgId": None, "session": None}
 
     iam_evaluator.is_root_access_key = sts.is_root_access_key = is_root
-    iam_evaluator._is_root_key = lambda key: False  # whoever passes for it is not verified
+    iam_evaluator._is_root_key = lambda key: False  # ministack does not verify the root key
     iam_evaluator.resolve_caller_identity = resolve_caller_identity
 
 
 class Crashes:
-    """Decides which processes die, and records the deaths."""
+    """Decides which processes are killed, and records them."""
 
     longest_life = 0.5  # seconds of work
 
@@ -180,7 +186,7 @@ class Crashes:
         self._lock = threading.Lock()
 
     def draw(self) -> float | None:
-        """After how many seconds of further work a process is to die, if it is."""
+        """Return the seconds of work after which a process is killed; None if it is not."""
         if not self._probability or not self._record.exists():
             return None
         with self._lock:
@@ -188,7 +194,7 @@ class Crashes:
         return self.longest_life * drawn / self._probability if drawn < self._probability else None
 
     def kill(self, process: subprocess.Popen[str]) -> None:
-        """The power fails: no handler, no last words."""
+        """Kill a process without a chance to clean up, as in a power failure."""
         if process.poll() is None:
             process.kill()
             with self._lock, self._record.open("a") as record:
@@ -196,17 +202,17 @@ class Crashes:
 
 
 def crashing_worker(crashes: Crashes) -> type[Any]:
-    """ministack's process of a Lambda function, but it may die of its work.
+    """Return ministack's class for the process of a Lambda function, changed so that it may be killed during its work.
 
-    Once that is decided it has some seconds left in which it works, over as many invocations as that takes: so every
-    moment of the work is as dangerous as any other, and no invocation is too short to be hit.
+    A process that is going to be killed has some seconds of work left, over one or more invocations. So every moment of
+    the work is equally dangerous, and no invocation is too short to be hit.
     """
 
     class CrashingWorker(lambda_runtime.Worker):  # type: ignore[misc]
         life: float | None = None
 
         def invoke(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-            lambda_runtime.ensure_spawned(self)  # its start is no work
+            lambda_runtime.ensure_spawned(self)  # its start does not count as work
             if self.life is None:
                 self.life = crashes.draw()
             if self.life is None:
@@ -228,29 +234,74 @@ def crashing_worker(crashes: Crashes) -> type[Any]:
     return CrashingWorker
 
 
-def end_with_who_started_this() -> None:
-    """End once nobody holds the other end of the standard input: also one who was killed must leave nothing behind."""
+def throttle_keys(limits: KeyLimits, record: Path) -> None:
+    """Throttle each partition key of ministack's DynamoDB beyond these limits.
+
+    :param record: a file to which one character is appended for each throttled call.
+    """
+    handle_request = dynamodb.handle_request
+    throttle = KeyThrottle(limits, time.monotonic)
+
+    def item_of(table: str, key: Any) -> Any:
+        return dynamodb._get_item_by_key(dynamodb._tables[table], key)
+
+    async def metered(method: str, path: str, headers: dict[str, str], body: bytes, query: Any) -> tuple[Any, ...]:
+        operation = headers.get("x-amz-target", "").rpartition(".")[2]
+        answers: list[tuple[Any, tuple[Any, ...]]] = []
+
+        def handle(_: str, request: Any) -> tuple[int, dict[str, Any]]:
+            call = handle_request(method, path, headers, json.dumps(request).encode(), query)
+            try:
+                call.send(None)  # it waits for nothing
+            except StopIteration as done:
+                content = json.loads(done.value[2] or b"{}")
+                answers.append((content, done.value))
+                return done.value[0], content
+            raise RuntimeError(f"ministack's {operation} waits")
+
+        if operation not in MEASURED:
+            return tuple(await handle_request(method, path, headers, body, query))
+        try:
+            request = json.loads(body)
+        except ValueError:
+            return tuple(await handle_request(method, path, headers, body, query))
+        status, content = MeteredCalls(throttle, dynamodb._tables.get, item_of, handle).call(operation, request)
+        for known, answer in answers:
+            if known is content:
+                return answer
+        with record.open("a") as throttled:
+            throttled.write(".")
+        return status, {"Content-Type": "application/x-amz-json-1.0"}, json.dumps(content).encode()
+
+    dynamodb.handle_request = metered
+
+
+def exit_with_parent() -> None:
+    """Exit once the other end of the standard input is closed, even if the parent process was killed."""
     sys.stdin.buffer.read()
     os._exit(0)
 
 
 def main(descriptor: int, crashes: Crashes) -> None:
-    """Serve until a signal ends it, or nobody is there any more who has started it."""
-    threading.Thread(target=end_with_who_started_this, daemon=True).start()
-    # Functions inherit the environment, and must not learn the token.
+    """Serve until a signal, or the end of the parent process."""
+    threading.Thread(target=exit_with_parent, daemon=True).start()
+    # Functions inherit the environment, and must not have the token.
     token, auth = os.environ.pop("LOCAL_CLOUD_TOKEN"), os.environ["AUTH"] == "true"
-    door = FrontDoor(int(os.environ["GATEWAY_PORT"]), token, auth=auth, account=get_account_id())
+    application = AccessControl(int(os.environ["GATEWAY_PORT"]), token, auth=auth, account=get_account_id())
     if auth:
-        check_the_root_key(os.environ["AWS_ACCESS_KEY_ID"])
+        verify_root_signatures(os.environ["AWS_ACCESS_KEY_ID"])
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
-    # ministack makes one for each service, only to look something up.
+    limits.install()
+    # ministack makes a session for each service, only for a lookup.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()
     config.bind = [f"fd://{descriptor}"]
     config.keep_alive_timeout = 75
-    asyncio.run(serve(door, config))  # type: ignore[arg-type]
+    asyncio.run(serve(application, config))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 5:  # noqa: PLR2004
+        throttle_keys(parse_limits(sys.argv[5]), Path(sys.argv[6]))
     main(int(sys.argv[1]), Crashes(float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))

@@ -1,4 +1,4 @@
-"""Sessions of this process that reach the local cloud, whatever account the environment names."""
+"""Sessions of this process for the local cloud, whatever account the environment names."""
 
 import secrets
 from collections.abc import Mapping
@@ -23,21 +23,21 @@ class Keys:
 
     @classmethod
     def random(cls) -> Self:
-        """A key that nobody has seen."""
+        """Return a new random key."""
         return cls("AKIA" + "".join(secrets.choice(_LETTERS) for _ in range(16)), secrets.token_urlsafe(30))
 
 
-KNOWN_KEYS = Keys("test", "test")  # of ministack that checks none
+KNOWN_KEYS = Keys("test", "test")  # for a ministack that checks no signatures
 
 
-_DESCRIPTIONS = Loader()  # of the services; each session would read and parse them anew
+_DESCRIPTIONS = Loader()  # descriptions of the services, shared: else each session reads and parses them again
 
 
 class _LocalSession(botocore.session.Session):
-    """Sends each client to its endpoint here, unless its maker names another one."""
+    """A session that sends each client's requests to its local endpoint, unless the caller names another one."""
 
     def __init__(self, endpoint: str, services: Mapping[str, str], nowhere: Path) -> None:
-        # The person's own profile and configuration files are not looked at.
+        # The user's own profile and configuration files are not read.
         super().__init__(
             session_vars={
                 "profile": (None, None, None, None),
@@ -58,9 +58,9 @@ class _LocalSession(botocore.session.Session):
 def local_session(
     *, endpoint: str, services: Mapping[str, str], nowhere: Path, region: str, keys: Keys = KNOWN_KEYS
 ) -> boto3.Session:
-    """A boto3 session for `endpoint`, and for `services` (service name -> URL) at theirs.
+    """Return a boto3 session for `endpoint`, and for `services` (service name -> URL).
 
-    `nowhere` is a path at which there is no file.
+    :param nowhere: a path at which there is no file.
     """
     return boto3.Session(
         botocore_session=_LocalSession(endpoint, services, nowhere),

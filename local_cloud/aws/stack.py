@@ -19,6 +19,7 @@ from local_cloud.aws import deployment
 from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import Keys, local_session
+from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyLimits
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.options import STRICT_TIMES, TIMES, Account, strict_account
@@ -30,13 +31,13 @@ from sagemaker_queue import QueueClient, QueueError
 PROJECT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
-IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # jobs run as processes of this machine, in no image
-INSTANCE_TYPE = "ml.m5.large"  # of commands that ask for none
-MOST_INSTANCES = 100_000  # that the template takes as MaxCapacity
-VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
+IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # unused: jobs run as processes of this machine
+INSTANCE_TYPE = "ml.m5.large"  # for commands that name none
+MOST_INSTANCES = 100_000  # the largest MaxCapacity of the template
+VPC_ENDPOINT = "vpce-00000000000000000"  # the local services ignore it
 
-# Without it the SageMaker SDK would leave this machine: to report each call to its makers, and to ask the real STS,
-# whatever the configured endpoint, for the account number that the default bucket is named after.
+# Without these settings the SageMaker SDK would call AWS: it reports each call as telemetry. For the account number in
+# the name of the default bucket, the SDK would ask the real STS, whatever the configured endpoint is.
 SDK_CONFIGURATION = f"""\
 SchemaVersion: '1.0'
 SageMaker:
@@ -49,17 +50,20 @@ SageMaker:
 
 
 class LocalCloud:
-    """A context manager: inside it, the queue runs; afterwards, nothing of it is left.
+    """A context manager: inside it, the queue runs; afterwards, all its processes and files are gone.
 
-    `slots` is the queue's capacity in instances, which no policy exceeds, unless a larger `policy` is given here (a
-    document, as `smq policy apply` takes it). `instances` limits SageMaker itself: instance type -> how many the
-    account may use. `auth` makes the services verify signatures and the permissions of the Lambda's role. `parameters`
-    are more of the template's. `faults` is what goes wrong as soon as all is up.
-    `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace`,
-    `unheard_grace` and `startup_delay` are handed to the `TrainingService`. `strict` adds what AWS does with an
-    ordinary account to what is given.
+    Raise LocalCloudError on entry if it cannot be started.
 
-    Raises LocalCloudError on entry if it cannot be started.
+    :param slots: the queue's capacity in instances. Policies cannot exceed it, unless a larger `policy` is given here.
+    :param instances: limits of SageMaker itself: instance type -> instances that the account may use.
+    :param policy: a policy document, as `smq policy apply` takes it.
+    :param auth: whether the services verify signatures and the permissions of the Lambda's role.
+    :param parameters: further parameters of the template.
+    :param faults: faults that begin as soon as all services are up.
+    :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
+    :param account: SageMaker's quotas, request rates, training plans and history.
+    :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unheard_grace` and `startup_delay`.
+    :param strict: whether to add the limits and times of an ordinary AWS account.
     """
 
     always_strict = False  # pytest --strict-cloud
@@ -74,6 +78,7 @@ class LocalCloud:
         parameters: Mapping[str, str] | None = None,
         faults: Faults | None = None,
         account: Account | None = None,
+        key_limits: KeyLimits | None = None,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         stop_grace: float | None = None,
@@ -84,12 +89,14 @@ class LocalCloud:
     ) -> None:
         if self.always_strict if strict is None else strict:
             account, times = strict_account(account or Account()), STRICT_TIMES
+            key_limits = key_limits or AWS_LIMITS
         else:
             times = TIMES
+        self._key_limits = key_limits
         self._slots = slots
         self._policy = policy
         self._auth = auth
-        # Where the account has no rate, nothing is gained by keeping to one.
+        # If the account has no request rate, the queue need not limit its own.
         unpaced = {} if account and account.create_rate else {"CreateRate": "100", "CreateBurst": "100"}
         self._parameters = {**unpaced, **(parameters or {})}
         self.faults = faults or Faults()
@@ -130,7 +137,13 @@ class LocalCloud:
         self.mark = self._cleanup_process.mark
         crash = self.faults.probabilities.get("crash", 0.0)
         self._ministack = Ministack(
-            self.folder, auth=self._auth, region=REGION, keys=self.keys, crash=crash, seed=self.faults.seed
+            self.folder,
+            auth=self._auth,
+            region=REGION,
+            keys=self.keys,
+            crash=crash,
+            seed=self.faults.seed,
+            key_limits=self._key_limits,
         )
         cleanup.callback(self._ministack.close)
         self.training = TrainingService(
@@ -153,7 +166,7 @@ class LocalCloud:
         try:
             self._deploy()
         except (BotoCoreError, ClientError):
-            self._ministack.check()  # its end explains more than what followed from it
+            self._ministack.check()  # the end of ministack explains more than the errors that it causes
             raise
         self.ready_after = time.monotonic() - began  # seconds
         self.faults.begin()
@@ -168,7 +181,7 @@ class LocalCloud:
             {
                 "MaxCapacity": str(max(self._slots, _instances(self._policy))),
                 "AllowedRoleArns": self.role,
-                "AdminArns": f"arn:aws:iam::{ACCOUNT}:root",  # whoever has the keys of `environment`
+                "AdminArns": f"arn:aws:iam::{ACCOUNT}:root",  # the root user, whose keys are in `environment`
                 "VpcEndpointIds": VPC_ENDPOINT,
                 "WorkBucket": deployment.create_work_bucket(self.client),
                 **self._parameters,
@@ -183,7 +196,7 @@ class LocalCloud:
         self._plugin = write_plugin(self.folder / "bin")
         if self._policy is not None:
             self._apply(self._policy)
-        self.tick()  # the first user need not wait for the function's cold start, and what is broken shows here
+        self.tick()  # runs the cold start before the first request, and shows errors of the function early
 
     def _apply(self, policy: Mapping[str, Any]) -> None:
         try:
@@ -193,7 +206,7 @@ class LocalCloud:
 
     @property
     def log(self) -> Path:
-        """Where the services write what they do."""
+        """The file to which the services write their log."""
         return self._ministack.log
 
     @property
@@ -206,17 +219,22 @@ class LocalCloud:
         self._ministack.check()
 
     def fault_counts(self) -> dict[str, int]:
-        """How often each kind of fault has happened, of those that were given."""
+        """Return how often each of the given kinds of faults has happened."""
         counts = self.faults.counts
         return {kind: self._ministack.crashes if kind == "crash" else count for kind, count in counts.items()}
 
+    @property
+    def throttled_calls(self) -> int:
+        """The number of DynamoDB calls that were throttled for the limit of a key."""
+        return self._ministack.throttled
+
     def remove_at_end(self, *files: Path) -> None:
-        """Have these files removed with the cloud, whatever ends it."""
+        """Remove these files with the cloud, however it ends."""
         for file in files:
             self._cleanup_process.remove_at_end(file)
 
     def environment(self) -> dict[str, str]:
-        """Environment variables that make AWS tools, the SageMaker SDK and the queue's client use this cloud."""
+        """Return environment variables that make AWS tools, the SageMaker SDK and the queue's client use this cloud."""
         nowhere = str(self._nowhere)
         no_proxy = ",".join(filter(None, [os.environ.get("no_proxy", os.environ.get("NO_PROXY")), "127.0.0.1"]))
         return {
@@ -241,16 +259,16 @@ class LocalCloud:
         }
 
     def boto_session(self) -> boto3.Session:
-        """A session of this process for this cloud; os.environ is neither read nor changed."""
+        """Return a session of this process for this cloud; os.environ is neither read nor changed."""
         return self._new_session()
 
     def client(self, service: str, **options: Any) -> Any:
-        """A boto3 client of this cloud; `options` as for `boto3.Session.client`."""
-        with self._making_clients:  # sessions are not for several threads at once; clients are
+        """Return a boto3 client of this cloud; `options` as for `boto3.Session.client`."""
+        with self._making_clients:  # sessions are not thread-safe; clients are
             return self._session.client(service, **options)  # type: ignore[call-overload]
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
-        """Call the queue's function with `event` and return its answer; LocalCloudError if it raises or dies."""
+        """Call the queue's function with `event` and return its answer; raise LocalCloudError if it fails or ends."""
         client = self.client("lambda", config=Config(retries={"total_max_attempts": 1}))
         answer = client.invoke(FunctionName=self.function_name, Payload=json.dumps(event))
         payload = json.loads(answer["Payload"].read() or b"null")
@@ -260,7 +278,7 @@ class LocalCloud:
         return payload
 
     def tick(self) -> Any:
-        """Call the queue's function as its one-minute schedule does, now."""
+        """Call the queue's function now, as its one-minute schedule does."""
         return self.invoke(deployment.scheduled_event(self.client, self._function["FunctionArn"]))
 
     def function_logs(self) -> str:
@@ -271,11 +289,11 @@ class LocalCloud:
         return "\n".join(event["message"] for page in found for event in page["events"])
 
     def training_log(self, training_job: str) -> list[str]:
-        """The lines that a training job has written so far, one instance after the other."""
+        """Return the lines that a training job has written so far, one instance after the other."""
         return written_lines(self.client("logs"), training_job)
 
     def lambda_pids(self) -> list[int]:
-        """Process ids of the workers that run the queue's function."""
+        """Return the process ids of the workers that run the queue's function."""
         return [child.pid for child in psutil.Process(self._ministack.pid).children()]
 
     @property
@@ -293,7 +311,7 @@ class LocalCloud:
 
 
 def _instances(policy: Mapping[str, Any] | None) -> int:
-    """The instances that the pools of a policy have together, so far as it is one."""
+    """Return the sum of the pools' capacities of a policy; parts that are not valid count as 0."""
     pools = (policy or {}).get("pools")
     sizes = [pool.get("capacity") for pool in pools if isinstance(pool, dict)] if isinstance(pools, list) else []
     return min(sum(size for size in sizes if isinstance(size, int)), MOST_INSTANCES)

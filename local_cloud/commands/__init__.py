@@ -1,1 +1,1 @@
-"""What a person starts: the demo, `up` and `exec`."""
+"""The commands of the local cloud: the demo, `up` and `exec`."""

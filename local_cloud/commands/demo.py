@@ -1,6 +1,6 @@
-"""The article's use case, watched: four jobs with priorities on two instances, one preempted and resumed.
+"""The article's use case as a demo: four jobs with priorities on two instances; one is preempted and resumed.
 
-It checks itself: whatever is not as the article has it ends the demo with a sentence and status 1.
+The demo checks itself: a difference from the article ends it with a message and status 1.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from local_cloud.errors import LocalCloudError
 from local_cloud.sagemaker.account.options import Account
 from sagemaker_queue import QueueError
 
-PATIENCE = 600.0  # seconds for any one step, which takes one or two: it only ends a demo that hangs
+PATIENCE = 600.0  # seconds for one step, which takes one or two: ends only a demo that hangs
 STEP = 0.1  # seconds per training step
 ENDED = ("completed", "failed", "stopped")
 
@@ -29,11 +29,11 @@ Row = tuple[str, str, int]  # job, state, priority
 
 
 class DemoFailed(LocalCloudError):
-    """Something is not as it should be."""
+    """A difference from the article."""
 
 
 def main(account: Account | None = None, timing: Mapping[str, Any] | None = None) -> int:
-    """Run the demo; returns the exit status. `account` and `timing` are for the LocalCloud."""
+    """Run the demo and return the exit status. `account` and `timing` are for the LocalCloud."""
     began = time.monotonic()
     try:
         with Signals() as signals:
@@ -57,44 +57,46 @@ def main(account: Account | None = None, timing: Mapping[str, Any] | None = None
 class Demo:
     """The steps of the article, on a local cloud.
 
-    Each step waits for what it shows, and a job trains until the demo lets it go: how fast the machine is changes
-    nothing.
+    Each step waits for the state that it shows, and a job trains until the demo completes it. So the speed of the
+    machine does not matter.
     """
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
-        self._finish = cloud.folder / "finish"  # a job ends as soon as there is a file of its name
+        self._finish = cloud.folder / "finish"  # a job ends when a file with its name appears here
         self._finish.mkdir()
         environment = without_account(os.environ) | cloud.environment()
         os.environ.clear()
         os.environ.update(environment)
         self._sdk, self._queue = load_sdk()
-        self._training: set[str] = set()  # submitted, and not let go yet
+        self._training: set[str] = set()  # submitted jobs that the demo has not completed yet
 
     def run(self) -> None:
-        """Submit, watch, check."""
+        """Submit jobs, wait for the states of the article, and check the outcomes."""
         self._submit("job1", priority=1)
-        self._see(("job1", "running", 1))
+        self._show_queue(("job1", "running", 1))
         self._submit("job2", priority=2)
-        self._see(("job2", "running", 2), ("job1", "running", 1))
+        self._show_queue(("job2", "running", 2), ("job1", "running", 1))
         self._submit("job3", priority=1)
-        self._see(("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1))
+        self._show_queue(("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1))
         self._explain("job3")
         self._wait("job1 to have something to lose", lambda: self._last_step("job1-qstamp-1") >= 8)
 
         self._submit("job4", priority=3)
         say("job4 outranks all: the lowest priority that runs, job1, is asked to stop; its checkpoint is kept.")
-        self._see(("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1))
+        self._show_queue(
+            ("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1)
+        )
 
-        self._let_go("job2")
+        self._complete("job2")
         say("Its instance goes to job1, which has waited for longer than job3.")
-        self._see(("job4", "running", 3), ("job1", "running", 1), ("job3", "pending", 1))
+        self._show_queue(("job4", "running", 3), ("job1", "running", 1), ("job3", "pending", 1))
         self._check_resumption()
 
-        self._let_go("job4")
-        self._see(("job1", "running", 1), ("job3", "running", 1))
-        self._let_go("job1", "job3")
-        self._see()
+        self._complete("job4")
+        self._show_queue(("job1", "running", 1), ("job3", "running", 1))
+        self._complete("job1", "job3")
+        self._show_queue()
         self._check_outcomes()
 
     # --- steps -----------------------------------------------------------------------------------
@@ -118,14 +120,14 @@ class Demo:
         estimator.fit(wait=False, job_name=name)
         self._training.add(name)
 
-    def _let_go(self, *names: str) -> None:
-        """Have jobs finish their training."""
+    def _complete(self, *names: str) -> None:
+        """Let jobs finish their training."""
         say(f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'} trained enough, and will complete.")
         for name in names:
             self._training.remove(name)
             (self._finish / name).touch()
 
-    def _see(self, *expected: Row) -> None:
+    def _show_queue(self, *expected: Row) -> None:
         """Wait until the queue is as expected, and show it as `smq ls --brief` does."""
         jobs = ", ".join(f"{job} {state}" for job, state, _ in expected) or "empty"
         self._wait(f"the queue to be: {jobs}", lambda: self._rows() == list(expected))
@@ -145,8 +147,8 @@ class Demo:
         done = self._last_step(first)
         resumed = next((line for line in self._cloud.training_log(second) if line.startswith("resuming at step ")), "")
         say(f"job1 was stopped after step {done}; its second attempt says: {resumed or 'nothing'}")
-        # SageMaker keeps what was written to the checkpoint folder, so nothing that was done is done again. The script
-        # is killed in the end: maybe after it wrote its checkpoint and before it said so.
+        # SageMaker saves the checkpoint folder, so no step is repeated. The script is killed at the end, perhaps after
+        # it wrote its checkpoint and before it printed the step.
         if resumed not in (f"resuming at step {done}", f"resuming at step {done + 1}"):
             raise DemoFailed(f"job1 should resume at step {done}")
 
@@ -157,7 +159,7 @@ class Demo:
             raise DemoFailed(f"the attempts ended otherwise: {outcomes}")
         say("Each job completed exactly once; job1 in two attempts.")
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- states ----------------------------------------------------------------------------------
 
     def _rows(self) -> list[Row]:
         return [(job.job, job.state, job.priority) for job in self._queue.jobs()]
@@ -180,17 +182,17 @@ class Demo:
             time.sleep(0.2)
 
     def _check_training(self) -> None:
-        """Raise DemoFailed if a job has ended that should still train: waiting would not help."""
+        """Raise DemoFailed if a job has ended that should still train, since further waiting would not help."""
         gone = self._training - {name for name, _, _ in self._rows()}
         for job in (self._queue.job(name) for name in sorted(gone)):
-            if job.state in ENDED:  # or it was on its way from one line to another
+            if job.state in ENDED:  # else it was moving from one waiting queue to another
                 ends = [f"{attempt.training_job_name} {attempt.outcome}" for attempt in job.attempts]
                 log = [line for attempt in job.attempts for line in self._cloud.training_log(attempt.training_job_name)]
                 raise DemoFailed("\n  ".join([f"{job.job} should still train: {', '.join(ends)}", *log[-10:]]))
 
 
 class Sdk:
-    """What the demo uses of the SageMaker SDK and of the client."""
+    """The parts of the SageMaker SDK and of the client that the demo uses."""
 
     def __init__(self, pytorch: Any, session: Any, smq: Callable[[list[str]], int]) -> None:
         self.pytorch = pytorch
@@ -199,7 +201,7 @@ class Sdk:
 
 
 def load_sdk() -> tuple[Sdk, Any]:
-    """Import the SDK, which takes seconds and says much that is of no use here."""
+    """Import the SDK, which takes seconds, and hide its output."""
     warnings.filterwarnings("ignore")
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
@@ -211,11 +213,11 @@ def load_sdk() -> tuple[Sdk, Any]:
         except ImportError as error:
             raise LocalCloudError(f"The demo needs the extras: pip install -e '.[sdk,local]' ({error})") from error
     logging.disable(logging.WARNING)
-    # The SDK validates its configuration when it reads it, and again at each look into it: half of the demo's time.
+    # The SDK validates its configuration when it is read and at each access, which takes half of the demo's time.
     utils.validate_sagemaker_config = lambda _: None
     return Sdk(PyTorch, QueueTrainingJobSession, smq), QueueClient()
 
 
 def say(text: str) -> None:
-    """Tell what is being done."""
+    """Print a line about the present step."""
     print(f"- {text}", flush=True)

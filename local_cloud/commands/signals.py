@@ -1,4 +1,4 @@
-"""What Ctrl-C and its relatives do while a local cloud starts, runs and stops."""
+"""Handling of Ctrl-C and other ending signals while a local cloud starts, runs and stops."""
 
 import signal
 from collections.abc import Callable
@@ -9,7 +9,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Interrupted(BaseException):
-    """A signal asked this process to end; `number` is which."""
+    """A signal that ends this process; `number` is its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -17,14 +17,14 @@ class Interrupted(BaseException):
 
     @property
     def status(self) -> int:
-        """The exit status by which shells tell that a signal ended a process."""
+        """The exit status with which shells report that a signal ended a process."""
         return 128 + self.number
 
 
 class Signals:
-    """A context manager inside which the first ending signal raises Interrupted and later ones do nothing.
+    """A context manager inside which the first ending signal raises Interrupted and later ones have no effect.
 
-    So what was begun is cleaned up once and undisturbed. With `pass_to`, signals go elsewhere instead.
+    So the cleanup runs once, without interruption. After `pass_to`, signals are passed on instead.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Signals:
     def __enter__(self) -> Self:
         for number in ENDING:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # nohup
+                continue  # under nohup
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -45,11 +45,11 @@ class Signals:
             signal.signal(number, handler)
 
     def pass_to(self, receiver: Callable[[int], None]) -> None:
-        """From now on, call `receiver` with the number of each signal."""
+        """Call `receiver` with the number of each signal from now on."""
         self._receiver = receiver
 
     def ignore(self) -> None:
-        """From now on, signals do nothing."""
+        """Ignore signals from now on."""
         self._receiver = lambda number: None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

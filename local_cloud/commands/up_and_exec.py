@@ -1,4 +1,4 @@
-"""`up` and `exec`: a local cloud for a person, and one for a command."""
+"""The commands `up` and `exec`: a local cloud for a person, and one for a command."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.signals import Interrupted, Signals
 from local_cloud.errors import LocalCloudError
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit statuses, as in shells
 FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C, Ctrl-\
 
 SHELLS = ("bash", "dash", "fish", "ksh", "sh", "zsh")
@@ -36,7 +36,7 @@ In this shell, smq and the SageMaker SDK use a queue on this machine. For exampl
 
 
 def up(cloud: LocalCloud, env_file: Path | None) -> int:
-    """Run `cloud` until a signal ends it; returns the exit status."""
+    """Run `cloud` until a signal ends it; return the exit status."""
     check_env_file(env_file)
     try:
         with Signals() as signals, cloud:
@@ -56,7 +56,7 @@ def up(cloud: LocalCloud, env_file: Path | None) -> int:
 
 
 def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) -> int:
-    """Run `command` in the environment of `cloud`, which lives as long as it; returns the command's exit status."""
+    """Run `command` in the environment of `cloud`, which ends with the command; return the command's exit status."""
     check_env_file(env_file)
     try:
         with Signals() as signals, cloud:
@@ -77,9 +77,9 @@ def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) ->
 def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
     """Run `command` in the environment of `cloud`, pass signals on to it, and return its exit status."""
     # Ctrl-C in a terminal reaches all of the terminal's processes, the command included. Without a terminal the
-    # command gets a process group of its own, so that it gets each signal once there, too: from here.
+    # command gets its own process group, so that it gets each signal only once: from this process.
     terminal = os.isatty(0)
-    early: list[int] = []  # signals that come while the command starts
+    early: list[int] = []  # signals that arrive while the command starts
     signals.pass_to(early.append)
     try:
         process = subprocess.Popen(
@@ -109,32 +109,32 @@ def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
 
 
 def is_interactive_shell(command: Sequence[str]) -> bool:
-    """Whether the command is a shell that a person will type into."""
+    """Return whether the command is a shell in which a person will type."""
     shell, *options = command
     at_a_terminal = os.isatty(0) and os.isatty(2)
     return at_a_terminal and Path(shell).name in SHELLS and all(option in ("-i", "-l") for option in options)
 
 
 def path_with_smq(environment: Mapping[str, str]) -> str:
-    """PATH with the folder in which this Python's own programs are, `smq` among them."""
+    """Return PATH with the folder of this Python's own programs, which contains `smq`."""
     ours, theirs = str(Path(sys.executable).parent), environment.get("PATH", os.defpath)
-    # Who has activated an environment wants that one's `python`, such as the one with the SageMaker SDK v3.
+    # In an activated environment, its own `python` comes first, such as the one with the SageMaker SDK v3.
     chosen = "VIRTUAL_ENV" in environment or "CONDA_PREFIX" in environment
     return os.pathsep.join([theirs, ours] if chosen else [ours, theirs])
 
 
 def without_account(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` without what leads to a real account or another queue."""
+    """Return `environment` without the variables that lead to a real account or another queue."""
     return {name: value for name, value in environment.items() if not name.startswith(("AWS_", "SAGEMAKER_QUEUE_"))}
 
 
 def export_lines(cloud: LocalCloud) -> list[str]:
-    """`cloud.environment()` for a shell."""
+    """Return `cloud.environment()` as lines for a shell."""
     return [f"export {name}={shlex.quote(value)}" for name, value in cloud.environment().items()]
 
 
 def fault_lines(cloud: LocalCloud) -> list[str]:
-    """What the faults did, where there may be any."""
+    """Return lines about the faults that happened; none if no faults were given."""
     if not cloud.faults.probabilities:
         return []
     counts = ", ".join(f"{kind} {count}" for kind, count in cloud.fault_counts().items())
@@ -143,7 +143,7 @@ def fault_lines(cloud: LocalCloud) -> list[str]:
 
 
 def read_policy(path: Path) -> dict[str, Any]:
-    """A policy document, YAML or JSON; whether it is a good one, the queue will say."""
+    """Read a policy document in YAML or JSON; the queue validates it."""
     try:
         document = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -156,16 +156,16 @@ def read_policy(path: Path) -> dict[str, Any]:
 
 
 def check_env_file(path: Path | None) -> None:
-    """Refuse a file that is in use: it would be overwritten, and removed at the end."""
+    """Refuse a file with content: it would be overwritten, and removed at the end."""
     if path and path.exists() and path.stat().st_size:
         raise LocalCloudError(f"The environment file {path} exists already: name a new one, or remove it.")
 
 
 def write_env_file(cloud: LocalCloud, path: Path | None) -> None:
-    """Write the export lines to `path`, if there is one, for as long as the cloud lives; never half of them."""
+    """Write the export lines to `path`, if given, for the lifetime of the cloud. The file is never incomplete."""
     if not path:
         return
-    # Left standing, these would take a shell back to the account they belong to, or stop it halfway.
+    # These variables would make a shell use their account again, or break its calls.
     foreign = [name for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN") if name in os.environ]
     lines = ([f"unset {' '.join(foreign)}"] if foreign else []) + export_lines(cloud)
     new = path.with_name(f"{path.name}.{os.getpid()}")
@@ -178,7 +178,7 @@ def write_env_file(cloud: LocalCloud, path: Path | None) -> None:
 
 
 def usage(cloud: LocalCloud, env_file: Path | None) -> str:
-    """What a person needs to know to use `cloud`."""
+    """Return the instructions for a person who uses `cloud`."""
     exports = "\n".join(f"  {line}" for line in export_lines(cloud))
     smq = "smq" if shutil.which("smq") else shlex.quote(str(Path(sys.executable).with_name("smq")))
     shortcut = f"  source {shlex.quote(str(env_file.resolve()))}     # the same\n" if env_file else ""

@@ -1,1 +1,1 @@
-"""What goes wrong on purpose, and time that passes faster."""
+"""Injected faults, and time that passes faster."""

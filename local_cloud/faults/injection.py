@@ -1,7 +1,7 @@
-"""Faults on purpose, each kind with a probability of its own.
+"""Injected faults, each kind with its own probability.
 
-Each kind draws its decisions from a generator of its own: with the same seed the n-th decision of a kind is always the
-same. What the n-th decision is about is up to the timing of real processes.
+Each kind draws its decisions from its own random generator: with the same seed, the n-th decision of a kind is always
+the same. The call or event of the n-th decision depends on the timing of real processes.
 """
 
 import threading
@@ -26,12 +26,12 @@ KINDS = {
     "lost": "an event is lost",
     "crash": "a process of the queue's function is killed while it works on an invocation",
 }
-LATEST = 5.0  # seconds by which an event comes late at most
-SLOWEST = 2.0  # seconds for which an answer is kept back at most
+LATEST = 5.0  # seconds by which an event is late at most
+SLOWEST = 2.0  # seconds by which an answer is delayed at most
 
 
 def parse(text: str) -> dict[str, float]:
-    """`KIND=PROBABILITY,...`; raises ValueError saying what is wrong with it."""
+    """Parse `KIND=PROBABILITY,...`; raise ValueError with the reason if it is wrong."""
     probabilities: dict[str, float] = {}
     for part in text.split(","):
         kind, _, number = part.strip().partition("=")
@@ -50,7 +50,7 @@ def parse(text: str) -> dict[str, float]:
 
 
 class Chance:
-    """The decisions of one kind. Safe for threads."""
+    """The decisions of one kind of fault. Thread-safe."""
 
     def __init__(self, kind: str, probability: float, seed: int) -> None:
         self.count = 0
@@ -59,7 +59,7 @@ class Chance:
         self._lock = threading.Lock()
 
     def draw(self) -> float | None:
-        """None if it does not happen; if it does, which is counted, a random number from 0 to 1."""
+        """Decide whether the fault happens, and count it: return None, or a random number from 0 to 1 if it happens."""
         with self._lock:
             drawn = self._random.random()
             if drawn >= self._probability:
@@ -69,9 +69,9 @@ class Chance:
 
 
 class Faults:
-    """What is to go wrong between `begin` and `end`: kind -> probability. Counts what it decides.
+    """The faults between `begin` and `end`: kind -> probability. Counts its decisions.
 
-    `crash` is decided where the function's processes are (`server.py`).
+    The processes of the function are elsewhere: `server.py` decides `crash`.
     """
 
     def __init__(self, probabilities: Mapping[str, float] | None = None, seed: int = 0) -> None:
@@ -81,20 +81,20 @@ class Faults:
         self._on = threading.Event()
 
     def begin(self) -> None:
-        """From now on, faults happen."""
+        """Let faults happen from now on."""
         self._on.set()
 
     def end(self) -> None:
-        """From now on, all goes well."""
+        """Let no fault happen from now on."""
         self._on.clear()
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each kind happened, of those that were given."""
+        """The number of faults of each given kind."""
         return {kind: self._chances[kind].count for kind in self.probabilities}
 
     def refuse(self, operation: str, request: Mapping[str, Any]) -> None:
-        """Raise what a call of SageMaker's API is refused with, if it is."""
+        """Raise the error of a refused call of SageMaker's API, if a fault happens."""
         if self._happens("throttle"):
             raise EmulatedError("ThrottlingException", "Rate exceeded")
         if operation == "CreateTrainingJob" and self._happens("limit"):
@@ -102,26 +102,26 @@ class Faults:
             first = (groups.get("InstanceGroups") or groups.get("InstancePreferences") or [groups])[0]
             count = first.get("InstanceCount") or groups.get("InstanceCount") or 1
             market = "spot training job" if request.get("EnableManagedSpotTraining") else "training job"
-            # All that the account may have is in use by somebody: it is enough for the job, later.
+            # All instances of the account are in use: later there are enough for the job.
             raise limit_exceeded(f"{first.get('InstanceType')} for {market} usage", count, count, count)
 
     def answer(self) -> None:
-        """Keep the answer of a call back for a while, or raise ConnectionAbort instead of it."""
+        """Delay the answer of a call, or raise ConnectionAbort instead of it, if a fault happens."""
         if (slow := self._draw("slow")) is not None:
             time.sleep(SLOWEST * slow)
         if self._happens("unanswered"):
             raise ConnectionAbort
 
     def early_end(self, *, may_be_pending: bool) -> str | None:
-        """The kind of fault by which a training job ends before it trains.
+        """Return the kind of fault that ends a training job before it trains; None if none happens.
 
-        `may_be_pending`: it says how long it may wait for its instances, so it may wait too long.
+        :param may_be_pending: whether the request limits the wait for its instances, so that this limit may expire.
         """
         kinds = ("capacity", "internal", "pending") if may_be_pending else ("capacity", "internal")
         return next((kind for kind in kinds if self._happens(kind)), None)
 
     def deliveries(self) -> Iterator[float]:
-        """The delay in seconds of each delivery of an event: ordinarily one, without delay."""
+        """Yield the delay in seconds of each delivery of an event: normally one, without delay."""
         lost, twice = self._happens("lost"), self._happens("duplicate")
         for _ in range(0 if lost else 2 if twice else 1):
             late = self._draw("late")

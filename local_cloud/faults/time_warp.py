@@ -1,4 +1,4 @@
-"""Time that passes faster in a local cloud: what the queue has recorded to wait for is over."""
+"""Simulated passing of time in a local cloud: recorded waits of the queue expire."""
 
 import contextlib
 import time
@@ -10,10 +10,10 @@ from local_cloud.errors import LocalCloudError
 
 
 class TimeWarp:
-    """Makes time pass: at each call it is as if a minute had gone by.
+    """A simulated passing of time: each call has the effect of a minute.
 
-    What the queue has recorded to wait for is over then: the backoffs of jobs and the
-    pauses of pools, and the lease of a holder that has died. The rest of the queue's patience stays as it is.
+    The recorded waits of the queue expire: the backoffs of jobs, the pauses of pools, and the lease of a holder that
+    has died. Other timeouts of the queue stay as they are.
     """
 
     def __init__(self, cloud: LocalCloud) -> None:
@@ -22,7 +22,7 @@ class TimeWarp:
         self._lease: tuple[str, str] | None = None
 
     def __call__(self) -> None:
-        """A minute later."""
+        """Let a minute pass."""
         self._end_waits("sagemaker-queue", "backoffUntil", "jobName")
         self._end_waits("sagemaker-queue-lines", "backoffUntil", "line", "position")
         self._end_waits("sagemaker-queue-lines", "until", "line", "position")
@@ -31,7 +31,7 @@ class TimeWarp:
             self._cloud.tick()
 
     def has_run_for(self, job: str, seconds: float) -> None:
-        """Make it so that a job's attempt was launched so many seconds ago, as whoever plans sees it."""
+        """Change the launch time of a job's attempt, as the planner reads it, to `seconds` ago."""
         started = datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
         self._tables.update_item(
             TableName="sagemaker-queue-lines",
@@ -51,7 +51,7 @@ class TimeWarp:
             self._set(table, {name: row[name] for name in key}, attribute, row[attribute])
 
     def _end_lease(self) -> None:
-        """End the lease if its holder has done nothing since the last time."""
+        """End the lease if its holder has written nothing since the last call."""
         key = {"line": {"S": "control"}, "position": {"S": "lease"}}
         row = self._tables.get_item(TableName="sagemaker-queue-lines", Key=key, ConsistentRead=True)["Item"]
         lease = row["owner"]["S"], row["token"]["N"]
@@ -60,7 +60,7 @@ class TimeWarp:
         self._lease = lease
 
     def _set(self, table: str, key: dict[str, Any], attribute: str, present: dict[str, str]) -> None:
-        """Bring a time to its end, unless somebody else has changed it meanwhile."""
+        """Let a time expire, unless it has changed in the meantime."""
         with contextlib.suppress(self._tables.exceptions.ConditionalCheckFailedException):
             self._tables.update_item(
                 TableName=table,

@@ -69,14 +69,16 @@ def _milliseconds(seconds: float) -> int:
 
 
 class RuleTargets:
-    """Delivers an event to the Lambda targets of every enabled rule that matches it.
+    """Deliver an event to the targets of every enabled rule that matches it: functions, and queues of SQS.
 
-    `events` and `functions` are boto3 clients of EventBridge and Lambda.
+    `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS; without `queues`, an event
+    reaches functions only.
     """
 
-    def __init__(self, events: Any, functions: Any) -> None:
+    def __init__(self, events: Any, functions: Any, queues: Any = None) -> None:
         self._events = events
         self._functions = functions
+        self._queues = queues
         self._rules: list[tuple[str, list[dict[str, Any]]]] = []
         self._read_at = float("-inf")
 
@@ -89,10 +91,15 @@ class RuleTargets:
                     self._call(target, text)
 
     def _call(self, target: dict[str, Any], text: str) -> None:
-        if ":lambda:" not in target["Arn"]:
-            _log.warning("The local cloud delivers SageMaker's events to Lambda only, not to %s", target["Arn"])
+        is_queue = ":sqs:" in target["Arn"] and self._queues is not None
+        if ":lambda:" not in target["Arn"] and not is_queue:
+            _log.warning("The local cloud does not deliver SageMaker's events to %s", target["Arn"])
             return
         try:
+            if is_queue:
+                url = self._queues.get_queue_url(QueueName=target["Arn"].rpartition(":")[2])["QueueUrl"]
+                self._queues.send_message(QueueUrl=url, MessageBody=target.get("Input", text))
+                return
             self._functions.invoke(
                 FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text)
             )

@@ -17,11 +17,16 @@ AnyJob = TrainingJob | PastJob
 class JobRegistry:
     """All training jobs of the account, by name; says no where SageMaker would. Safe for threads.
 
-    `past` ended before; they come first and hold nothing. `deletion`: seconds that the deletion of a job takes.
+    `past` ended before; they come first and hold nothing. `quota_lag`: seconds for which the instances of a job count
+    after they are free. `deletion`: seconds that the deletion of a job takes.
     """
 
-    def __init__(self, capacity: Capacity, past: Iterable[PastJob] = (), deletion: float = 0.0) -> None:
+    def __init__(
+        self, capacity: Capacity, past: Iterable[PastJob] = (), quota_lag: float = 0.0, deletion: float = 0.0
+    ) -> None:
         self._capacity = capacity
+        self._quota_lag = quota_lag
+        self._lagging: list[TrainingJob] = []
         self._most: dict[str, int] = {}
         self._jobs: dict[str, AnyJob] = {job.name: job for job in past}
         self._holders: list[TrainingJob] = []
@@ -46,7 +51,7 @@ class JobRegistry:
                     "Training job names must be unique within an AWS account and region, and a training job with "
                     f"this name already exists ({taken.arn})",
                 )
-            placement = self._capacity.place(request, tags, self._holding())
+            placement = self._capacity.place(request, tags, [*self._holding(), *self._still_counted()])
             if placement.warm and placement.warm.warm_pool:
                 placement.warm.warm_pool.reuse(name)
             self._jobs[name] = job = make(placement)
@@ -110,5 +115,13 @@ class JobRegistry:
 
     def _holding(self) -> list[TrainingJob]:
         """The jobs that have instances: those that have not ended, and those that keep a warm pool."""
-        self._holders = [job for job in self._holders if not job.ended or job.retains]
+        left = [job for job in self._holders if job.ended and not job.retains]
+        self._lagging += [job for job in left if not job.instances_reused]
+        self._holders = [job for job in self._holders if job not in left]
         return self._holders
+
+    def _still_counted(self) -> list[TrainingJob]:
+        """The jobs whose instances are free, and that SageMaker still counts toward the quotas."""
+        since = time.time() - self._quota_lag
+        self._lagging = [job for job in self._lagging if job.instances_free_since > since]
+        return self._lagging

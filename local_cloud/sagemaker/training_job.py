@@ -75,6 +75,17 @@ class TrainingJob:
         return self.ended and self.warm_pool is not None and self.warm_pool.available
 
     @property
+    def instances_reused(self) -> bool:
+        """Return whether another job has taken its instances over."""
+        return self.warm_pool is not None and self.warm_pool.status == "Reused"
+
+    @property
+    def instances_free_since(self) -> float:
+        """Return since when its instances are free, in epoch seconds, of a job that has ended and retains none."""
+        kept_until = self.warm_pool.ended_at if self.warm_pool else None
+        return self.modified if kept_until is None else max(kept_until, self.modified)
+
+    @property
     def max_runtime(self) -> float:
         """Seconds that it may train."""
         return float(self.request["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME))

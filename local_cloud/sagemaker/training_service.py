@@ -91,7 +91,8 @@ class TrainingService:
         prefix = f"arn:aws:sagemaker:{region}:{account}"
         self._plans = TrainingPlans(options.plans, prefix, time.time)
         past = past_jobs(options.history, f"{prefix}:training-job/", time.time())
-        self._registry = JobRegistry(Capacity(instances or {}, options.quotas, self._plans), past, deletion)
+        capacity = Capacity(instances or {}, options.quotas, self._plans)
+        self._registry = JobRegistry(capacity, past, options.quota_lag or 0.0, deletion)
         self._throttle = Throttle({"CreateTrainingJob": options.create_rate, "ListTrainingJobs": options.list_rate})
         self._runners: list[JobRunner] = []
         self._numbers = itertools.count(1)
@@ -115,7 +116,7 @@ class TrainingService:
         self.url = self._server.url
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
         clients = _clients(aws_endpoint, region, self._workdir / "no-such-file", keys)
-        self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"]).deliver)
+        self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"], clients["sqs"]).deliver)
         self._lookups = Lookups(clients["s3"], clients["iam"] if check_roles else None, region)
         wrappers = self._workdir / "bin"
         self._machine = Machine(
@@ -270,7 +271,7 @@ def _clients(endpoint: str, region: str, nowhere: Path, keys: Keys) -> dict[str,
         s3={"addressing_style": "path"},
     )
     create: Any = session.client
-    return {name: create(name, config=config) for name in ("s3", "logs", "events", "lambda", "iam")}
+    return {name: create(name, config=config) for name in ("s3", "logs", "events", "lambda", "sqs", "iam")}
 
 
 def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str, keys: Keys) -> dict[str, str]:

@@ -14,6 +14,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ import boto3
 import pytest
 
 from sagemaker_queue import QueueClient
+from tests.acceptance.account import Account, Settings
 from tests.acceptance.plan import Cost
 
 HERE = "tests/acceptance"
@@ -39,13 +42,29 @@ def main(arguments: Sequence[str]) -> int:
     local = urlsplit(url).hostname in LOCAL
     if not url:
         parser().error("there is no queue: name a --stack, or run it under python -m local_cloud exec")
-    print(f"The queue at {url}: {Cost.of_all().sentence(options.instance_type, options.price)}", flush=True)
+    cost = Cost.of_probes() if options.probe else Cost.of_all()
+    print(f"The queue at {url}: {cost.sentence(options.instance_type, options.price)}", flush=True)
     if not local and not options.yes and not agreed():
         return 1
     os.environ["ACCEPTANCE_SETTINGS"] = json.dumps(settings(options, local=local))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that everything is taken away
+    if options.probe:
+        return probed(options.stack)
     names = ["-o", "python_files=check_*.py", "-o", "python_functions=check_*", "-p", "no:cacheprovider", "-v"]
     return int(pytest.main([HERE, *names, "-o", "timeout=0", *more]))
+
+
+def probed(stack: str | None) -> int:
+    """Run the probes instead of the checks; return the exit status, 130 after Ctrl-C."""
+    from tests.acceptance.probe import run  # noqa: PLC0415  # not needed for the checks
+
+    with TemporaryDirectory() as folder:
+        account = Account(Settings.from_environment(), Path(folder))
+        account.make_bucket()
+        try:
+            return run(account, stack)
+        except KeyboardInterrupt:
+            return 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--bucket", metavar="NAME", help="default: that of the SageMaker SDK")
     made.add_argument("--price", type=float, metavar="AMOUNT", help="of an instance-hour")
     made.add_argument("--patience", type=float, metavar="SECONDS", help="for each thing waited for")
+    made.add_argument("--probe", action="store_true", help="measure what only AWS can answer, and print the settings")
     made.add_argument("--yes", action="store_true", help="do not ask before it costs something")
     return made
 

@@ -63,6 +63,13 @@ class Account:
 
     # --- before and after ----------------------------------------------------------------------------
 
+    def make_bucket(self) -> None:
+        """Create the bucket of the settings unless it exists."""
+        with suppress(self.s3.exceptions.BucketAlreadyOwnedByYou):
+            region = self.queue.region
+            where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+            self.s3.create_bucket(Bucket=self.settings.bucket, **where)
+
     def prepare(self) -> None:
         """Take the queue over: its policy is this suite's until `tidy`. A queue in use is left alone."""
         live = [job.job for job in self.queue.jobs()]
@@ -70,10 +77,7 @@ class Account:
             pytest.exit(f"The queue has live jobs ({', '.join(live[:5])}): the suite needs it for itself.", 1)
         if not self.queue.whoami().applies_policies:
             pytest.exit("The suite applies policies, and these credentials may not: see the parameter AdminArns.", 1)
-        with suppress(self.s3.exceptions.BucketAlreadyOwnedByYou):
-            region = self.queue.region
-            where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
-            self.s3.create_bucket(Bucket=self.settings.bucket, **where)
+        self.make_bucket()
         self._policy = self.queue.policy()
         self.apply(self.policy_of(CAPACITY))
 
@@ -154,9 +158,9 @@ class Account:
         """Queue a script; returns the job's name."""
         return self.queue.submit(self.request(what, script, **options)).job
 
-    def start_past_the_queue(self, what: str, script: str) -> str:
-        """Start a training job as others do, who do not know the queue."""
-        request = self.request(what, script)
+    def start_past_the_queue(self, what: str, script: str, instances: int = 1) -> str:
+        """Start a training job without the queue, by CreateTrainingJob; return its name."""
+        request = self.request(what, script, instances=instances)
         self.external.append(request["TrainingJobName"])
         self.sagemaker.create_training_job(**request)
         return str(request["TrainingJobName"])

@@ -19,6 +19,8 @@ TRAINING_JOBS: dict[str, tuple[int, ...]] = {
     "check_sdks.py::check_a_model_trainer_of_the_sdk_v3": (1,),
 }
 CAPACITY = 2  # instances at once
+PROBED_INSTANCES = 4  # of the largest quota that a probe fills
+PROBE_JOBS = (1, PROBED_INSTANCES, PROBED_INSTANCES)  # the first and the last are stopped at once
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Cost:
     jobs: int
     usual: float
     most: float
+    at_once: int = CAPACITY  # instances
 
     @classmethod
     def of_all(cls) -> "Cost":
@@ -35,10 +38,17 @@ class Cost:
         instances = [count for counts in TRAINING_JOBS.values() for count in counts]
         return cls(len(instances), sum(instances) * USUAL_SECONDS / 3600, sum(instances) * LONGEST_SECONDS / 3600)
 
+    @classmethod
+    def of_probes(cls) -> "Cost":
+        """Add up the training jobs of the probes: one is run to its end."""
+        instances = sum(PROBE_JOBS)
+        usual = PROBED_INSTANCES * USUAL_SECONDS / 3600
+        return cls(len(PROBE_JOBS), usual, instances * LONGEST_SECONDS / 3600, PROBED_INSTANCES)
+
     def sentence(self, instance_type: str, price: float | None) -> str:
         """Tell it; ``price`` is of an instance-hour, in the currency of the account."""
         told = (
-            f"{self.jobs} training jobs on {instance_type}, at most {CAPACITY} instances at once: usually"
+            f"{self.jobs} training jobs on {instance_type}, at most {self.at_once} instances at once: usually"
             f" {self.usual:.1f} instance-hours, and never more than {self.most:.1f}"
         )
         if price is None:

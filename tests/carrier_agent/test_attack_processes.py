@@ -99,7 +99,7 @@ def test_a_fork_bomb_that_wins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(processes, "_send", lambda pids, number: None)
     begun = time.monotonic()
     numbers = iter(range(10_000_000))
-    assert not processes._end(lambda thorough: processes.Look({next(numbers)}, complete=True), 0.3, lambda: None)
+    assert not processes._end(lambda thorough: processes.Scan({next(numbers)}, complete=True), 0.3, lambda: None)
     assert time.monotonic() - begun < 5
 
 
@@ -178,7 +178,7 @@ BREAKS = [
 @pytest.mark.parametrize("end", ["", "\\x1b[2K\\x1b[1G", "\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b\\b"])
 def test_no_line_looks_like_one_of_another(capfdbinary: pytest.CaptureFixture[bytes], mark: str, end: str) -> None:
     raw = f"x{mark}{end}victim| forged".encode().decode("unicode_escape").encode("latin-1")
-    processes.copy("rogue", raw.decode("utf-8", "replace"))
+    processes.log_output("rogue", raw.decode("utf-8", "replace"))
     said = capfdbinary.readouterr().out.decode()
     assert all(line.startswith("rogue| ") for line in said.splitlines())
     assert not {"\b", "\x1b", "\0"} & set(said)
@@ -188,7 +188,7 @@ def test_no_line_looks_like_one_of_another(capfdbinary: pytest.CaptureFixture[by
     "line", ["[agent] completed", "\x1b[0m[agent] x", "[\x1b[1magent] x", "\r[agent] x", " [agent] x"]
 )
 def test_no_line_looks_like_the_agents(capfdbinary: pytest.CaptureFixture[bytes], line: str) -> None:
-    processes.copy("rogue", line)
+    processes.log_output("rogue", line)
     said = capfdbinary.readouterr().out.decode()
     assert "'[agent]'" in said
     assert not any(it.startswith(("rogue| [agent]", "rogue|  [agent]")) for it in said.splitlines())

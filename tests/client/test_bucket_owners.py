@@ -91,7 +91,7 @@ def test_every_call_says_whose_the_bucket_must_be(amazon: Amazon, tmp_path: Path
     ours = S3Address("ours")
     with packed_code(tmp_path / "code", ours / "code", leave_out=[], limit=100) as code:
         assert code.upload(s3) and not code.upload(s3)
-    s3.make_ready("ours")
+    s3.ensure_bucket("ours")
     s3.put(tmp_path / "code/train.py", ours / "a")
     s3.copy(Stored(ours / "a", 0), ours / "b")
     assert s3.has(ours / "b") and len(list(s3.entries(ours))) == 4
@@ -107,7 +107,7 @@ def test_a_bucket_of_somebody_else_gets_and_gives_nothing(amazon: Amazon, tmp_pa
     (tmp_path / "x").write_text("secret")
     uses = (
         lambda: s3.put(tmp_path / "x", stolen / "x"),
-        lambda: s3.put_whole(tmp_path / "x", stolen / "x"),
+        lambda: s3.put_in_one_piece(tmp_path / "x", stolen / "x"),
         lambda: s3.copy(Stored(S3Address("ours", "data/x"), 1), stolen / "x"),
         lambda: s3.copy(Stored(stolen / "data/x", 1), S3Address("ours", "x")),
         lambda: s3.stored(stolen / "data/x"),

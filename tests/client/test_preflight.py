@@ -97,10 +97,10 @@ def test_the_region_is_the_jobs(session: boto3.Session) -> None:
 def test_what_the_caller_is_going_to_upload_need_not_be_there(session: boto3.Session) -> None:
     own = data("s3://nowhere/code/1/") | output("s3://nowhere/output")
     assert [finding.field for finding in check(own, session)] == [DATA, OUTPUT]
-    assert check(own, session, to_come="s3://nowhere/code/1/") == []
-    (other,) = check(data("s3://nowhere/data"), session, to_come="s3://nowhere/code/1/")
+    assert check(own, session, upload_folder="s3://nowhere/code/1/") == []
+    (other,) = check(data("s3://nowhere/data"), session, upload_folder="s3://nowhere/code/1/")
     assert other.message.startswith(f"{DATA} names s3://nowhere/data, where nothing is")
-    (far,) = check(data("s3://far/code/1/") | output("s3://far/output"), session, to_come="s3://far/code/1/")
+    (far,) = check(data("s3://far/code/1/") | output("s3://far/output"), session, upload_folder="s3://far/code/1/")
     assert far.field == OUTPUT
 
 

@@ -15,6 +15,7 @@ import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from tenacity import RetryCallState, Retrying
 
 from api_contract.error_codes import Error, ErrorCode
 from sagemaker_queue import (
@@ -31,7 +32,7 @@ from sagemaker_queue import (
     TooLarge,
     Unavailable,
 )
-from sagemaker_queue.transport import ATTEMPTS, Signature
+from sagemaker_queue.transport import ATTEMPTS, Signature, _Wait
 from tests.client.samples import refused
 
 if TYPE_CHECKING:
@@ -405,3 +406,28 @@ class TestRefusals:
         server.answers(200, body)
         with pytest.raises(QueueError):
             queue.job("job1") if call == "job" else list(queue.jobs())
+
+
+def answered(status: int, **headers: str) -> RetryCallState:
+    """A try that got this answer."""
+    response = requests.Response()
+    response.status_code = status
+    response.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+    state = RetryCallState(Retrying(), None, (), {})
+    state.set_result(response)
+    return state
+
+
+def test_the_next_try_waits_as_long_as_the_answer_asks() -> None:
+    wait = _Wait(0.001)
+    assert wait(answered(429)) < 1, "API Gateway names no time: a random pause"
+    assert 7 <= wait(answered(503, Retry_After="7")) < 8
+    assert 30 <= wait(answered(429, Retry_After="99999")) < 31, "no answer keeps a caller for hours"
+    assert wait(answered(503, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")) < 1
+
+
+def test_an_error_says_for_how_long_not_to_ask_again(server: ScriptedServer) -> None:
+    server.answers(429, {"message": "Too Many Requests"}, {"Retry-After": "12"})
+    with pytest.raises(Unavailable) as error:
+        QueueClient(url=server.url, tries=1).job("job1")
+    assert error.value.retry_after == 12

@@ -112,6 +112,23 @@ def test_a_quota_is_refused_by_name(
     assert says in message
 
 
+def test_the_instances_of_a_job_that_has_ended_count_for_a_while(make_emulator: MakeEmulator) -> None:
+    account = Account({"ml.m5.large for training job usage": 1}, quota_lag=3600)
+    emulator = make_emulator(account_options=account)
+    emulator.create("first", "true")
+    emulator.ended("first")
+    code, message = refused(emulator)
+    assert code == "ResourceLimitExceeded"
+    assert "is 1 Instances, with current utilization of 1 Instances and a request delta of 1" in message
+
+
+def test_without_quota_lag_the_instances_are_free_at_once(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(account_options=Account({"ml.m5.large for training job usage": 1}))
+    emulator.create("first", "true")
+    emulator.ended("first")
+    emulator.create("second", "true")
+
+
 def test_quotas_of_all_spot_jobs_count_spot_only(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(account_options=Account({"Number of instances across all spot training jobs": 1}))
     emulator.create("on-demand", "sleep", "86400")
@@ -294,6 +311,9 @@ def test_options_are_read() -> None:
     )
     assert parse_moment("1970-01-01T00:01") == parse_moment("1970-01-01T00:01:00Z") == Moment(60)
     assert parse_moment("1970-01-01T01:01+01:00") == Moment(60)
+    endpoints = ("endpoint", "studio-apps")
+    assert parse_plan("a=2,-5,+5.5,endpoint+studio-apps").targets == endpoints
+    assert parse_plan("a=2,-5,+5.5,ml.p5.48xlarge,endpoint").instance_type == "ml.p5.48xlarge"
     assert parse_plan("a=2,-5,+5.5") == PlanOption("a", 2, Moment(-5, True), Moment(5.5, True))
     assert Moment(-5, relative=True).epoch(100) == 95
 

@@ -195,6 +195,10 @@ def test_options_make_the_account_and_its_times() -> None:
     assert as_aws_makes_it.quotas["ml.p5.48xlarge for training job usage"] == 3
     assert (as_aws_makes_it.create_rate, as_aws_makes_it.list_rate) == (Rate(5, 2), Rate(2, 2))
     assert timing(strict) == {"strict": True}
+    assert account_of(strict).quota_lag is None
+    assert as_aws_makes_it.quota_lag == 60
+    late = account_of(parser().parse_args(["up", "--strict", "--quota-lag", "5"]))
+    assert strict_account(late).quota_lag == 5
     own = parser().parse_args(["up", "--strict", "--stop-grace", "120", "--provisioning", "0"])
     assert timing(own) == {"strict": True, "startup_delay": 0.0, "stop_grace": 120.0, "unheard_grace": 120.0}
 

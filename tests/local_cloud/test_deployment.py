@@ -17,6 +17,7 @@ from tests.local_cloud.emulator import client as client_of
 from tests.waiting import until
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/training"
+SERVICE = f"com.amazonaws.{REGION}.execute-api"
 GIVEN = {"AllowedRoleArns": ROLE, "VpcEndpointIds": VPC_ENDPOINT}
 
 
@@ -147,8 +148,9 @@ def test_the_longest_lists_fit_where_they_go(account: Account) -> None:
             "AllowedRoleArns": list_of(2000, ROLE),
             "AdminArns": list_of(1000, f"arn:aws:iam::{ACCOUNT}:user/ada"),
             "TrainingPlanArns": list_of(500, f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/w"),
-            "CheckpointBuckets": list_of(400, "checkpoints-of-the-team"),
-            "VolumeKmsKeyArns": list_of(2000, key),
+            "CheckpointBuckets": list_of(400, "checkpoints-of-team"),
+            "WorkBucket": "w" * 63,
+            "VolumeKmsKeyArns": list_of(1500, key),
         }
     )
     name = account.role()["RoleName"]
@@ -158,13 +160,50 @@ def test_the_longest_lists_fit_where_they_go(account: Account) -> None:
     assert len(functions) == 2
     for function in functions:
         variables = function["Environment"]["Variables"]
-        assert 3400 < sum(len(name) + len(value) for name, value in variables.items()) <= 4096, "Lambda's limit"
+        assert 3400 < len(json.dumps(variables, separators=(",", ":"))) <= 4096, "Lambda's limit"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("      MaxLength: 2000", "      MaxLength: 4000", "policy size of 10240 bytes exceeded"),
+        ("LOG_LEVEL: INFO", f"LOG_LEVEL: {'I' * 4096}", "exceeded the 4KB limit"),
+    ],
+)
+def test_the_local_cloud_has_the_limits_of_aws(
+    account: Account, tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    project = changed_project(tmp_path, old.strip(), new.strip())
+    with pytest.raises(LocalCloudError, match=complaint):
+        account.deploy({**GIVEN, "AllowedRoleArns": list_of(4000 if "4000" in new else 100, ROLE), **KEYS}, project)
+
+
+KEYS = {
+    "TrainingPlanArns": list_of(500, f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/w"),
+    "CheckpointBuckets": list_of(400, "checkpoints-of-team"),
+    "VolumeKmsKeyArns": list_of(1500, f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"),
+}
+
+
+def changed_project(folder: Path, old: str, new: str) -> Path:
+    """Make a project whose template differs from the real one in its first text `old`."""
+    project = folder / "project"
+    project.mkdir()
+    for name in deployment.CODE:
+        (project / name).symlink_to(PROJECT / name)
+    template = (PROJECT / "template.yaml").read_text()
+    assert old in template
+    (project / "template.yaml").write_text(template.replace(old, new, 1))
+    return project
 
 
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
         ({"AllowedRoleArns": list_of(2001, ROLE)}, "AllowedRoleArns"),
+        ({"MaxCapacity": "2.5"}, "must be a whole number from 0 to 100000"),
+        ({"ReadConcurrency": "1e1"}, "must be a whole number from 0 to 1000"),
+        ({"CreateRate": "0.001"}, "must be a number from 0.05 to 100"),
         ({"AdminArns": f"arn:aws:sts::{ACCOUNT}:assumed-role/ml-admin"}, "must be ARNs of callers"),
         ({"VpcEndpointIds": ""}, "Give VpcEndpointIds, or EndpointVpcId"),
         ({"EndpointVpcId": "vpc-0123456789abcdef0", "EndpointCidr": "10.0.0.0/16"}, "give EndpointSubnetIds"),
@@ -193,7 +232,9 @@ def test_the_role_has_the_given_guardrails(account: Account) -> None:
 def test_an_endpoint_is_made_and_the_api_reached_through_it(account: Account) -> None:
     ec2 = account.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.7.1.0/24")["Subnet"]["SubnetId"]
+    (service,) = ec2.describe_vpc_endpoint_services(ServiceNames=[SERVICE])["ServiceDetails"]
+    zone = service["AvailabilityZones"][0]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.7.1.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
     made = {"EndpointVpcId": vpc, "EndpointSubnetIds": subnet, "EndpointCidr": "10.7.0.0/16"}
     outputs = account.deploy({"AllowedRoleArns": ROLE, **made})
     (endpoint,) = ec2.describe_vpc_endpoints()["VpcEndpoints"]
@@ -208,6 +249,19 @@ def test_an_endpoint_is_made_and_the_api_reached_through_it(account: Account) ->
     (rule,) = (one for group in groups if group["GroupName"] != "default" for one in group["IpPermissions"])
     assert (rule["FromPort"], rule["ToPort"]) == (443, 443)
     assert [block["CidrIp"] for block in rule["IpRanges"]] == ["10.7.0.0/16"]
+
+
+def test_a_subnet_in_a_zone_without_the_service_fails_the_deployment_and_leaves_nothing(account: Account) -> None:
+    ec2 = account.client("ec2")
+    (service,) = ec2.describe_vpc_endpoint_services(ServiceNames=[SERVICE])["ServiceDetails"]
+    zones = {zone["ZoneName"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
+    (without,) = zones - set(service["AvailabilityZones"])
+    vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.1.0/24", AvailabilityZone=without)["Subnet"]["SubnetId"]
+    made = {"EndpointVpcId": vpc, "EndpointSubnetIds": subnet, "EndpointCidr": "10.8.0.0/16"}
+    with pytest.raises(LocalCloudError, match="does not support the availability zone of the subnet"):
+        account.deploy({"AllowedRoleArns": ROLE, **made})
+    assert not account.tables()
 
 
 def test_the_address_is_that_of_the_first_endpoint_that_is_given(account: Account) -> None:

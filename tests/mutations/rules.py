@@ -24,14 +24,14 @@ MUTATIONS = (
     Mutation(
         "a request is never more than the limit",
         "fair_share.py",
-        "asked[queue] = min(_limit(queue, pool), sum(asked[child] for child in queue.children))",
-        "asked[queue] = sum(asked[child] for child in queue.children)",
+        "asked[node] = min(_limit(node, pool), sum(asked[child] for child in node.children))",
+        "asked[node] = sum(asked[child] for child in node.children)",
     ),
     Mutation(
         "entitlement is at least the quota",
         "fair_share.py",
-        "max(queue.quota.get(name, 0), fair[queue.name])",
-        "fair[queue.name]",
+        "max(node.quota.get(name, 0), fair[node.name])",
+        "fair[node.name]",
     ),
     Mutation(
         "odd slots by largest remainder",
@@ -49,8 +49,8 @@ MUTATIONS = (
     Mutation(
         "highest priority first",
         "ordering.py",
-        "return (last, -job.priority - raised, behind, cold, place_in_time(job, settings), job.name)",
-        "return (last, -raised, behind, cold, place_in_time(job, settings), job.name)",
+        "return (last, -job.priority - raised, owner_use, cold, sort_time(job, settings), job.name)",
+        "return (last, -raised, owner_use, cold, sort_time(job, settings), job.name)",
     ),
     Mutation("aging raises the place", "ordering.py", "if settings.aging else 0", "if False else 0"),
     Mutation(
@@ -68,15 +68,15 @@ MUTATIONS = (
     Mutation(
         "within quota before beyond",
         "fair_share.py",
-        "beyond = beyond or held + count > queue.quota.get(pool, 0)",
+        "beyond = beyond or held + count > node.quota.get(pool, 0)",
         "beyond = False",
     ),
     Mutation("the worst pool counts", "fair_share.py", "worst = max(worst, (", "worst = min(worst, ("),
     Mutation(
         "departments are compared first",
         "fair_share.py",
-        "self._heaps[queue.parent], entry)",
-        "self._heaps[None if not queue.children else queue], entry)",
+        "self._heaps[node.parent], entry)",
+        "self._heaps[None if not node.children else node], entry)",
     ),
     Mutation(
         "first phase within entitlement",
@@ -118,8 +118,8 @@ MUTATIONS = (
     Mutation(
         "bounds hold for the department, too",
         "plan_state.py",
-        "queues = (candidate.project,) if alone else candidate.project.path",
-        "queues = (candidate.project,)",
+        "nodes = (candidate.project,) if project_only else candidate.project.path",
+        "nodes = (candidate.project,)",
     ),
     Mutation(
         "a bound may be reached, not passed",
@@ -205,8 +205,8 @@ MUTATIONS = (
     Mutation(
         "the claimant's side stays within entitlement",
         "preemption.py",
-        "{(queue, pool): most[pool] for pool in claim.need if pool in most}",
-        "{(queue, pool): most[pool] + 1 for pool in claim.need if pool in most}",
+        "{(node, pool): most[pool] for pool in claim.need if pool in most}",
+        "{(node, pool): most[pool] + 1 for pool in claim.need if pool in most}",
     ),
     Mutation(
         "project quota is protected",
@@ -217,25 +217,25 @@ MUTATIONS = (
     Mutation(
         "the victim's side must be above its entitlement",
         "preemption.py",
-        "return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)",
+        "return search.projected(side, pool) > side.entitlement[pool] or self._is_quota_claim(project, pool)",
         "return True",
     ),
     Mutation(
         "for its quota it takes from above quota",
         "preemption.py",
-        "return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)",
+        "return search.projected(side, pool) > side.entitlement[pool] or self._is_quota_claim(project, pool)",
         "return search.projected(side, pool) > side.entitlement[pool]",
     ),
     Mutation(
         "for its quota it stays within its quota",
         "preemption.py",
-        "            self._search.bind(mine, pool, mine.quota.get(pool, 0))",
+        "            self._search.tighten_bound(mine, pool, mine.quota.get(pool, 0))",
         "            pass",
     ),
     Mutation(
         "compare where the paths part",
         "fair_share.py",
-        "return (project, other) if project.parent is other.parent else (project.top, other.top)",
+        "return (project, other) if project.parent is other.parent else (project.top_ancestor, other.top_ancestor)",
         "return (project, other)",
     ),
     Mutation(
@@ -247,25 +247,25 @@ MUTATIONS = (
     Mutation(
         "the furthest above its entitlement gives first",
         "preemption.py",
-        "heappush(heap, (turn_to_give(project, excess), victim.key, project.place, project))",
-        "heappush(heap, (turn_to_give(project, 0), victim.key, project.place, project))",
+        "heappush(heap, (reclaim_key(project, excess), victim.key, project.policy_index, project))",
+        "heappush(heap, (reclaim_key(project, 0), victim.key, project.policy_index, project))",
     ),
     Mutation(
         "no victim more than needed",
         "preemption.py",
-        "            if self._can_spare(victim):",
+        "            if self._is_needless(victim):",
         "            if False:",
     ),
     Mutation(
         "the surplus of others spares a victim",
         "plan_state.py",
-        "        while (victim := self._most_valuable_needless(tries)) is not None:",
-        "        while False and (victim := self._most_valuable_needless(tries)) is not None:",
+        "        while (victim := self._most_valuable_needless_victim(tries)) is not None:",
+        "        while False and (victim := self._most_valuable_needless_victim(tries)) is not None:",
     ),
     Mutation(
         "no victim is given back over a bound",
         "plan_state.py",
-        "if queue.projected[pool] + count > self._bounds.get((queue, pool), UNLIMITED):",
+        "if node.projected[pool] + count > self._bounds.get((node, pool), UNLIMITED):",
         "if False:",
     ),
     Mutation(
@@ -297,7 +297,7 @@ MUTATIONS = (
     Mutation(
         "who migrates stays within entitlement there",
         "preemption.py",
-        "if first is not None and places.within_entitlement(project, target):",
+        "if first is not None and free.within_entitlement(project, target):",
         "if first is not None:",
     ),
     Mutation(
@@ -309,7 +309,7 @@ MUTATIONS = (
     Mutation(
         "the only pool of others is left to them",
         "admission.py",
-        "if best is None or self._only_pools.leave_room(best):",
+        "if best is None or self._only_pool_claims.leaves_claims(best):",
         "if True:",
     ),
     Mutation(
@@ -328,8 +328,8 @@ MUTATIONS = (
     Mutation(
         "only within entitlement takes a reservation over",
         "admission.py",
-        "self._set_aside_for(holders), (Bound.LIMIT, Bound.ENTITLEMENT)",
-        "self._set_aside_for(holders), (Bound.LIMIT,)",
+        "self._total_reserved(holders), (Bound.LIMIT, Bound.ENTITLEMENT)",
+        "self._total_reserved(holders), (Bound.LIMIT,)",
     ),
     Mutation(
         "only a higher priority takes a reservation over",
@@ -346,7 +346,7 @@ MUTATIONS = (
     Mutation(
         "no second eviction while a stop is under way",
         "admission.py",
-        "if not needs or candidate.name not in state.promised:",
+        "if not needs or candidate.name not in state.awaiting_stops:",
         "if True:",
     ),
     Mutation(
@@ -364,7 +364,7 @@ MUTATIONS = (
     Mutation(
         "no more is set aside than there is",
         "plan_state.py",
-        "return above_zero({pool: min(count, self.soon(pool)) for pool, count in slots.items()})",
+        "return above_zero({pool: min(count, self.available_soon(pool)) for pool, count in slots.items()})",
         "return above_zero(slots)",
     ),
     Mutation(
@@ -388,13 +388,13 @@ MUTATIONS = (
     Mutation(
         "a window stays within entitlement",
         "backfill.py",
-        "return min(count, self._state.now(pool, candidate.name), due)",
-        "return min(count, self._state.now(pool, candidate.name))",
+        "return min(count, self._state.available_now(pool, candidate.name), due)",
+        "return min(count, self._state.available_now(pool, candidate.name))",
     ),
     Mutation(
         "a window is for a demand within entitlement",
         "backfill.py",
-        "if any(count > queue.entitlement[pool] for queue in path for pool, count in need.items()):",
+        "if any(count > node.entitlement[pool] for node in path for pool, count in need.items()):",
         "if False:",
     ),
     Mutation(
@@ -420,13 +420,13 @@ MUTATIONS = (
     Mutation(
         "nobody is stopped for a pool that refuses",
         "candidates.py",
-        "return [need for need in needs if need not in self.on_free_slots_only]",
+        "return [need for need in needs if need not in self.refused_alternatives]",
         "return needs",
     ),
     Mutation(
         "a reservation is kept through a backoff",
         "admission.py",
-        "                self._state.confirm(candidate.name)\n            return holds",
+        "                self._state.settle(candidate.name)\n            return holds",
         "                pass\n            return False",
     ),
     # Calendars and warm instances
@@ -464,7 +464,7 @@ MUTATIONS = (
     Mutation(
         "an interactive job preempts training jobs of any priority",
         "ordering.py",
-        "return job.priority + ABOVE_ALL if job.interactive and policy.interactive.first else job.priority",
+        "return job.priority + INTERACTIVE_OFFSET if job.interactive and policy.interactive.first else job.priority",
         "return job.priority",
     ),
     Mutation(
@@ -489,7 +489,7 @@ MUTATIONS = (
     Mutation(
         "whose owner has held less goes first",
         "ordering.py",
-        "self._behind.get(job.name, 0.0), first",
+        "self._owner_use.get(job.name, 0.0), first",
         "0.0, first",
     ),
     # Groups and dependencies
@@ -530,19 +530,24 @@ MUTATIONS = (
     Mutation(
         "on no smaller size while others leave for a larger one",
         "admission.py",
-        "for need in candidate.worth_waiting_for(held)",
+        "for need in candidate.startable_alternatives(held)",
         "for need in candidate.alternatives",
     ),
     Mutation(
         "a patient job keeps slots for its smallest size",
         "backfill.py",
-        "for need in candidate.smallest():",
+        "for need in candidate.smallest_alternatives():",
         "for need in candidate.alternatives:",
     ),
-    Mutation("a job is moved to its own size only", "victims.py", "others = of_its_size(job)", "others = job.demand"),
+    Mutation(
+        "a job is moved to its own size only",
+        "victims.py",
+        "others = same_size_alternatives(job)",
+        "others = job.demand",
+    ),
     Mutation(
         "another size has the same pools", "model.py", "one.keys() == other.keys() and one != other", "one != other"
     ),
     # The loop
-    Mutation("slots that come free are handed out in the same plan", "planner.py", "RERUNS = 20", "RERUNS = 1"),
+    Mutation("slots that come free are handed out in the same plan", "planner.py", "MAX_PASSES = 20", "MAX_PASSES = 1"),
 )

@@ -46,6 +46,17 @@ def printed_metrics(system: System) -> list[dict[str, Any]]:
     ]
 
 
+def watched_by(alarm: dict[str, Any], system: System) -> list[dict[str, Any]]:
+    """Return the values that an alarm evaluates; fails if the function prints none of them."""
+    watched = [
+        metric
+        for metric in printed_metrics(system)
+        if (metric["MetricName"], metric["Dimensions"]) == (alarm["MetricName"], alarm["Dimensions"])
+    ]
+    assert watched, "the alarm looks at a metric that the function prints, with the same dimensions"
+    return watched
+
+
 def test_a_cycle_ends_the_alarm_that_there_is_none_and_its_topic_is_told(system_with_topic: System) -> None:
     system = system_with_topic
     cloudwatch, sns, sqs = (system.cloud.client(service) for service in ("cloudwatch", "sns", "sqs"))
@@ -57,18 +68,14 @@ def test_a_cycle_ends_the_alarm_that_there_is_none_and_its_topic_is_told(system_
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
     sns.subscribe(TopicArn=TOPIC, Protocol="sqs", Endpoint=arn)
     alarms = {alarm["AlarmName"].split("-")[2]: alarm for alarm in cloudwatch.describe_alarms()["MetricAlarms"]}
-    assert len(alarms) == 12
+    assert len(alarms) == 13
     assert all(alarm["AlarmActions"] == alarm["OKActions"] == [TOPIC] for alarm in alarms.values())
     no_cycle = alarms["NoCycleAlarm"]
     cloudwatch.set_alarm_state(AlarmName=no_cycle["AlarmName"], StateValue="ALARM", StateReason="nothing for a while")
 
     system.cloud.tick()
-    watched = [
-        metric
-        for metric in printed_metrics(system)
-        if (metric["MetricName"], metric["Dimensions"]) == (no_cycle["MetricName"], no_cycle["Dimensions"])
-    ]
-    assert watched, "the alarm looks at a metric that the function prints, with the same dimensions"
+    watched = watched_by(no_cycle, system)
+    assert watched_by(alarms["ReconciliationAlarm"], system)
     cloudwatch.put_metric_data(Namespace=no_cycle["Namespace"], MetricData=watched)
 
     def state() -> str:

@@ -400,8 +400,6 @@ READ_USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("TakeSlots", "dynamodb:PutItem"): takes_a_slot,
     ("WriteReadLogs", "logs:CreateLogStream"): evaluates("logs:CreateLogStream", a_read_log_stream),
     ("WriteReadLogs", "logs:PutLogEvents"): evaluates("logs:PutLogEvents", a_read_log_stream),
-    ("WriteReadTraces", "xray:PutTelemetryRecords"): evaluates("xray:PutTelemetryRecords"),
-    ("WriteReadTraces", "xray:PutTraceSegments"): evaluates("xray:PutTraceSegments"),
 }
 
 

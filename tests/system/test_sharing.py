@@ -14,7 +14,7 @@ from local_cloud.aws.deployment import WORK_BUCKET
 from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue import boto_session
 from sagemaker_queue.actions.selection import Selection
-from sagemaker_queue.actions.usage.sums import PriceList, summed
+from sagemaker_queue.actions.usage.sums import PriceList, sum_usage
 from sagemaker_queue.cli import main
 from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from tests.system.conftest import System
@@ -140,7 +140,7 @@ def check_usage(system: System, names: list[str]) -> None:
     assert {it.instance_count for it in members} == {0}
     assert {tuple(it.slots) for it in members} == {("p5",)}
     assert {it.job for it in attempts if it.carries} == {it.carrier for it in members}
-    parts, total = summed(attempts, "pool", PriceList({}))
+    parts, total = sum_usage(attempts, "pool", PriceList({}))
     hours = total.hours()
     whole = [it for it in attempts if it.carrier is None]
     assert hours["instance_hours"] == pytest.approx(sum(it.ran_seconds for it in whole) / 3600)
@@ -158,7 +158,7 @@ def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -
         system.wait_state(name, "completed")
         job = system.job(name)
         assert (job.gpus, job.attempts[-1].carrier is not None) == (0.5, True)
-        key = f"output/{name}-qstamp-1/output/model.tar.gz"
+        key = f"output/{job.attempts[-1].training_job_name}/output/model.tar.gz"
         assert system.cloud.client("s3").head_object(Bucket="system", Key=key)["ContentLength"] > 0
 
 

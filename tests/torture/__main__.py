@@ -29,6 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     walks.add_argument("--seed", type=int, default=0, help="the first seed; each run adds 1 (default: 0)")
     walks.add_argument("--shared", action="store_true", help="walks in which most jobs share instances")
     walks.add_argument("--interactive", action="store_true", help="walks with a policy and many interactive jobs")
+    walks.add_argument("--throttled", action="store_true", help="DynamoDB throttles partition keys in each walk")
     walks.add_argument("--trace", action="store_true", help="one walk only, told step by step")
 
     search = kinds.add_parser("search", parents=[common], help="systematic search of small scenarios")
@@ -37,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     search.add_argument("--scenario", choices=SCENARIOS, help="with --choices: the one to replay")
     search.add_argument("--choices", default="", help="numbers with commas between: the choices to replay")
 
-    hunt = kinds.add_parser("planted", help="find thirty-nine planted bugs, each within 2,000 walks or by the search")
+    hunt = kinds.add_parser("planted", help="find forty-one planted bugs, each within 2,000 walks or by the search")
     hunt.add_argument("--runs", type=int, default=2000, help="walks at most (default: 2000)")
     hunt.add_argument("--seconds", type=float, default=60, help="of search in a scenario, at most (default: 60)")
     hunt.add_argument("--workers", type=int, default=commands.cores())
@@ -48,15 +49,24 @@ def run_walks(options: argparse.Namespace) -> bool:
     kind = Kind.SHARED if options.shared else Kind.INTERACTIVE if options.interactive else Kind.PLAIN
     if options.trace:
         with planted(options.plant):
-            outcome = walk(options.seed, trace=True, kind=kind)
+            outcome = walk(options.seed, trace=True, kind=kind, throttled=options.throttled)
         print(outcome.violation or "no violation")
         return outcome.violation is None
     runs = options.runs if options.runs or options.seconds else 1000
-    done = commands.walks(options.seed, runs, options.seconds, options.workers, options.plant, kind=kind)
+    done = commands.walks(
+        options.seed,
+        runs,
+        options.seconds,
+        options.workers,
+        options.plant,
+        kind=kind,
+        throttled=options.throttled,
+    )
     print(f"{done.runs:,} runs with {done.faults:,} faults: {'a violation' if done.violation else 'no violation'}")
     if done.violation:
         plant = f" --plant {options.plant}" if options.plant else ""
         of_kind = "" if kind is Kind.PLAIN else f" --{kind}"
+        of_kind += " --throttled" if options.throttled else ""
         tell(done.violation, done.story, f"{ME} walks --seed {done.seed} --trace{of_kind}{plant}")
     return done.violation is None
 

@@ -236,7 +236,10 @@ class Actors:
         return self._world.begin(f"policy {policy}", program)
 
     def _non_preemptible(self) -> set[Held]:
-        """List the attempts that run and may not be stopped, with the slots that they, or their carriers, hold."""
+        """List the attempts that run and may not be stopped, with the slots that they, or their carriers, hold.
+
+        Exclude the members of a carrier that is being stopped: the carrier gives its slots back.
+        """
         rows = (row for where, row in self._world.tables.rows.items() if where[:2] == (LINES, ACTIVE))
         jobs = {job.name: job for job in map(job_from, rows)}
         running = [
@@ -247,6 +250,7 @@ class Actors:
         return {
             (job.submission, job.attempt, holder.name, holder.project, pool, count)
             for job, holder in running
+            if holder.state is not JobState.STOPPING
             for pool, count in holder.slots.items()
         }
 

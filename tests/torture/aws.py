@@ -6,15 +6,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write
+from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write, try_again
 from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
+from local_cloud.dynamodb.key_throttle import Access, KeyLimits, PartitionKey
 from tests.fake_sagemaker import FakeTraining, refusal
-from tests.memory_tables import MemoryTables
+from tests.memory_tables import place_of
+from tests.metered_tables import UnitTables, again
 from tests.torture.faults import Call, Fault
 
 REFUSALS = {
@@ -43,15 +45,28 @@ def _no_answer(*_: object) -> Any:
     raise Unavailable("simulated")
 
 
-class SimulatedTables(MemoryTables):
+class SimulatedTables(UnitTables):
     """Tables that remember which rows changed.
 
     :param ask: makes a call for whoever runs now.
     :param taking_effect: told of each transaction before it is applied.
+    :param limits: of each partition key; None: no key is throttled.
+    :param wait: waits for so many seconds before a throttled call is made again.
+    :param metered: says whether units count now: the simulation itself reads for free.
     """
 
-    def __init__(self, ask: Ask, taking_effect: Callable[[Sequence[Write]], Callable[[], None]]) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        ask: Ask,
+        taking_effect: Callable[[Sequence[Write]], Callable[[], None]],
+        limits: KeyLimits | None,
+        clock: Callable[[], float],
+        wait: Callable[[float], None],
+        metered: Callable[[], bool],
+    ) -> None:
+        super().__init__(limits, clock)
+        self._metered = metered
+        self._wait = wait
         self.changed: dict[tuple[str, ...], None] = {}  # in order, so that every run is the same
         self._ask = ask
         self._taking_effect = taking_effect
@@ -66,25 +81,36 @@ class SimulatedTables(MemoryTables):
         return found
 
     def update(self, update: Update) -> Item:
-        changed: Item = self._call("update", "/".join(update.key.values()), self._effect(update))
+        effect = self._effect([update], transactional=False)
+        changed: Item = self._call("update", "/".join(update.key.values()), effect)
         return changed
 
     def transact(self, writes: Sequence[Write]) -> None:
         words = ", ".join("/".join(_key(write).values()) for write in writes)
-        self._call("transact", words, self._effect(*writes))
+        call = Call("transact", words, self._effect(writes, transactional=True), _no_answer, _no_answer)
+        try_again(lambda: self._ask(call), self._wait)
 
-    def _effect(self, *writes: Write) -> Callable[[], Item | None]:
+    def _effect(self, writes: Sequence[Write], *, transactional: bool) -> Callable[[], Item | None]:
         applied = self._taking_effect(writes)
 
         def effect() -> Item | None:
-            MemoryTables.transact(self, writes)
+            self._apply(writes, transactional=transactional)
             applied()
-            return MemoryTables.get(self, writes[0].table, _key(writes[0]))
+            return self.rows.get(place_of(writes[0].table, _key(writes[0])))
 
         return effect
 
     def _call(self, kind: str, words: str, effect: Callable[[], Any]) -> Any:
-        return self._ask(Call(kind, words, effect, _no_answer, _no_answer))
+        call = Call(kind, words, effect, _no_answer, _no_answer)
+        return again(lambda: self._ask(call), self._wait)
+
+    def _admit(self, access: Access, keys: Sequence[PartitionKey]) -> None:
+        if self._metered():
+            super()._admit(access, keys)
+
+    def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
+        if self._metered():
+            super().charge(access, units)
 
     def _measure(self, rows: Sequence[Item], writes: Sequence[Write]) -> None:
         """Rows are small here, and there are very many."""

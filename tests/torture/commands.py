@@ -36,12 +36,14 @@ class Walks:
     story: tuple[str, ...] = ()
 
 
-def walk_some(seeds: Iterable[int], plant: str | None = None, *, kind: Kind = Kind.PLAIN) -> Walks:
+def walk_some(
+    seeds: Iterable[int], plant: str | None = None, *, kind: Kind = Kind.PLAIN, throttled: bool = False
+) -> Walks:
     """Walks one after the other, up to a violation."""
     done = Walks()
     with planted(plant), few_collections():
         for seed in seeds:
-            outcome = walk(seed, kind=kind)
+            outcome = walk(seed, kind=kind, throttled=throttled)
             done.runs += 1
             done.faults += outcome.faults
             if outcome.violation:
@@ -51,7 +53,14 @@ def walk_some(seeds: Iterable[int], plant: str | None = None, *, kind: Kind = Ki
 
 
 def walks(
-    first: int, runs: int | None, seconds: float | None, workers: int, plant: str | None, *, kind: Kind = Kind.PLAIN
+    first: int,
+    runs: int | None,
+    seconds: float | None,
+    workers: int,
+    plant: str | None,
+    *,
+    kind: Kind = Kind.PLAIN,
+    throttled: bool = False,
 ) -> Walks:
     """Walks from a seed on, so many or for so long; stops at a violation, or when interrupted."""
     began = told = time.monotonic()
@@ -63,7 +72,7 @@ def walks(
         for chunk in chunks:
             if not chunk or (seconds is not None and time.monotonic() - began > seconds):
                 return
-            yield partial(walk_some, chunk, plant, kind=kind)
+            yield partial(walk_some, chunk, plant, kind=kind, throttled=throttled)
 
     with suppress(KeyboardInterrupt):
         for done in shared_out(wanted(), workers):

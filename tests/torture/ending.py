@@ -5,6 +5,7 @@ import random
 from job_queue.adapters.items import CONTROL, OWNERS, job_from
 from job_queue.adapters.records.claimed_places import LOCKS
 from job_queue.adapters.records.policy_history import DOCUMENTS, HISTORY
+from job_queue.adapters.records.published_plan import PUBLISHED
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.names import QUEUE_NAME, QUEUE_TAG
 from job_queue.scheduler import JobState
@@ -36,6 +37,7 @@ class Ending:
         """Faults stop."""
         world = self._world
         world.say("--- faults stop")
+        world.tables.throttle = None
         self._actors.repair()
         while world.processes:
             world.resume(world.processes[0])
@@ -165,12 +167,15 @@ class Ending:
 
     def _due(self) -> set[str]:
         """Jobs that the planner would start or make room for; not those that back off and may come due any time."""
-        queue, plan = self._world.sandboxes[0].dry_run.forecast()
+        queue, plan = self._world.sandboxes[0].forecast()
         due = {start.job for start in plan.starts} | {it.job for it in plan.seats}
         due |= {it.members[0] for it in plan.launches} | {eviction.claimant for eviction in plan.evictions}
         return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
 
     def _check_nothing_is_left(self) -> None:
-        kept = (CONTROL, OWNERS, LOCKS, HISTORY, DOCUMENTS)  # bounded by themselves
+        kept = (CONTROL, OWNERS, LOCKS, HISTORY, DOCUMENTS, PUBLISHED)  # bounded by themselves
         rows = [where for where in self._world.tables.rows if where[0] == LINES and where[1] not in kept]
         require(not rows, "nothing is left behind", str(rows))
+        told = self._world.sandboxes[0].repository.published.latest()
+        waits = [hold.job for hold in told.holds]
+        require(not waits, "readers are told what the last cycle has decided", f"{waits} are told to wait")

@@ -28,6 +28,7 @@ class Fault(StrEnum):
     KILLED_LATE = "killed while it is under way"  # it takes effect later
 
 
+NOT_AT_ONCE = (Fault.THROTTLED, Fault.UNSENT, Fault.LATE, Fault.TWICE)  # a write takes effect never, later or again
 _KILLED = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.KILLED_LATE)
 _READ = (Fault.THROTTLED, Fault.UNSENT, Fault.SLOW, Fault.KILLED_BEFORE)
 _WRITE = (Fault.THROTTLED, Fault.UNSENT, Fault.UNANSWERED, Fault.LATE, Fault.SLOW, *_KILLED)

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
+from job_queue.adapters.items import ACTIVE, CONTROL, EXTERNAL, LEASE, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import apply_qstamp
@@ -121,6 +121,11 @@ class Invariants:
         for name in names:
             if name in self._places or (JOBS, name) in self._tables.rows:
                 self._check_job(name, now)
+
+    def check_lease_is_not_of(self, holder: str) -> None:
+        """Check that an invocation has given the lease back, if every write of the lease's row took effect at once."""
+        row = self._tables.rows.get((LINES, CONTROL, LEASE), {})
+        require(row.get("owner") != holder, "an invocation that ends gives its lease back", holder)
 
     def _check_groups(self, together: int) -> None:
         active = [row for where, row in self._tables.rows.items() if where[:2] == (LINES, ACTIVE) and "group" in row]

@@ -173,12 +173,23 @@ class SimulatedCarriers(SimulatedSageMaker):
         carrier, name = job.on_board or "", job.launched or ""
         self._ordered.add((carrier, name))
         result = self.mailboxes.assign(job, request)
-        if result[0] is LaunchResult.LAUNCHED and (carrier not in self.carriers() or carrier in self.dead):
+        unread = carrier not in self.carriers() or carrier in self.dead
+        if result[0] is LaunchResult.LAUNCHED and unread and not self._has_run(carrier, request):
             self._start_member(carrier, name, {"request": request, "gpus": [], "tenths": 10})  # nobody reads it
             self.untold.add(name)
             self.jobs[name] = replace(self.jobs[name], status="Stopped")
         self.look(carrier)
         return result
+
+    def _has_run(self, carrier: str, request: Mapping[str, Any]) -> bool:
+        """Return whether the agent has started this member already: the order of a repeated call changes nothing."""
+        name, tags = request["TrainingJobName"], {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        known = self.launches.get(name)
+        return (
+            known is not None
+            and known.submission == tags[SUBMISSION_TAG]
+            and self.carrier_of_member.get(name) == carrier
+        )
 
     def _start_member(self, carrier: str, name: str, assignment: Mapping[str, Any]) -> None:
         request = assignment["request"]

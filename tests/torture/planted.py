@@ -1,4 +1,4 @@
-"""Thirty-nine bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Forty-one bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
-from job_queue.adapters.dynamodb import Update, Write
+from job_queue.adapters.dynamodb import FIRST_PAUSE_SECONDS, TRANSACTION_TRIES, Postponed, Update, Write
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
 from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
@@ -78,10 +78,10 @@ def _no_intent() -> list[Slip]:
         recorded, unplanned = record(self, lease, cluster, plan, others, now, **named)
         return [*recorded, *starts], unplanned
 
-    def settle_and_record(self: Launcher, lease: Lease, job: Job, answer: LaunchResult, message: str) -> bool:
+    def settle_and_record(self: Launcher, lease: Lease, job: Job, *answer: Any) -> bool:
         if job.submission in begun:
             self._repository.commit(lease, [begun.pop(job.submission)], self._clock())
-        return settle(self, lease, job, answer, message)
+        return settle(self, lease, job, *answer)
 
     return [
         ("job_queue.controller.cycle.Controller._record", record_the_others),
@@ -403,6 +403,26 @@ def _owner_limit_of_active_jobs_alone() -> list[Slip]:
     return [("job_queue.scheduler.candidates._within_owner_limit", limited)]
 
 
+def _lease_kept_after_an_error() -> list[Slip]:
+    """A read that fails beside the acquisition leaves the lease taken."""
+    return [("job_queue.controller.opening.Opening._give_back", lambda self: None)]
+
+
+def _throttled_counts_as_written() -> list[Slip]:
+    """A transaction that a throttled key postpones each time counts as written."""
+
+    def hopeful(transaction: Callable[[], object], sleep: Callable[[float], None]) -> None:
+        for number in range(TRANSACTION_TRIES):
+            try:
+                transaction()
+            except Postponed:
+                sleep(FIRST_PAUSE_SECONDS * 2**number)
+            else:
+                return
+
+    return [("tests.torture.aws.try_again", hopeful)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -466,6 +486,8 @@ BUGS = {
     "interactive-preempted": Bug(_interactive_preempted, (22,), kind=Kind.INTERACTIVE),
     "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (0,), kind=Kind.INTERACTIVE),
     "quota-below-running-jobs": Bug(_quota_below_running_jobs, (29,)),
+    "lease-kept-after-error": Bug(_lease_kept_after_an_error, (4,)),
+    "throttled-counts-as-written": Bug(_throttled_counts_as_written, (625,)),
 }
 
 

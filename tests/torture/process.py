@@ -38,8 +38,10 @@ class Process:
         self.deadline = world.now + LAMBDA_SECONDS
         self.call: Call | None = None  # that it is about to make; None: it has ended
         self.killed = False
+        self.lost_lease_write = False  # a write of the lease's row has met a fault by which it may count later or never
         self.cycles = 0
         self.knowledge = 0  # a digest of the answers so far: with its program, they determine what it does next
+        self.holder = f"process-{number}"
         self._world = world
         self._began = world.now
         self._program = program
@@ -84,7 +86,7 @@ class Process:
 
     def _run(self) -> None:
         invocation = Invocation(
-            holder=f"process-{self.number}",
+            holder=self.holder,
             remaining=lambda: self.deadline - self._world.now,
             may_go_on=self._may_go_on,
             may_wait=self._may_wait,

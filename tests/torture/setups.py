@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from job_queue.domain.launching.launch_rate import CreateRate
+from local_cloud.dynamodb.key_throttle import KeyLimits
 from tests.jobs import P5
 from tests.queue_harness import FAST
 from tests.torture.faults import FAULTS, Fault
@@ -14,6 +15,7 @@ from tests.torture.faults import FAULTS, Fault
 FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
 WRITES = ("transact", "update", "create", "assign", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
+THROTTLED_SHARE = 0.25  # of the walks
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
@@ -50,6 +52,7 @@ class Setup:
     warm: float = 0.0  # chance that a request has its instances kept warm
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     shared: bool = False  # whether instances are shared, and jobs ask for GPUs
+    key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
     @property
@@ -173,6 +176,15 @@ def a_shared_policy(rng: random.Random) -> dict[str, Any]:
         ],
         "settings": {"patience": rng.choice((60, 1800)), "window": rng.choice((100, 100, 2))},
     }
+
+
+def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:
+    """Draw limits of partition keys, so low that the few calls of a walk reach them.
+
+    :param share: of the walks that have limits; None in the others.
+    """
+    reads, writes = rng.choice((1, 4, 16)), rng.choice((0.5, 2, 8))
+    return KeyLimits(reads, writes) if rng.random() < share else None
 
 
 def with_quota_for_everybody(policy: dict[str, Any]) -> dict[str, Any]:

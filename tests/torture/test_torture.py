@@ -51,6 +51,13 @@ def test_walks_violate_nothing(seeds: range) -> None:
     assert done.faults > 700
 
 
+@pytest.mark.parametrize("kind", list(Kind))
+def test_walks_with_throttled_keys_violate_nothing(kind: Kind) -> None:
+    done = walk_some(range(50), kind=kind, throttled=True)
+    assert done.violation is None, f"seed {done.seed}: {done.violation}"
+    assert done.faults > 700
+
+
 def test_walks_with_interactive_jobs_violate_nothing() -> None:
     """Document 002: within quota they come first, beyond it they wait, and they are never preempted."""
     done = walk_some(range(150), kind=Kind.INTERACTIVE)
@@ -81,8 +88,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_thirty_nine_bugs_are_planted() -> None:
-    assert len(BUGS) == 39
+def test_forty_one_bugs_are_planted() -> None:
+    assert len(BUGS) == 41
 
 
 def test_a_violation_replays_exactly() -> None:

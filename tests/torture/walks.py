@@ -2,14 +2,14 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.torture.actors import Actors
 from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
-from tests.torture.setups import Kind, a_setup, a_shared_setup
+from tests.torture.setups import Kind, a_setup, a_shared_setup, some_key_limits
 from tests.torture.world import World, determined
 
 LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
@@ -27,11 +27,16 @@ class Outcome:
 class Walk:
     """One run, decided by its generator."""
 
-    def __init__(self, rng: random.Random, *, trace: bool = False, kind: Kind = Kind.PLAIN) -> None:
+    def __init__(
+        self, rng: random.Random, *, trace: bool = False, kind: Kind = Kind.PLAIN, throttled: bool = False
+    ) -> None:
         self._rng = rng
         # Of their own, so that all else is the same where they do nothing.
         harm = random.Random(str(rng.getstate()[1][:4]))
-        self._setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
+        keys = random.Random(f"keys {rng.getstate()[1][:4]}")
+        limits = some_key_limits(keys, 1) if throttled else some_key_limits(keys)
+        setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
+        self._setup = replace(setup, key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -153,13 +158,14 @@ class Walk:
             self.world.land(self._rng.choice(self.world.late))
 
 
-def walk(seed: int, *, trace: bool = False, kind: Kind = Kind.PLAIN) -> Outcome:
+def walk(seed: int, *, trace: bool = False, kind: Kind = Kind.PLAIN, throttled: bool = False) -> Outcome:
     """One run, the same for the same seed.
 
     :param kind: what most jobs are.
+    :param throttled: whether keys are throttled in any case, and not in a share of the walks only.
     """
     with determined(seed) as rng:
-        it = Walk(rng, trace=trace, kind=kind)
+        it = Walk(rng, trace=trace, kind=kind, throttled=throttled)
         violation = None
         try:
             it.run()

@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from job_queue.adapters.dynamodb import Update, Write
-from job_queue.adapters.items import job_from
+from job_queue.adapters.items import LEASE, job_from
 from job_queue.adapters.telemetry import log
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import QueueError, Refused, Signal
@@ -25,9 +25,10 @@ from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.validation import service_model
 from tests.jobs import NOW
+from tests.metered_tables import Throttled
 from tests.queue_harness import Harness
 from tests.torture.aws import JOBS, LINES, SimulatedTables
-from tests.torture.faults import SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
+from tests.torture.faults import NOT_AT_ONCE, SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
 from tests.torture.invariants import Invariants, ViolationError, require
 from tests.torture.members import SimulatedCarriers
 from tests.torture.process import Process
@@ -65,7 +66,7 @@ class Sandbox(Harness):
         return self._world.now
 
     def sleep(self, seconds: float) -> None:
-        self._world.ask(Call("sleep", f"{seconds:.0f} s", partial(self._world.pass_time, seconds), nothing, nothing))
+        self._world.wait(seconds)
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
         """As threads do it: in any order; all are made, and then the first error counts."""
@@ -113,7 +114,14 @@ class World:
         self._call_seconds = call_seconds
         self.digests = digests
         self._numbers = itertools.count(1)
-        self.tables = SimulatedTables(self.ask, self._taking_effect)
+        self.tables = SimulatedTables(
+            self.ask,
+            self._taking_effect,
+            setup.key_limits,
+            clock=lambda: self.now,
+            wait=self._throttled,
+            metered=lambda: self.running is not None,
+        )
         self.sagemaker = SimulatedCarriers(self.ask, setup.pool_of)
         self.sagemaker.releases_slowly = setup.releases_slowly
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
@@ -164,6 +172,18 @@ class World:
         """It is later."""
         self.now += seconds
 
+    def wait(self, seconds: float) -> None:
+        """Let the process that runs now wait, while others go on."""
+        self.ask(Call("sleep", f"{seconds:.0f} s", partial(self.pass_time, seconds), nothing, nothing))
+
+    def _throttled(self, seconds: float) -> None:
+        self.faults["key throttled"] += 1
+        self.sound = False
+        if self.running:
+            self.running.lost_lease_write = True  # perhaps: a release that is throttled each time is lost
+        self.say(f"{self.running.words if self.running else 'a late call'}: a key is throttled")
+        self.wait(seconds)
+
     def resume(self, process: Process, fault: Fault = Fault.NONE) -> None:
         """A process makes its call, which meets this fate, and comes to its next one."""
         self._go_on(process, partial(process.resume, fault))
@@ -177,6 +197,8 @@ class World:
             self.running = None
         if process.ended:
             self.processes.remove(process)
+            if not process.killed and not process.lost_lease_write:
+                self.invariants.check_lease_is_not_of(process.holder)
 
     def ask(self, call: Call) -> Any:
         """Every call to AWS comes here; those of the simulation itself take effect at once."""
@@ -198,6 +220,8 @@ class World:
         return self._fail(process, call, fault)
 
     def _fail(self, process: Process, call: Call, fault: Fault) -> Any:
+        if f"/{LEASE}" in call.words and fault in NOT_AT_ONCE:
+            process.lost_lease_write = True
         if fault in (Fault.LATE, Fault.TWICE, Fault.KILLED_LATE):
             self.late.append(LateCall(call, self.now + SIGNATURE_SECONDS))
         match fault:
@@ -220,8 +244,10 @@ class World:
         """A call takes effect whose answer nobody hears."""
         try:
             call.effect()
-        except Refused:
-            self.say(f"{call.kind} {call.words}, unheard: refused")
+        except (Refused, Throttled) as error:
+            if self.running and isinstance(error, Throttled):
+                self.running.lost_lease_write = True  # perhaps: of a release
+            self.say(f"{call.kind} {call.words}, unheard: {error!r}"[:200])
 
     def land(self, late: LateCall) -> None:
         """A late call takes effect now, unless its time is over."""

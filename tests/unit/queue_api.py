@@ -2,20 +2,27 @@
 
 import copy
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from job_queue.adapters.dynamodb import Tables
 from job_queue.adapters.items import OWNERS
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.records.attempt_history import AttemptHistory
+from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
+from job_queue.services.readings import Readings
 from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER, P5, ROLE, a_body, a_request
+from tests.memory_tables import MemoryTables
 from tests.payloads import api_event
-from tests.queue_harness import Harness
+from tests.queue_harness import USAGE_SECONDS, Harness
 
 P4 = "ml.p4d.24xlarge"
 ADMIN = "arn:aws:iam::123456789012:role/ops"
@@ -40,8 +47,18 @@ def stored(queue: Harness) -> dict[Any, Any]:
     return {where: copy.deepcopy(row) for where, row in queue.tables.rows.items() if where[1] != OWNERS}
 
 
+def _repository(tables: Tables) -> JobRepository:
+    attempts = AttemptHistory(tables, "sagemaker-queue-history", USAGE_SECONDS)
+    return JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
+
+
 class Api:
-    """The API of a harness."""
+    """The API of a harness.
+
+    :param consistent: the tables for consistent reads of requests, if not the harness's.
+    :param eventual: the tables for the others.
+    :param seconds: the clock by which they are shared.
+    """
 
     def __init__(
         self,
@@ -50,29 +67,45 @@ class Api:
         *,
         settings: DeploymentSettings | None = None,
         roles: tuple[str, ...] = (ROLE,),
+        consistent: MemoryTables | None = None,
+        eventual: MemoryTables | None = None,
+        seconds: Callable[[], float] | None = None,
     ) -> None:
         self.queue = queue or Harness(slots, roles=roles)
         queue = self.queue
         settings = settings or DeploymentSettings(
             max_capacity=slots, allowed_role_arns=roles, admin_arns=("arn:aws:iam::*:role/ops*",)
         )
+        self.requests = 0
+        self.shared = shared = SharedReads(eventual or queue.tables, seconds or self.seconds)
+        current = _repository(eventual or queue.tables)
+        repository = _repository(consistent) if consistent else queue.repository
+        seen = _repository(shared)
+        unshared = (queue.policies, current.last_cycle, queue.clock, one_by_one)
         self.resolver = build_api(
             queue.repository,
             queue.submissions,
             queue.controller,
+            Readings(seen, *unshared, renew=shared.begin),
+            Readings(queue.repository, *unshared),
             queue.dry_run,
-            JobPages(queue.repository, one_by_one),
+            JobPages(seen, one_by_one),
             HistoryPages(queue.repository.attempts, queue.clock),
-            JobCommands(queue.repository, queue.policies, settings, queue.clock),
+            JobCommands(repository, queue.policies, settings, queue.clock),
             PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
             PreviewService(queue.policies, partial(queue.dry_run.cluster, ahead=True), queue.clock),
             settings,
             queue.invocation,
         )
 
+    def seconds(self) -> float:
+        """A clock by which each request comes so late that it shares no reads with the one before."""
+        return 10.0 * self.requests
+
     def call(
         self, method: str, path: str, body: str | None = None, caller: str = OWNER, **query: str
     ) -> tuple[int, Any]:
+        self.requests += 1
         answer = self.resolver.resolve(api_event(method, path, body=body, caller=caller, **query), {})  # type: ignore[arg-type]
         content = json.loads(answer["body"])
         if answer["statusCode"] < 400:

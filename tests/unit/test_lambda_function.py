@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -36,6 +37,15 @@ CONTEXT = SimpleNamespace(
     get_remaining_time_in_millis=lambda: 45_000,
 )
 
+TOKENS = itertools.count(1000, 1000)
+READS: list[tuple[str, bool]] = []  # table, and whether the read was consistent
+
+
+def note_read(params: dict[str, Any], **_: Any) -> None:
+    """Note what a client asks DynamoDB for."""
+    if "Key" in params or "KeyConditionExpression" in params:
+        READS.append((params["TableName"], params.get("ConsistentRead", False)))
+
 
 class Tables:
     """The three tables of the queue, which are made for each test."""
@@ -44,6 +54,9 @@ class Tables:
         self.jobs = self._create(dynamodb, "sagemaker-queue", {"jobName": "HASH"})
         self.lines = self._create(dynamodb, "sagemaker-queue-lines", {"line": "HASH", "position": "RANGE"})
         self.history = self._create(dynamodb, "sagemaker-queue-history", {"line": "HASH", "position": "RANGE"})
+        # The process stays, and shares what it reads until a cycle raises the token: each test has tokens of its own.
+        lease = {"line": "control", "position": "lease", "token": next(TOKENS), "expiresAt": 0, "owner": ""}
+        self.lines.put_item(Item=lease)
 
     def _create(self, dynamodb: Any, name: str, keys: dict[str, str]) -> Any:
         return dynamodb.create_table(
@@ -77,7 +90,9 @@ def app() -> Iterator[App]:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
         patch.delenv("AWS_PROFILE", raising=False)
-        patch.setattr(boto3, "DEFAULT_SESSION", None)
+        session = boto3.Session()
+        session.events.register("provide-client-params.dynamodb", note_read)
+        patch.setattr(boto3, "DEFAULT_SESSION", session)
         yield App(DeploymentSettings.from_environment())
 
 
@@ -120,6 +135,28 @@ def test_the_reading_routes_answer(tables: Tables) -> None:
     assert json.loads(send(payload("api-get-jobs"))["body"])["jobs"][0]["job"] == "job1"
     assert json.loads(send(payload("api-get-job"))["body"])["job"] == "job1"
     assert json.loads(send(payload("api-get-queue"))["body"])["pools"][0]["used"] == 1
+
+
+@pytest.mark.parametrize("name", ["api-get-jobs", "api-get-job", "api-get-queue"])
+def test_a_look_reads_consistently_nothing_but_its_jobs_own_row(name: str, tables: Tables) -> None:
+    for job in ("other1", "other2", "job1"):
+        tables.submitted(job)
+    READS.clear()
+    assert send(payload(name))["statusCode"] == 200
+    consistent = [table for table, is_consistent in READS if is_consistent]
+    assert consistent == (["sagemaker-queue"] if name == "api-get-job" else [])
+    assert (len(READS) == 4) is (name == "api-get-job")
+
+
+def test_looks_of_one_process_share_their_reads(tables: Tables) -> None:
+    tables.submitted()
+    reads = set()
+    for _ in range(20):  # some come so late on a slow machine that the rows are too old
+        READS.clear()
+        send(payload("api-get-queue"))
+        reads.add(len(READS))
+    assert min(reads) == 1, "the fencing token"
+    assert max(reads) > 5, "all of it"
 
 
 def test_delete_job_cancels(tables: Tables) -> None:

@@ -1,4 +1,4 @@
-// A job by the AWS SDK for Java 2: created, waited for, described; and what it says of one that is not there.
+// A job by the AWS SDK for Java 2: created, waited for and described; then the error for an unknown job.
 
 import java.nio.file.Files;
 import java.nio.file.Path;

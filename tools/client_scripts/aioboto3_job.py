@@ -1,4 +1,4 @@
-"""A job by aioboto3, whose event loop must go on while the queue is asked."""
+"""A job by aioboto3, whose event loop must not block while the client asks the queue."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ request = json.loads(Path(sys.argv[1]).read_text())
 
 
 async def watch(longest: list[float]) -> None:
-    """Note the longest time that the loop took to come back."""
+    """Record the longest delay of the loop."""
     while True:
         began = time.monotonic()
         await asyncio.sleep(0.01)
@@ -34,7 +34,7 @@ async def main() -> None:
     assert listed.count(request["TrainingJobName"]) == 1, listed
     assert not any("-qstamp-" in name for name in listed), listed
     assert described["TrainingJobStatus"] == "Completed", described
-    # For whoever runs it by hand: how busy the machine is counts for more than the hooks.
+    # Only for information: the load of the machine matters more than the hooks.
     print(f"The event loop was held up for {longest[0]:.2f} s at most.")
 
 

@@ -1,4 +1,4 @@
-"""A task of Airflow whose worker is killed while the job trains, and which is tried again."""
+"""A task of Airflow whose worker is killed while the job trains; the task is then tried again."""
 
 import json
 import subprocess
@@ -10,11 +10,11 @@ import boto3
 
 name = json.loads(Path(sys.argv[1]).read_text())["TrainingJobName"]
 task = [sys.executable, str(Path(__file__).with_name("airflow_task.py")), *sys.argv[1:]]
-sagemaker = boto3.client("sagemaker")  # past the queue: what SageMaker has
+sagemaker = boto3.client("sagemaker")  # asks SageMaker itself, not the queue
 
 
 def training_jobs() -> set[str]:
-    """Names of the attempts, and of whatever else the task has made."""
+    """Return the names of the attempts, and of other training jobs of the task."""
     answer = sagemaker.list_training_jobs(NameContains=name, MaxResults=100)
     names = {job["TrainingJobName"] for job in answer["TrainingJobSummaries"]}
     return {one for one in names if not one.startswith(f"{name}-gang")}

@@ -1,6 +1,6 @@
 """A task of Airflow's SageMakerTrainingOperator, which may be tried again.
 
-With --deferrable, what its triggerer would do is done here; with --sensor, a sensor waits in the operator's place.
+With --deferrable, this script does the triggerer's work; with --sensor, a sensor waits instead of the operator.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ operator = SageMakerTrainingOperator(
 
 
 async def first_event(trigger: Any) -> Any:
-    """Wait for what the trigger tells."""
+    """Wait for the first event of the trigger."""
     async for event in trigger.run():
         return event.payload
     raise AssertionError("no event")

@@ -1,4 +1,4 @@
-"""A TabularCloudPredictor of AutoGluon-Cloud, with an image and a program of one's own in the place of AutoGluon's."""
+"""A TabularCloudPredictor of AutoGluon-Cloud, with a custom image and program instead of AutoGluon's."""
 
 import json
 import sys
@@ -27,5 +27,5 @@ predictor.fit(
         }
     },
 )
-predictor.download_trained_predictor()  # an archive with nothing in it, which must be there
+predictor.download_trained_predictor()  # an empty archive, which must exist
 assert predictor.get_fit_job_status() == "Completed", predictor.get_fit_job_status()

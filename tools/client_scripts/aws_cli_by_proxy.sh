@@ -1,4 +1,4 @@
-# Jobs by an AWS CLI that knows nothing of the queue: one to its end, and one that is stopped.
+# Jobs by an AWS CLI without knowledge of the queue: one that completes, and one that is stopped.
 set -e
 status() { aws sagemaker describe-training-job --training-job-name "$1" --query TrainingJobStatus --output text; }
 listed() { aws sagemaker list-training-jobs --name-contains "$1" --query "TrainingJobSummaries[].TrainingJobName" --output text; }
@@ -14,7 +14,7 @@ aws sagemaker stop-training-job --training-job-name "$2-again"
 until [ "$(status "$2-again")" = Stopped ]; do sleep 1; done
 aws sagemaker wait training-job-completed-or-stopped --training-job-name "$2-again"
 
-# What SageMaker says of a name that is taken, and of one that is not.
+# SageMaker's answers about a name that is taken, and about an unknown name.
 aws sagemaker create-training-job --cli-input-json file://again.json --stopping-condition MaxRuntimeInSeconds=60 2> said && exit 1
 grep -q "An error occurred (ResourceInUse) when calling the CreateTrainingJob operation" said
 aws sagemaker describe-training-job --training-job-name "$2-never" 2> said && exit 1

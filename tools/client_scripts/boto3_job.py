@@ -1,4 +1,4 @@
-"""A job by boto3, as programs make it that do not know of the queue: a session of their own, a client, a waiter."""
+"""A job by boto3, as programs without knowledge of the queue make it: with their own session, client and waiter."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import boto3
 request = json.loads(Path(sys.argv[1]).read_text())
 client = boto3.Session().client("sagemaker")
 if "--install" in sys.argv:
-    # The client is there already.
+    # The client exists before the installation.
     import sagemaker_queue
 
     sagemaker_queue.install(everywhere=True)

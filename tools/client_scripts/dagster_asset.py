@@ -24,13 +24,13 @@ with open_dagster_pipes() as pipes:
 
 @dg.asset
 def model(context: dg.AssetExecutionContext) -> Any:
-    """Trained by SageMaker."""
+    """Train on SageMaker."""
     request = json.loads(Path(sys.argv[1]).read_text())
     name = request["TrainingJobName"]
     sagemaker, logs = boto3.client("sagemaker"), boto3.client("logs")
     reader = PipesCloudWatchMessageReader(client=logs)
     with dg.open_pipes_session(context, dg.PipesEnvContextInjector(), reader) as session:
-        # PATH: what an image has on SageMaker, a Python with dagster-pipes.
+        # PATH as in an image on SageMaker: a Python with dagster-pipes.
         own = {"SCRIPT": REPORTS, "TRAIN": request["Environment"]["SCRIPT"], "PATH": os.environ["PATH"]}
         request["Environment"] = {**own, **session.get_bootstrap_env_vars()}
         sagemaker.create_training_job(**request)
@@ -46,7 +46,7 @@ def model(context: dg.AssetExecutionContext) -> Any:
 
 
 def streams_of(logs: Any, name: str) -> list[Any]:
-    """Those that the job writes; none before it trains."""
+    """Return the log streams of the job; none before it trains."""
     try:
         found: list[Any] = logs.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{name}/")[
             "logStreams"

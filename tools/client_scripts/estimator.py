@@ -1,4 +1,4 @@
-"""An estimator of the SageMaker SDK v2, without a word about sessions."""
+"""An estimator of the SageMaker SDK v2, without a session argument."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A SageMakerTrainingJobTask of Flyte, run here: its connector makes the job, asks after it and gives its outputs."""
+"""A SageMakerTrainingJobTask of Flyte, run locally: its connector creates the job, polls it and returns its outputs."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""An estimator of the SageMaker SDK v2 for a framework, whose script is uploaded; without a word about sessions."""
+"""An estimator of the SageMaker SDK v2 for a framework, whose script is uploaded; without a session argument."""
 
 import json
 import sys

@@ -9,7 +9,7 @@ from metaflow import FlowSpec, Parameter, step
 
 
 class TrainingFlow(FlowSpec):
-    """Trains, and keeps where the model is."""
+    """A flow that trains and keeps the address of the model."""
 
     job = Parameter("job", required=True, help="the file with the request")
 
@@ -29,7 +29,7 @@ class TrainingFlow(FlowSpec):
 
     @step
     def end(self) -> None:
-        """It is there."""
+        """Check that the model exists."""
         bucket, _, key = self.model.removeprefix("s3://").partition("/")
         boto3.client("s3").head_object(Bucket=bucket, Key=key)
 

@@ -1,4 +1,4 @@
-"""Four trials of Optuna in four threads, each a training job by boto3; the first is the one that is preempted."""
+"""Four trials of Optuna in four threads, each a training job by boto3; the first job is preempted."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ request = json.loads(Path(sys.argv[1]).read_text())
 
 
 def objective(trial: optuna.Trial) -> float:
-    """Train, and tell how good it was."""
+    """Train, and return the objective value."""
     x: float = trial.suggest_float("x", -1, 1)
     name = request["TrainingJobName"] if trial.number == 0 else f"{request['TrainingJobName']}-{trial.number}"
     environment = request["Environment"] if trial.number == 0 else {"SCRIPT": "pass"}

@@ -1,4 +1,4 @@
-"""A job by the client that prefect-aws makes of its AwsCredentials block."""
+"""A job by the client of prefect-aws, from its AwsCredentials block."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A function with the decorator @remote of the SageMaker SDK v2 or v3, without a word about sessions."""
+"""A function with the decorator @remote of the SageMaker SDK v2 or v3, without a session argument."""
 
 import json
 import os
@@ -20,11 +20,11 @@ request = json.loads(Path(sys.argv[1]).read_text())
     job_name_prefix=request["TrainingJobName"],
     s3_root_uri=request["OutputDataConfig"]["S3OutputPath"],
     tags=request["Tags"],
-    # What an image has on SageMaker: a Python with this SDK.
+    # As in an image on SageMaker: a Python with this SDK.
     environment_variables={"PATH": os.environ["PATH"]},
 )
 def train(script: str, kept: "os.PathLike[str]") -> int:
-    """Returns how many steps were done."""
+    """Return the number of steps."""
     exec(script, {})  # noqa: S102
     return int(Path(kept, "step").read_text())
 

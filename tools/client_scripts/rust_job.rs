@@ -1,4 +1,4 @@
-// A job by the AWS SDK for Rust: created, followed to its end, listed; and what it says of one that is not there.
+// A job by the AWS SDK for Rust: created, polled to its end and listed; then the error for an unknown job.
 use aws_sdk_sagemaker::error::ProvideErrorMetadata;
 use aws_sdk_sagemaker::types::{
     AlgorithmSpecification, CheckpointConfig, OutputDataConfig, ResourceConfig, StoppingCondition, Tag,
@@ -45,7 +45,7 @@ async fn main() {
         .await
         .unwrap();
 
-    // The SDK's waiter looks every two minutes.
+    // The SDK's waiter polls every two minutes only.
     let described = loop {
         let described = client.describe_training_job().training_job_name(name).send().await.unwrap();
         if described.training_job_status() != Some(&TrainingJobStatus::InProgress) {

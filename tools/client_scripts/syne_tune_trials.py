@@ -1,4 +1,4 @@
-"""Two trials of Syne Tune, each a training job of its SageMakerBackend; the first is the one that is preempted."""
+"""Two trials of Syne Tune, each a training job of its SageMakerBackend; the first job is preempted."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ Reporter()(loss=float(first))
 request = json.loads(Path(sys.argv[1]).read_text())
 Path("code").mkdir()
 Path("code/trial.py").write_text(SCRIPT)
-Path("code/requirements.txt").write_text("dill\nnumpy\npandas\nsortedcontainers\n")  # what the image is to have
+Path("code/requirements.txt").write_text("dill\nnumpy\npandas\nsortedcontainers\n")  # the packages of the image
 estimator = PyTorch(
     entry_point="trial.py",
     source_dir="code",
@@ -44,7 +44,7 @@ tuner = Tuner(
     stop_criterion=StoppingCriterion(max_num_trials_completed=2),
     n_workers=1,
     sleep_time=1,
-    # Without this, 0.13.0 loses a trial if another ends between the two times that it asks for states.
+    # Without this, 0.13.0 loses a trial if another ends between its two requests for states.
     start_jobs_without_delay=True,
     tuner_name=request["TrainingJobName"],
     suffix_tuner_name=False,

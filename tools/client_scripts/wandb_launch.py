@@ -1,4 +1,4 @@
-"""What the launch agent of Weights & Biases does with an item of its queue, whose server is not there."""
+"""The work of the launch agent of Weights & Biases on an item of its queue, without its server."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ image = request["AlgorithmSpecification"]["TrainingImage"]
 
 async def main() -> None:
     """Launch the run, and wait for its end as the agent does."""
-    # All that the runner asks of W&B's server.
+    # All requests of the runner to W&B's server.
     api: Any = SimpleNamespace(settings={"base_url": "https://api.wandb.ai"}, api_key="0" * 40)
     item = {
         "entity": "us",

@@ -1,8 +1,8 @@
-"""Make docs/pictures/terminal: what smq shows, at two sizes, light and dark.
+"""Make docs/pictures/terminal: the output of smq at two sizes, light and dark.
 
     python -m local_cloud exec --slots 5 -- python -m tools.pictures
 
-Jobs are submitted to the local cloud, and each command is run on a terminal of its own. Times differ from run to run.
+Jobs are submitted to the local cloud, and each command is run on its own terminal. Times differ between runs.
 """
 
 import os
@@ -29,7 +29,7 @@ LIGHT = TerminalTheme(
     + [(110, 119, 129)],
 )
 THEMES = {"light": LIGHT, "dark": DIMMED_MONOKAI}
-# As rich's own, without its fonts from elsewhere: a picture loads nothing.
+# rich's template without web fonts: a picture loads no other file.
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; \
@@ -43,7 +43,7 @@ font-size: {char_height}px; line-height: {line_height}px}}
 <g class="{unique_id}-matrix">{matrix}</g></g>
 </svg>
 """
-JOBS = (  # name, project, priority, instances, what else
+JOBS = (  # name, project, priority, instances, other options
     ("resnet-50", "vision", 0, 2, ("--max-run", "4h")),
     ("tokenizer", "language", 0, 1, ("--max-run", "90m")),
     ("llm-pretrain", "language", 5, 2, ("--max-run", "1d")),
@@ -72,7 +72,7 @@ time.sleep(3600)
 
 
 def main() -> None:
-    """Submit the jobs, and make every picture."""
+    """Submit the jobs, and make all pictures."""
     TARGET.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def smq(*arguments: str) -> None:
-    """Run a command of which there is no picture."""
+    """Run a command without a picture."""
     subprocess.run([*SMQ, *arguments], check=True)
 
 
@@ -115,7 +115,7 @@ def draw(name: str, command: list[str], columns: int) -> None:
 
 
 def text_of(terminal: Terminal) -> Text:
-    """What stands on the screen, with its colours, without the empty lines below."""
+    """Return the text of the screen with its colours, without the empty lines at the end."""
     lines = [
         Text.assemble(*[("".join(cell.data for cell in cells), look) for look, cells in groupby(row, style)])
         for row in terminal.cells
@@ -128,13 +128,13 @@ def text_of(terminal: Terminal) -> Text:
 
 
 def style(cell: object) -> str:
-    """Return how rich calls what a cell looks like."""
+    """Return rich's name of a cell's style."""
     words = [
         word for word in ("bold", "underline", "reverse") if getattr(cell, {"underline": "underscore"}.get(word, word))
     ]
     colours = {"brown": "yellow", "default": "", "brightblack": "bright_black"}
-    for what, prefix in (("fg", ""), ("bg", "on ")):
-        colour = getattr(cell, what)
+    for ground, prefix in (("fg", ""), ("bg", "on ")):
+        colour = getattr(cell, ground)
         colour = colours.get(colour, f"#{colour}" if re.fullmatch("[0-9a-f]{6}", colour) else colour)
         if colour:
             words.append(prefix + colour)

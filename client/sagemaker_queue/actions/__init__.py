@@ -1,1 +1,1 @@
-"""What the commands of ``smq`` and the methods of ``QueueClient`` do alike, without a word to anybody."""
+"""Workflows shared by the commands of ``smq`` and the methods of ``QueueClient``; they print nothing."""

@@ -1,4 +1,4 @@
-"""A grid: one job for each combination of values, which are submitted together."""
+"""Submission of a grid: one job for each combination of values, all in one group."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from sagemaker_queue.models import Submission
     from sagemaker_queue.packaging.command import CommandJob
 
-MOST = 50  # jobs that are submitted without being asked for twice
-_OF_ONE_JOB = (InvalidRequest, NameTaken, TooLarge)  # the others may fare better
+MOST = 50  # jobs that are submitted without a confirmation
+_SINGLE_JOB_ERRORS = (InvalidRequest, NameTaken, TooLarge)  # errors that need not concern the other jobs
 
 Grids = Sequence[tuple[str, Sequence[str]]]
 
 
-def expanded(template: CommandJob, name: str | None, grids: Grids) -> tuple[str, list[Run]]:
+def sweep_runs(template: CommandJob, name: str | None, grids: Grids) -> tuple[str, list[Run]]:
     """Return the group's name and a run for each combination.
 
-    The same command with the same code is the same sweep, so that what is missing of it can be added.
+    The default name depends only on the command, the grid and the request. So a repeated call with the same code gives
+    the same names, and can submit the missing jobs of an earlier sweep.
     """
     command = template.command
     identity = fingerprint(command, grids, replace(template, name=stem(command)).request())
@@ -31,29 +32,29 @@ def expanded(template: CommandJob, name: str | None, grids: Grids) -> tuple[str,
     return group, expand(group, grids, command, template.env)
 
 
-def job_of(template: CommandJob, group: str, run: Run) -> CommandJob:
-    """Return the job of a run."""
+def job_for_run(template: CommandJob, group: str, run: Run) -> CommandJob:
+    """Return the job of a run, in a group, with a checkpoint folder of its own."""
     return replace(
         template,
         name=run.name,
         command=run.command,
         env=run.env,
         tags={**template.tags, "group": group},
-        checkpoints=None,  # an address that was given is for all of them, each with a folder of its own there
+        checkpoints=None,  # a given address is the parent of each job's own folder
         checkpoint_home=template.checkpoints or template.checkpoint_home,
     )
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """What became of the jobs of a sweep."""
+class SweepSubmission:
+    """The result of submitting the jobs of a sweep."""
 
     jobs: tuple[Submission, ...]
-    refused: Mapping[str, QueueError | None]  # by name; None: it was not tried
+    refused: Mapping[str, QueueError | None]  # by job name; None: the job was not tried
 
 
-def submit_all(jobs: Iterable[CommandJob], submit: Callable[[CommandJob], Submission]) -> Submitted:
-    """Submit one after the other, until one is refused for a reason that holds for the others, too."""
+def submit_all(jobs: Iterable[CommandJob], submit: Callable[[CommandJob], Submission]) -> SweepSubmission:
+    """Submit the jobs in order, until one is refused for a reason that also applies to the others."""
     submitted: list[Submission] = []
     refused: dict[str, QueueError | None] = {}
     over = False
@@ -65,5 +66,5 @@ def submit_all(jobs: Iterable[CommandJob], submit: Callable[[CommandJob], Submis
             submitted.append(submit(job))
         except QueueError as error:
             refused[job.name] = error
-            over = not isinstance(error, _OF_ONE_JOB)
-    return Submitted(tuple(submitted), refused)
+            over = not isinstance(error, _SINGLE_JOB_ERRORS)
+    return SweepSubmission(tuple(submitted), refused)

@@ -1,4 +1,4 @@
-"""What is said of a job that runs a command, and the job that it makes with the defaults of the profile."""
+"""Settings of a job that runs a command, and the job that they describe with the defaults of the profile."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.storage import Storage
 
-HOME = "sagemaker-queue"  # the folder of the bucket for all that is brought there
-_WHOLE = 10  # tenths
+HOME = "sagemaker-queue"  # the folder in the bucket for everything that the client uploads and its jobs write
+_WHOLE = 10  # tenths of a GPU in a whole one
 _LONGEST_STEM = 30
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What is said of a job; None where nothing is."""
+    """The settings of a job; None: the setting was not given."""
 
-    instances: tuple[int, ...] = (1,)  # that it accepts, best first
+    instances: tuple[int, ...] = (1,)  # accepted numbers of instances, best first
     instance_type: str | None = None
     image: str | None = None
     volume: int | None = None  # GB
@@ -41,7 +41,7 @@ class JobSettings:
     folder: Path = Path()
     data: tuple[tuple[str, S3Address], ...] = ()
     fast_file: bool = False
-    checkpoint: str | None = None  # an address; empty: one of the job's own
+    checkpoint: str | None = None  # an address; empty: a folder of the job's own
     bucket: str | None = None
     max_code: int = 100  # MB
     include_secrets: tuple[str, ...] = ()  # patterns
@@ -50,7 +50,7 @@ class JobSettings:
     project: str | None = None
     retries: int | None = None
     max_parallel: int | None = None
-    gpus: float | None = None  # of an instance that it shares, in tenths of one or whole ones
+    gpus: float | None = None  # GPUs on a shared instance: a whole number, or tenths of one GPU
     after: tuple[str, ...] = ()
     role: str | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -59,13 +59,13 @@ class JobSettings:
 
 @dataclass(frozen=True)
 class Interactive:
-    """What ``submit --interactive`` adds: a job that people enter."""
+    """Settings of ``submit --interactive``: a job in which users open shells."""
 
-    idle_end: int  # seconds; of a job without a command
+    idle_end: int  # seconds without a shell after which a job without a command ends
 
     @staticmethod
     def check(request: Mapping[str, Any], tags: Mapping[str, str]) -> None:
-        """Raise InvalidOption if no shell can be opened in such a job."""
+        """Raise InvalidOption if no shell can be opened in a job with this request and these tags."""
         if "gpus" in tags:
             raise InvalidOption(
                 "A job with --gpus shares an instance, and a shell in it would also open the jobs beside it: leave out"
@@ -80,27 +80,27 @@ class Interactive:
 
 
 @contextmanager
-def described_job(
+def job_from_settings(
     settings: JobSettings,
     command: Sequence[str],
     defaults: JobDefaults,
     storage: Storage,
     *,
     more: Mapping[str, Any],
-    spelt: Callable[[str], str],
+    option_text: Callable[[str], str],
     interactive: Interactive | None = None,
 ) -> Iterator[tuple[CommandJob, Code]]:
-    """Give the job that the settings describe, and its packed code; nothing is uploaded.
+    """Yield the job that the settings describe, and its packed code; upload nothing.
 
-    ``more`` is of the request, ``spelt`` says how a setting is given. Raises QueueError if something is missing or
-    cannot be packed.
+    ``more`` are further fields of the request. ``option_text`` returns a setting as the user writes it, such as --role,
+    for messages. Raises QueueError if a setting is missing or the folder cannot be packed.
     """
     from sagemaker_queue.packaging.code import packed_code  # noqa: PLC0415  # boto3
 
     def needed(value: str | None, setting: str) -> str:
         if not value:
             raise InvalidOption(
-                f"No {setting} is set: give {spelt(setting)}, set SAGEMAKER_QUEUE_{setting.upper()}, "
+                f"No {setting} is set: give {option_text(setting)}, set SAGEMAKER_QUEUE_{setting.upper()}, "
                 f"or once: smq config set {setting} ..."
             )
         return value
@@ -153,21 +153,21 @@ def described_job(
 
 
 def default_name(command: Sequence[str]) -> str:
-    """Return a name that tells the command and is nobody else's."""
+    """Return a unique name that contains the command's stem, the time in UTC and four random letters."""
     suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
     return f"{stem(command)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{suffix}"
 
 
 def stem(command: Sequence[str]) -> str:
-    """Return what a command is called: its script's, its module's or its program's name."""
+    """Return a short name for a command: the name of its script, its module or its program."""
     scripts = [Path(word).stem for word in command if word.endswith((".py", ".sh"))]
     modules = [word.rpartition(".")[2] for flag, word in zip(command, command[1:]) if flag == "-m"]
     called = [*scripts[:1], *modules[:1], Path(command[0]).name][0]
     return re.sub(r"[^A-Za-z0-9]+", "-", called).strip("-")[:_LONGEST_STEM].rstrip("-") or "job"
 
 
-def falling(sizes: Sequence[int], text: str) -> tuple[int, ...]:
-    """Return numbers of instances, best first. Raises InvalidOption with the ``text`` that they are from."""
+def decreasing_sizes(sizes: Sequence[int], text: str) -> tuple[int, ...]:
+    """Return the accepted numbers of instances. Raises InvalidOption, quoting ``text``, unless they decrease."""
     if not sizes or not all(size > 0 for size in sizes):
         raise InvalidOption(
             f"{text!r} is not a number of instances: write one, or those that it accepts, such as 8,4,2."
@@ -178,7 +178,7 @@ def falling(sizes: Sequence[int], text: str) -> tuple[int, ...]:
 
 
 def gpus(text: str) -> float:
-    """Return a number of GPUs: whole ones, or tenths of one. Raises InvalidOption if it is none."""
+    """Parse a number of GPUs: a whole number, or tenths of one GPU. Raises InvalidOption for any other text."""
     try:
         tenths = round(float(text) * 10, 6)
     except ValueError:
@@ -189,7 +189,7 @@ def gpus(text: str) -> float:
 
 
 def dependency(text: str) -> str:
-    """Return the name of a job that another one is to start after. Raises InvalidOption if it is none."""
+    """Return the text if it can be the name of a job to start after, else raise InvalidOption."""
     if not text or re.search(r"[\s+,]", text):
         raise InvalidOption(f"{text!r} is not a job: name one, and each job by itself.")
     return text
@@ -201,7 +201,7 @@ def _link(path: str, address: S3Address, settings: JobSettings, storage: Storage
 
 
 def _kind(settings: JobSettings) -> dict[str, str]:
-    """Return the tags of an interactive job, unless the settings say that it may be stopped to make room."""
+    """Return the tags of an interactive job; none if the settings make the job preemptible."""
     preemptible = dict(settings.tag).get("preemptible", "false").strip().lower()
     return {} if preemptible in ("true", "yes", "1") else {"interactive": "true", "preemptible": "false"}
 

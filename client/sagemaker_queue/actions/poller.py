@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import age
 
@@ -15,15 +16,25 @@ LATE_AFTER = 3  # times the pause, before a missing answer is mentioned
 
 
 class Poller(Generic[T]):
-    """Asks every few seconds, in a thread of its own: nobody waits for an answer.
+    """Asks at the pace of ``config.pace``, in a thread of its own, so that a screen need not wait for answers.
+
+    ``seconds`` is the shortest pause. Pauses are short again once ``state_of`` an answer is another one.
 
     The first time it asks in the caller's thread, and raises QueueError if there is no answer. While nobody is
     ``watched``, it asks for nothing.
     """
 
-    def __init__(self, ask: Callable[[], T], seconds: float, watched: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], T],
+        seconds: float,
+        watched: Callable[[], bool] = lambda: True,
+        state_of: Callable[[T], object] = lambda answer: answer,
+    ) -> None:
         self._ask = ask
-        self._seconds = seconds
+        self._pace = Pace(seconds)
+        self._seconds = seconds  # of the present pause
+        self._state_of = state_of
         self._watched = watched
         self._sooner = Event()
         self._outage: str | None = None
@@ -53,14 +64,18 @@ class Poller(Generic[T]):
         return f"No answer for {age(at)}; trying on." if late else None
 
     def hurry(self) -> None:
-        """Ask again at once."""
+        """Ask again at once, and often from now on."""
+        self._pace.restart()
         self._sooner.set()
 
     def _poll(self) -> tuple[T, datetime]:
-        return self._ask(), datetime.now(timezone.utc)
+        answer = self._ask()
+        self._pace.saw(self._state_of(answer))
+        return answer, datetime.now(timezone.utc)
 
     def _poll_on(self) -> None:
         while self._failure is None:
+            self._seconds = self._pace.seconds()
             self._sooner.wait(self._seconds)
             self._sooner.clear()
             if not self._watched():
@@ -69,6 +84,7 @@ class Poller(Generic[T]):
                 self._latest = self._poll()
                 self._outage = None
             except QueueError as error:
+                self._pace.failed(error.retry_after)
                 self._outage = str(error)
             except Exception as error:  # noqa: BLE001  # it is raised where it is seen
                 self._failure = error

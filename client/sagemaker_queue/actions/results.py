@@ -1,4 +1,4 @@
-"""What a job leaves in S3, as files of a folder here."""
+"""Download of a job's results or checkpoints from S3 to a folder of this machine."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from sagemaker_queue.models import JobDetail
     from sagemaker_queue.packaging.storage import Progress
 
-ARCHIVES = {"model.tar.gz": "model", "output.tar.gz": "data"}  # what SageMaker makes, and the folder of its content
+ARCHIVES = {"model.tar.gz": "model", "output.tar.gz": "data"}  # SageMaker's archive -> folder for its content
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """Files that were fetched to a folder."""
+    """Files that were downloaded to a folder."""
 
-    folder: Path  # of this machine
-    files: int  # how many
-    size: int  # bytes, all together
-    refused: tuple[tuple[str, str], ...] = ()  # what was not fetched, and why
+    folder: Path  # on this machine
+    files: int  # number of files
+    size: int  # bytes of all files
+    refused: tuple[tuple[str, str], ...] = ()  # files that were not downloaded, each with the reason
 
     def __str__(self) -> str:
-        """Return a line for people."""
+        """Return a line to show to users."""
         return f"{amount(self.files, 'file')}, {file_size(self.size)}, now in {self.folder}"
 
     def __fspath__(self) -> str:
-        """The folder, for ``open``, ``os.path`` and ``Path``."""
+        """Return the folder, for ``open``, ``os.path`` and ``Path``."""
         return str(self.folder)
 
 
@@ -49,11 +49,11 @@ def fetch_results(
     max_size: float | None = None,
     max_files: int | None = None,
 ) -> Fetched:
-    """Fetch what the attempt that ended a job has left, or its checkpoints.
+    """Download the results of a job's last attempt, or its checkpoints.
 
-    ``shown`` gets the bytes in all, and gives what is told of each. ``max_size`` (GB) and ``max_files`` bound what the
-    archives may unpack to, all together. Raises NotFound, StorageError if the folder is there and not empty or an
-    archive is beyond a bound, QueueError while there is nothing.
+    ``shown`` gets the total in bytes and yields the callback for the progress. ``max_size`` (GB) and ``max_files``
+    bound the unpacked content of all archives together. Raises NotFound; StorageError if the folder exists and is not
+    empty, or if an archive exceeds a bound; QueueError while the job has not finished.
     """
     from sagemaker_queue.packaging.archive_reader import check_disk  # noqa: PLC0415
     from sagemaker_queue.packaging.download import fetch_all  # noqa: PLC0415  # boto3
@@ -79,7 +79,10 @@ def fetch_results(
 
 
 def results_of(job: JobDetail) -> S3Address:
-    """Return where SageMaker has put what the last attempt of a job left. Raises QueueError while there is nothing."""
+    """Return the S3 folder with the results of a job's last attempt. Raises QueueError while the job has not finished.
+
+    Raises NotFound if no attempt ran.
+    """
     if not job.finished:
         raise QueueError(
             f"{job.job} is {job.state}: it leaves its results at its end. Wait for that: smq wait {job.job};"
@@ -93,7 +96,7 @@ def results_of(job: JobDetail) -> S3Address:
 
 
 def checkpoints_of(job: JobDetail) -> S3Address:
-    """Return where a job saves its checkpoints. Raises NotFound if it saves none."""
+    """Return the S3 folder in which a job saves its checkpoints. Raises NotFound if it saves none."""
     place = job.request.get("CheckpointConfig", {}).get("S3Uri")
     if not place:
         raise NotFound(f"{job.job} saves no checkpoints (smq submit --checkpoint).")
@@ -101,20 +104,20 @@ def checkpoints_of(job: JobDetail) -> S3Address:
 
 
 def _unpack_all(folder: Path, max_size: float | None, max_files: int | None) -> tuple[int, int, list[tuple[str, str]]]:
-    """Put what is in the archives in their place; one of which not all was unpacked stays.
+    """Replace the archives in a folder by their content; an archive with a refused member stays.
 
-    Returns how many files and bytes that is more, and what was refused.
+    Returns the change in the number of files, the change in bytes, and the refused members.
     """
-    from sagemaker_queue.packaging.archive_reader import MOST_FILES, Room  # noqa: PLC0415
+    from sagemaker_queue.packaging.archive_reader import MOST_FILES, Bounds  # noqa: PLC0415
     from sagemaker_queue.packaging.unpacking import unpack  # noqa: PLC0415
 
     largest = None if max_size is None else int(max_size * 10**9)
-    room = Room(largest, MOST_FILES if max_files is None else max_files)
+    bounds = Bounds(largest, MOST_FILES if max_files is None else max_files)
     count, size, refused = 0, 0, []
     for name, inside in ARCHIVES.items():
         archive = folder / name
         if archive.is_file() and not (folder / inside).exists():
-            done = unpack(archive, folder / inside, room)
+            done = unpack(archive, folder / inside, bounds)
             count, size = count + done.files, size + done.size
             refused += [(f"{archive}: {member}", why) for member, why in done.refused]
             if not done.refused:

@@ -1,4 +1,4 @@
-"""Which jobs of the queue are meant, and in what order."""
+"""Selection of jobs by conditions, names and patterns, and orders to sort them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _since(job: JobSummary, states: frozenset[str]) -> datetime:
 
 @dataclass(frozen=True)
 class Order:
-    """One way to sort jobs: equals stay in the queue's order."""
+    """A stable order of jobs: jobs with equal keys stay in the queue's order."""
 
     meaning: str
     key: Callable[[JobSummary], Any]
@@ -49,16 +49,17 @@ ORDERS: dict[str, Order] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions that a job has to meet, all of them; of each, one of its patterns (``*`` and ``?``)."""
+    """Conditions on jobs. A job must meet every condition, by one of the patterns in it (``*`` and ``?``)."""
 
     names: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    owners: tuple[str, ...] = ()  # ARNs (a role's means its sessions), or what tables show: ann, Role/session, session
-    mine: str | None = None  # the ARN of the owner, and of nobody else
+    # ARNs (that of a role includes its sessions), or owners as tables show them: ann, Role/session, session
+    owners: tuple[str, ...] = ()
+    mine: str | None = None  # the exact ARN of the owner, in place of `owners`
 
     def __contains__(self, job: JobSummary | PastAttempt) -> bool:
-        """Whether the job is one of those meant."""
+        """Return whether the job or attempt meets all conditions."""
         return (
             _matches(self.names, job.job)
             and _matches(self.projects, job.project or "")
@@ -70,7 +71,7 @@ class Selection:
         if self.mine is not None:
             return arn == self.mine
         short = short_owner(arn) or ""
-        shown = _matches(self.owners, short, short.rpartition("/")[2], f"{short}/")  # Role/* means a role itself, too
+        shown = _matches(self.owners, short, short.rpartition("/")[2], f"{short}/")  # Role/* includes the role itself
         return shown or any(matches(pattern, arn) for pattern in self.owners)
 
     def of(
@@ -81,9 +82,9 @@ class Selection:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[JobSummary]:
-        """Yield those meant, sorted; no more of ``jobs`` is asked for than that takes.
+        """Yield the selected jobs, sorted; consume no more of ``jobs`` than that needs.
 
-        Carriers, which are the queue's own, are meant only where a name says so.
+        Carriers, which are the queue's own jobs, are selected only if ``names`` is set.
         """
         meant: Iterable[JobSummary] = (job for job in jobs if job in self and (not job.is_carrier or self.names))
         if order != QUEUE_ORDER or reverse:
@@ -96,12 +97,13 @@ def _matches(patterns: tuple[str, ...], *texts: str) -> bool:
     return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns for text in texts)
 
 
-def jobs_meant(
+def matching_job_names(
     queue: QueueClient, names: Iterable[str], groups: tuple[str, ...] = (), states: str = "live"
 ) -> list[str]:
-    """Return the names of jobs, by name, pattern or group; raises NotFound for a pattern without one in ``states``.
+    """Return the names of jobs given by name, pattern or group.
 
-    Of a pattern or group those that wait come first: were one that runs cancelled first, the next would start.
+    Waiting jobs of a pattern or group come first: if a running job were cancelled first, a waiting one would start.
+    Raises NotFound for a pattern or group without a job in ``states``.
     """
     found: list[str] = []
     if groups:

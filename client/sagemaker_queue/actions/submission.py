@@ -1,4 +1,4 @@
-"""From a job that is described to one that is queued: looked at beforehand, its code brought to S3."""
+"""Steps before the submission of a job: check its request, and upload its code to S3."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.storage import Storage
 
-_PATIENCE = 5.0  # seconds for what the queue is asked before an upload
+_PATIENCE = 5.0  # seconds to wait for the queue's answer before an upload
 
 
-def bring_code(
+def upload_code(
     queue: QueueClient,
     request: Mapping[str, Any],
     code: Code,
@@ -27,9 +27,9 @@ def bring_code(
     preflight: bool,
     before: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Upload the code of a request that nothing speaks against; gives False if it was there already.
+    """Check a request and upload its code; return False if S3 had the same code already.
 
-    ``before`` is called before the upload, if there is one.
+    ``before`` is called before the upload, if one is needed. Raises InvalidRequest and other errors of the checks.
     """
 
     def ask_first() -> None:
@@ -37,34 +37,37 @@ def bring_code(
         before()
 
     if preflight:
-        check_storage(queue, request, to_come=code.address)
+        check_storage(queue, request, upload_folder=code.address)
     return code.upload(storage, ask_first)
 
 
-def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Address | None = None) -> None:
-    """Raise InvalidRequest if something that the request names in S3 is not there, but for what is yet to come."""
+def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder: S3Address | None = None) -> None:
+    """Raise InvalidRequest if the request names an object or folder that S3 lacks, other than ``upload_folder``."""
     from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415  # boto3
 
-    folder = str(to_come.folder) if to_come else None
-    refuse(check(request, session_of(queue), to_come=folder, config=queue.config))
+    folder = str(upload_folder.folder) if upload_folder else None
+    refuse(check(request, session_of(queue), upload_folder=folder, config=queue.config))
 
 
 def storage_of(queue: QueueClient) -> Storage:
-    """Return S3 with the credentials that the queue is asked with."""
+    """Return S3 with the credentials of the client's requests to the queue."""
     from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415  # boto3
 
     return Storage(session_of(queue), queue.config)
 
 
 def session_of(queue: QueueClient) -> boto3.Session:
-    """Return the session that the queue was given, or one of its profile."""
+    """Return the boto3 session of the client, or a new one of its profile."""
     from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415  # boto3
 
     return queue.boto_session or aws_session(queue.config)
 
 
 def _ask_the_queue(queue: QueueClient, request: Mapping[str, Any]) -> None:
-    """Raise what the queue would refuse a request for; if it does not answer soon, it will when it gets the request."""
+    """Raise the error with which the queue would refuse the request.
+
+    Other errors, such as no answer within _PATIENCE, are ignored: the submission would report them.
+    """
     try:
         queue.impatient(_PATIENCE).plan(request)
     except QueueError as error:

@@ -13,8 +13,8 @@ from sagemaker_queue.models import JobDetail, JobSummary
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.config.pace import Pace
 
-POLL_SECONDS = 5.0
 _FEW = 3  # jobs; of more the whole queue is read at once
 
 
@@ -36,9 +36,12 @@ class Left:
 WaitEvent = Union[JobDetail, Left, Outage]
 
 
-def until_ended(queue: QueueClient, names: Iterable[str], pause: Callable[[], None]) -> Iterator[WaitEvent]:
+def until_ended(
+    queue: QueueClient, names: Iterable[str], pace: Pace, pause: Callable[[], None] | None = None
+) -> Iterator[WaitEvent]:
     """Yield each job once it has ended, and how the others are, until there are no others.
 
+    ``pause`` sleeps in place of ``pace.pause``.
     Raises NotFound, and what keeps going wrong after many times in a row.
     """
     left = dict.fromkeys(names)
@@ -52,11 +55,13 @@ def until_ended(queue: QueueClient, names: Iterable[str], pause: Callable[[], No
                 yield job
             else:  # only just submitted, or there are few
                 live[name] = job
+        hints = [getattr(live[name], "ask_again_after", None) or 0 for name in left]
+        pace.saw([(live[name].state, live[name].attempt) for name in left], min(hints, default=None))
         if left:
             yield Left([live[name] for name in left])
         return not left
 
-    return polled(look, OUTAGES_ENDURED, pause)
+    return polled(look, OUTAGES_ENDURED, pause or pace.pause, pace.failed)
 
 
 def _live(queue: QueueClient, names: dict[str, None]) -> dict[str, JobSummary]:

@@ -1,4 +1,4 @@
-"""The ``smq`` command: see the queue, its fleet and its jobs, and change what is yours to change."""
+"""The ``smq`` command: show the queue, its fleet and its jobs, submit jobs, and change them."""
 
 from sagemaker_queue.cli.entry import build_parser, main
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands of ``smq`` have."""
+"""Arguments and options that several commands of ``smq`` share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.actions.selection import ORDERS, QUEUE_ORDER, Selection, jobs_meant
+from sagemaker_queue.actions.selection import ORDERS, QUEUE_ORDER, Selection, matching_job_names
 from sagemaker_queue.cli.completion import all_job_names, groups, job_names, projects
 from sagemaker_queue.cli.parser import argument, bundled, flag, option
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def patterns(text: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Read words with commas between; a default is a tuple already."""
+    """Split words separated by commas; return a default, which is a tuple, unchanged."""
     return text if isinstance(text, tuple) else tuple(word.strip() for word in text.split(","))
 
 
@@ -29,21 +29,21 @@ optional_job_argument = _one_job(shell_complete=all_job_names, required=False)
 
 @dataclass(frozen=True)
 class JobSet:
-    """One job or more, by name or by group."""
+    """One or more jobs, given by name, pattern or group."""
 
     names: tuple[str, ...]
     groups: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse none, and both at once."""
+        """Raise UsageError unless either names or groups are given."""
         if self.names and self.groups:
             raise click.UsageError("--group cannot be given together with names of jobs")
         if not self.names and not self.groups:
             raise click.UsageError("Name a job, or give --group.")
 
     def resolve(self, queue: QueueClient, states: str = "live") -> list[str]:
-        """Return the names of the jobs; raises NotFound if a pattern or group has none in the ``states``."""
-        return jobs_meant(queue, self.names, self.groups, states)
+        """Return the names of the jobs. Raises NotFound if a pattern or group has no job in ``states``."""
+        return matching_job_names(queue, self.names, self.groups, states)
 
 
 job_set_arguments = bundled(
@@ -69,8 +69,8 @@ job_set_arguments = bundled(
 
 
 @dataclass(frozen=True)
-class Whose:
-    """Which jobs, by name, owner, project and group."""
+class JobFilter:
+    """Conditions on jobs by name, owner, project and group, as given by options."""
 
     names: tuple[str, ...]
     mine: bool
@@ -79,7 +79,7 @@ class Whose:
     groups: tuple[str, ...]
 
     def selection(self, queue: QueueClient) -> Selection:
-        """Return which jobs are meant; AWS is asked whose the credentials are, if that matters."""
+        """Return the selection; ask AWS for the identity of the credentials only for --mine."""
         mine = queue.caller_arn() if self.mine else None
         return Selection(self.names, self.projects, self.groups, self.owners, mine)
 
@@ -91,7 +91,7 @@ names_argument = argument(
     shell_complete=job_names,
     help="only jobs of these names; * and ? stand for any letters, in quotes",
 )
-whose_options = (
+filter_options = (
     flag("--mine", exclusive_group="owner", help="only jobs that were submitted with your AWS credentials"),
     option(
         "--owner",
@@ -124,8 +124,8 @@ whose_options = (
 
 
 @dataclass(frozen=True)
-class Choice(Whose):
-    """Which jobs, and in what order."""
+class JobChoice(JobFilter):
+    """Conditions on jobs, and the order in which to list them."""
 
     sort: str
     reverse: bool
@@ -133,9 +133,9 @@ class Choice(Whose):
 
 job_choice_arguments = bundled(
     "choice",
-    Choice,
+    JobChoice,
     names_argument,
-    *whose_options,
+    *filter_options,
     option(
         "--sort",
         metavar="ORDER",

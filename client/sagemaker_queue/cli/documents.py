@@ -1,4 +1,4 @@
-"""Policy documents and requests as text: YAML or JSON in, YAML that a person reads out, and the difference of two."""
+"""Read policy documents and requests from YAML or JSON, write policies as YAML, and compare two policies."""
 
 import difflib
 import json
@@ -13,14 +13,14 @@ from sagemaker_queue.models import PolicyAnswer
 
 Document = dict[str, Any]
 
-# The order in which a person wants to read the fields of a policy; what is not here comes after, by name.
+# The order of a policy's fields in YAML; other fields follow by name.
 _FIRST = ["pools", "departments", "projects", "settings", "name", "department", "instance_type", "capacity"]
 
 
 def read_document(path: str, stdin: TextIO) -> Document:
     """Return the YAML or JSON object in a file; ``-`` is ``stdin``.
 
-    Raises InvalidDocument, which says where the fault is; a key that stands twice in a mapping is one.
+    Raises InvalidDocument with the line of the error; a duplicate key in a mapping is an error.
     """
     name = "standard input" if path == "-" else path
     try:
@@ -49,12 +49,12 @@ def read_document(path: str, stdin: TextIO) -> Document:
 
 
 def policy_text(document: Mapping[str, Any]) -> str:
-    """Return a policy as YAML in one certain form: the same policy gives the same text."""
+    """Return a policy as YAML in a canonical form: the same policy gives the same text."""
     return yaml.safe_dump(_ordered(document), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
 
 
 def policy_difference(applied: PolicyAnswer, document: Mapping[str, Any], name: str) -> str:
-    """Return the unified diff from the applied policy to the document; empty if they say the same."""
+    """Return the unified diff from the applied policy to the document; empty if they are equal."""
     lines = difflib.unified_diff(
         policy_text(applied.policy).splitlines(),
         policy_text(document).splitlines(),
@@ -66,7 +66,7 @@ def policy_difference(applied: PolicyAnswer, document: Mapping[str, Any], name: 
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only, and no key twice: the second would silently win."""
+    """A YAML loader for plain data that refuses duplicate keys, of which PyYAML would silently take the last."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -83,12 +83,12 @@ class _Loader(yaml.SafeLoader):
 
 def _parsed(text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_without_twins)  # YAML would refuse JSON that is indented by tabs
+        return json.loads(text, object_pairs_hook=_unique_fields)  # YAML would refuse JSON that is indented by tabs
     except ValueError:
         return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
 
 
-def _without_twins(pairs: list[tuple[str, object]]) -> Document:
+def _unique_fields(pairs: list[tuple[str, object]]) -> Document:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key stands twice; the YAML reader says where")

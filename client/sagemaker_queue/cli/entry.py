@@ -1,4 +1,4 @@
-"""``smq``: its commands put together, and how it ends, whatever the command."""
+"""The entry point of ``smq``: its root command with all subcommands, and its exit codes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from sagemaker_queue.cli.commands.sweep import sweep
 from sagemaker_queue.cli.commands.watching.notify import notify
 from sagemaker_queue.cli.commands.watching.top import top
 from sagemaker_queue.cli.commands.watching.ui import ui
-from sagemaker_queue.cli.completion import PROGRAM, answer_the_shell
-from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, complain, nothing_is_obeyed
+from sagemaker_queue.cli.completion import PROGRAM, complete_for_shell
+from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, escaped_output, print_error
 from sagemaker_queue.cli.parser import Group
 from sagemaker_queue.config.queue_config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
@@ -76,10 +76,10 @@ smq -c research ls            the queue of the profile "research"
 
 
 class Smq(Group):
-    """The command itself, whose help has more below it."""
+    """The root command, whose help also describes how the queue is found, and the exit codes."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, where the queue is looked for, and the exit codes."""
+        """Write the examples, the places where the queue's address is looked up, and the exit codes."""
         super().format_epilog(ctx, formatter)
         with formatter.section("where the queue is (the first that is given)"):
             formatter.write_text(
@@ -93,22 +93,22 @@ class Smq(Group):
 def main(argv: list[str] | None = None) -> int:
     """Run ``smq`` with the arguments (default: the process's own) and return its exit code."""
     try:
-        with nothing_is_obeyed():
+        with escaped_output():
             code = _run(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more at exit, and would complain of the pipe again.
+        # Python flushes stdout again at exit, and would print another error about the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
 
 
 def _run(argv: list[str]) -> int:
-    """Click's own main() would print of Ctrl-C and a broken pipe."""
+    """Run the root command; unlike click's own main(), print nothing about Ctrl-C and a broken pipe."""
     root = build_parser()
-    answer_the_shell(root)
+    complete_for_shell(root)
     try:
         with root.make_context(PROGRAM, argv) as context:
             return int(root.invoke(context))
@@ -119,7 +119,7 @@ def _run(argv: list[str]) -> int:
         print(f"{context.get_usage()}\n{context.command_path}: error: {_message(error)}", file=sys.stderr)
         return error.exit_code
     except QueueError as error:
-        return complain(error)
+        return print_error(error)
 
 
 def _message(error: click.UsageError) -> str:
@@ -129,7 +129,7 @@ def _message(error: click.UsageError) -> str:
 
 
 def build_parser() -> Group:
-    """Return ``smq`` with its commands, from which docs/cli.md is made, too."""
+    """Return the root command of ``smq``; docs/cli.md is also generated from it."""
     root = Smq(
         PROGRAM,
         help="The priority queue for SageMaker training jobs.",

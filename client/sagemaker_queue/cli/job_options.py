@@ -1,4 +1,4 @@
-"""The options by which ``submit``, ``sweep`` and ``plan`` are told of a job, and the job that they make."""
+"""The options of ``submit``, ``sweep`` and ``plan`` that describe a job, and the job that they describe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.actions import job_settings
-from sagemaker_queue.actions.job_settings import JobSettings, dependency, falling, gpus
+from sagemaker_queue.actions.job_settings import JobSettings, decreasing_sizes, dependency, gpus
 from sagemaker_queue.actions.submission import storage_of
 from sagemaker_queue.cli.completion import files, instance_types, job_names, projects
 from sagemaker_queue.cli.documents import read_document
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.storage import Storage
 
-_NAMED = 10  # of the files that are not packed
+_NAMED = 10  # files that a message about files that are not packed names
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -46,11 +46,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _sizes(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
-    return falling([int(word) for word in words] if all(word.isdecimal() for word in words) else [], text)
+    return decreasing_sizes([int(word) for word in words] if all(word.isdecimal() for word in words) else [], text)
 
 
 def _checkpoint(text: str) -> str:
-    """An address, or nothing; the first word of the command is neither."""
+    """Return the S3 address, or empty text. Raises InvalidOption for other words, such as the command's first."""
     if text and not is_address(text):
         raise InvalidOption(
             f"{text!r} is not an S3 address. If the command begins with it, write -- before it: "
@@ -61,7 +61,7 @@ def _checkpoint(text: str) -> str:
 
 @dataclass(frozen=True)
 class JobOptions(JobSettings):
-    """What the options say of a job; None where they say nothing."""
+    """The options that describe a job; None: the option was not given."""
 
     request: str | None = None  # a file
 
@@ -173,12 +173,12 @@ job_options = bundled(
 
 
 @contextmanager
-def described_job(
+def job_from_options(
     queue: QueueClient, options: JobOptions, command: Sequence[str], interactive: job_settings.Interactive | None = None
 ) -> Iterator[tuple[CommandJob, Code, Storage]]:
-    """Give the job that the options describe, its packed code, and S3; nothing is uploaded, but what stays is told.
+    """Yield the job that the options describe, its packed code, and S3; upload nothing.
 
-    Raises QueueError if something is missing or cannot be packed.
+    Print the files that are kept back. Raises QueueError if a setting is missing or the folder cannot be packed.
     """
     named = connection()
     defaults = find_defaults(url=named.url, profile=named.profile)
@@ -188,23 +188,23 @@ def described_job(
         raise InvalidOption("--launcher starts a command, and none is given: write it at the end, after --.")
     more = read_document(options.request, sys.stdin) if options.request else {}
     storage = storage_of(queue)
-    described = job_settings.described_job(
+    described = job_settings.job_from_settings(
         options,
         command,
         defaults,
         storage,
         more=more,
-        spelt=lambda setting: f"--{setting.replace('_', '-')}",
+        option_text=lambda setting: f"--{setting.replace('_', '-')}",
         interactive=interactive,
     )
     with described as (job, code):
-        _tell_what_stays(code.archive.kept_back)
+        _print_kept_back(code.archive.kept_back)
         if code.archive.has("compile.sh", "compile.aml.sh"):
             print_note("The job runs compile.sh and not compile.aml.sh: the folder has both.")
         yield job, code, storage
 
 
-def _tell_what_stays(kept_back: Sequence[str]) -> None:
+def _print_kept_back(kept_back: Sequence[str]) -> None:
     if not kept_back:
         return
     named = ", ".join(one_line(name) for name in kept_back[:_NAMED])

@@ -1,4 +1,4 @@
-"""What every command of ``smq`` prints alike, and how it may end."""
+"""Output shared by all commands of ``smq``: errors, notes, JSON, questions, and the exit codes."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ EXIT_CODES = {
 }
 
 
-class _Visible:
-    """An output stream to which others' words may be written: what a terminal would obey is escaped on the way."""
+class _EscapingStream:
+    """An output stream for untrusted text: it escapes the characters that control a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write text, and nothing that a terminal obeys."""
+        """Write the text with its control characters escaped; return its original length."""
         self.stream.write(visible(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several."""
+        """Write several lines, escaped like ``write``."""
         for line in lines:
             self.write(line)
 
@@ -51,20 +51,21 @@ class _Visible:
 
 
 @contextmanager
-def nothing_is_obeyed() -> Iterator[None]:
-    """Let all that is printed meanwhile, by whatever command, pass through ``visible``."""
+def escaped_output() -> Iterator[None]:
+    """Escape the control characters in everything that is printed to stdout and stderr meanwhile."""
     output, errors = sys.stdout, sys.stderr
-    with redirect_stdout(cast(TextIO, _Visible(output))), redirect_stderr(cast(TextIO, _Visible(errors))):
+    escaped_errors = redirect_stderr(cast(TextIO, _EscapingStream(errors)))
+    with redirect_stdout(cast(TextIO, _EscapingStream(output))), escaped_errors:
         yield
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream for what is ours to make the terminal do; others' words go there escaped, or not at all."""
-    return stream.stream if isinstance(stream, _Visible) else stream
+    """Return the stream without escaping, for our own control sequences; never write untrusted text to it."""
+    return stream.stream if isinstance(stream, _EscapingStream) else stream
 
 
-def complain(error: QueueError) -> int:
-    """Print what was wrong, and return the exit code for it."""
+def print_error(error: QueueError) -> int:
+    """Print an error, and return its exit code."""
     print(f"smq: {error}", file=sys.stderr)
     if isinstance(error, NotFound):
         return NOT_FOUND
@@ -73,29 +74,29 @@ def complain(error: QueueError) -> int:
 
 
 def print_warning(text: str) -> None:
-    """Print what its author may want to change; on a terminal no word of it is broken."""
+    """Print a warning to stderr; on a terminal, wrapped between words."""
     _print_whole_words(f"smq: warning: {text}")
 
 
 def print_note(text: str) -> None:
-    """Print how ``smq`` has understood its arguments; on a terminal no word of it is broken."""
+    """Print a note to stderr on how ``smq`` understood its arguments; on a terminal, wrapped between words."""
     _print_whole_words(f"smq: note: {text}")
 
 
-def _print_whole_words(told: str) -> None:
+def _print_whole_words(text: str) -> None:
     if sys.stderr.isatty():
         columns = shutil.get_terminal_size().columns
-        told = textwrap.fill(told, columns, break_long_words=False, break_on_hyphens=False)
-    print(told, file=sys.stderr)
+        text = textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr)
 
 
 def print_json(value: object) -> None:
-    """Print for programs."""
+    """Print a value as JSON, for programs."""
     print(json.dumps(value, indent=2))
 
 
-def may_ask() -> bool:
-    """Return whether there is somebody to ask: input and output are a terminal."""
+def is_interactive() -> bool:
+    """Return whether a user can answer a question: input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -106,10 +107,10 @@ def confirmed(question: str) -> bool:
 
 
 def colours() -> bool:
-    """Return whether the output may have colours: it goes to a terminal, and nobody asked for none (no-color.org)."""
+    """Return whether the output may have colours: it goes to a terminal, and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int | None:
-    """Return the columns of the terminal that the output goes to; None if it goes elsewhere, and need not fit."""
+    """Return the number of columns of the output's terminal; None if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,7 +1,7 @@
-"""How the commands of ``smq`` are put together: click, with what it lacks.
+"""Click commands with extensions for ``smq``.
 
-A command has examples below its help, its arguments have help as its options do, and some of its options exclude one
-another. Which queue is meant can be said before and after the name of every command.
+Commands have examples below their help, arguments have help like options, and options can exclude one another. The
+options that choose the queue are accepted before and after the name of every command.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 @dataclass
 class Connection:
-    """Which queue the options name."""
+    """The queue that the options --url and --profile name."""
 
     url: str | None = None
     profile: str | None = None
 
     def queue(self, **settings: Any) -> QueueClient:
-        """Return a client of that queue. Raises ConfigError if there is none."""
+        """Return a client of that queue. Raises ConfigError if none is configured."""
         from sagemaker_queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
 
         return QueueClient(url=self.url, profile=self.profile, **settings)
 
 
 def connection(context: click.Context | None = None) -> Connection:
-    """Return which queue the options of the command that runs name."""
+    """Return the connection that the options of a command's context name (default: the running command's)."""
     return (context or click.get_current_context()).ensure_object(Connection)
 
 
 def with_queue(command: Callable[Concatenate[QueueClient, P], int]) -> Callable[P, int]:
-    """Call a command with a client of the queue."""
+    """Decorate a command so that its first argument is a client of the queue."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -57,7 +57,7 @@ def with_queue(command: Callable[Concatenate[QueueClient, P], int]) -> Callable[
 
 
 class Argument(click.Argument):
-    """An argument with help. ``metavar`` names one; ``usage`` is how the argument stands in the command's usage."""
+    """An argument with help. ``metavar`` is its name in the help, ``usage`` its text in the command's usage."""
 
     def __init__(self, declarations: Sequence[str], *, help: str, usage: str | None = None, **attributes: Any) -> None:
         super().__init__(declarations, **attributes)
@@ -65,19 +65,19 @@ class Argument(click.Argument):
         self.usage = usage
 
     def make_metavar(self, _context: click.Context | None = None) -> str:
-        """Return how the argument stands in the command's usage."""
+        """Return the argument's text in the command's usage."""
         name = self.metavar or (self.name or "").upper()
         if self.usage:
             return self.usage
         return f"[{name} ...]" if self.nargs < 0 else name if self.required else f"[{name}]"
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
-        """Return the row of the help's table."""
+        """Return the argument's row in the help."""
         return self.metavar or self.make_metavar(), self.help
 
 
 class Option(click.Option):
-    """An option: of an ``exclusive_group`` only one can be given; ``section`` is its heading in the help."""
+    """An option. Only one option of an ``exclusive_group`` is accepted; ``section`` is its heading in the help."""
 
     def __init__(
         self, *declarations: Any, exclusive_group: str | None = None, section: str = "options", **attributes: Any
@@ -87,7 +87,7 @@ class Option(click.Option):
         self.section = section
 
     def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> Any:
-        """Refuse the option if one is given that it excludes."""
+        """Raise UsageError if another option of the same exclusive group is given."""
         if self.exclusive_group and self.name in opts and not ctx.resilient_parsing:
             other: Option = ctx.meta.setdefault(f"{__name__}.{self.exclusive_group}", self)
             if other is not self:
@@ -96,27 +96,30 @@ class Option(click.Option):
 
 
 def option(*names: str, **attributes: Any) -> Decorator:
-    """Give a command an option."""
+    """Add an option to a command."""
     return click.option(*names, cls=Option, **attributes)
 
 
 def flag(*names: str, **attributes: Any) -> Decorator:
-    """Give a command an option without a value."""
+    """Add an option without a value to a command."""
     return click.option(*names, cls=Option, is_flag=True, **attributes)
 
 
 def argument(name: str, **attributes: Any) -> Decorator:
-    """Give a command an argument."""
+    """Add an argument to a command."""
     return click.argument(name, cls=Argument, **attributes)
 
 
 def json_flag(help: str = "the same for programs", **attributes: Any) -> Decorator:
-    """Give a command ``--json``."""
+    """Add ``--json`` to a command, as the parameter ``as_json``."""
     return flag("--json", "as_json", help=help, **attributes)
 
 
 def bundled(name: str, of: Callable[..., Any], *parameters: Decorator) -> Decorator:
-    """Give a command parameters whose values it gets as one object: a dataclass whose fields have their names."""
+    """Add parameters to a command, which gets their values as one object ``name``.
+
+    ``of`` is its dataclass; its fields have the names of the parameters.
+    """
     names = [field.name for field in fields(of)]  # type: ignore[arg-type]  # a dataclass
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
@@ -134,7 +137,7 @@ def bundled(name: str, of: Callable[..., Any], *parameters: Decorator) -> Decora
 
 
 def checked(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Let click say which option was wrong."""
+    """Return a parser of option values that turns InvalidOption into click's error, which names the option."""
 
     def check(text: str) -> T:
         try:
@@ -146,7 +149,7 @@ def checked(read: Callable[[str], T]) -> Callable[[str], T]:
 
 
 class Command(click.Command):
-    """A command; ``usage`` replaces what click makes of its parameters."""
+    """A command with examples; ``usage`` replaces the usage that click derives from its parameters."""
 
     def __init__(self, *args: Any, examples: Iterable[str] = (), usage: str | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -155,11 +158,11 @@ class Command(click.Command):
         self.params += _queue_options()
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return what follows the command's name in its usage."""
+        """Return the usage after the command's name."""
         return [self.usage] if self.usage else super().collect_usage_pieces(ctx)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the usage."""
+        """Write the usage line."""
         formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -180,13 +183,13 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A command that has commands of its own, which are listed in the order in which they were added."""
+    """A command with subcommands, listed in the order in which they were added."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, no_args_is_help=False, **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Help whoever types the name alone."""
+        """Print the help if there are no arguments."""
         if not args and not ctx.resilient_parsing:
             print(ctx.get_help())
             ctx.exit()
@@ -195,24 +198,24 @@ class Group(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Say which command may be meant by a name that none has."""
+        """Suggest a similar command if there is no command of that name."""
         name = args[0]
         if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"There is no command {name!r}.{did_you_mean(name, self.commands)}")
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
+        """Return the names of the subcommands."""
         return list(self.commands)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, and a line for each command."""
+        """Write the options, and a line for each subcommand."""
         super().format_options(ctx, formatter)
         with formatter.section("commands"):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
     def subcommand(self, name: str, **attributes: Any) -> Callable[[Callable[..., int]], Command]:
-        """Make a function one of the commands: ``help`` is a line, ``description`` all that is said."""
+        """Return a decorator that makes a function a subcommand, with the arguments of ``command``."""
 
         def decorate(function: Callable[..., int]) -> Command:
             made = command(name, **attributes)(function)
@@ -225,12 +228,12 @@ class Group(Command, click.Group):
 def command(
     name: str, *, help: str, description: str, cls: type[Command] = Command, **attributes: Any
 ) -> Callable[[Callable[..., int]], Command]:
-    """Make a function a command: ``help`` is a line, ``description`` all that is said of the command."""
+    """Return a decorator that makes a function a command: ``help`` is its line in lists, ``description`` its help."""
     return click.command(name, cls=cls, short_help=help, help=description, **attributes)
 
 
 def group(name: str, *, help: str, description: str, examples: Iterable[str]) -> Group:
-    """Return a command that has commands of its own."""
+    """Return a command with subcommands."""
     return Group(name, short_help=help, help=description, examples=examples)
 
 

@@ -1,7 +1,7 @@
-"""``python -m sagemaker_queue.cli.reference docs/cli.md``: bring the page about ``smq`` up to date with its parser.
+"""``python -m sagemaker_queue.cli.reference docs/cli.md``: update the page about ``smq`` from its parser.
 
-Between two comments of each section stands what the parser knows: usage, description, options, examples. It is made
-anew; all that people wrote below it is kept. A command without a section gets one, one that is gone loses it.
+The text between two comments in each section is generated: usage, description, options and examples. Text below the
+second comment is written by hand and kept. A new command gets a section; a removed command loses its section.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _EXIT_HEADING = "## Exit codes"
 
 
 def main() -> int:
-    """Write the page that is named."""
+    """Update the page that the first argument names."""
     page = Path(sys.argv[1])
     page.write_text(reference(page.read_text()))
     return DONE
 
 
 def reference(page: str) -> str:
-    """Return the page with all that the parser knows as it is now."""
+    """Return the page with its generated parts updated."""
     opening, *sections = _HEADINGS.split(page)
     written = {heading: body for heading, _, body in (section.partition("\n") for section in sections)}
     known = {heading_of(described.name): described for described in commands(build_parser())}
@@ -52,24 +52,24 @@ def reference(page: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-class Described(NamedTuple):
-    """A command of ``smq``, or a command of one, as one types it."""
+class NamedCommand(NamedTuple):
+    """A command of ``smq`` or a subcommand, with its full name such as ``policy apply``."""
 
     name: str
     command: Command
 
     @property
     def own_parameters(self) -> list[click.Parameter]:
-        """Its arguments and options, without those that say which queue."""
+        """Arguments and options of the command, without those that choose the queue."""
         parameters = self.command.get_params(click.Context(self.command, help_option_names=[]))
         return [parameter for parameter in parameters if getattr(parameter, "section", None) != QUEUE_SECTION]
 
 
-def commands(root: Group, path: str = "") -> Iterator[Described]:
-    """Yield every command, each followed by its own."""
+def commands(root: Group, path: str = "") -> Iterator[NamedCommand]:
+    """Yield every command, each followed by its subcommands."""
     for name, command in root.commands.items():
         assert isinstance(command, Command)
-        yield Described(f"{path}{name}", command)
+        yield NamedCommand(f"{path}{name}", command)
         if isinstance(command, Group):
             yield from commands(command, f"{path}{name} ")
 
@@ -96,7 +96,7 @@ def _overview() -> str:
     return f"\n{_code(EXAMPLES.splitlines())}\n\n{_table('command', rows)}"
 
 
-def _about(described: Described) -> str:
+def _about(described: NamedCommand) -> str:
     name, command = described
     arguments = [parameter for parameter in described.own_parameters if isinstance(parameter, Argument)]
     options = [parameter for parameter in described.own_parameters if isinstance(parameter, Option)]
@@ -116,7 +116,7 @@ def _exit_codes() -> str:
 
 
 def _names(option: Option) -> str:
-    """How one types it: `-o COLUMNS`, `--columns COLUMNS`."""
+    """Return the option's names as a user types them: `-o COLUMNS`, `--columns COLUMNS`."""
     value = "" if option.is_flag else f" {option.metavar or _choices(option) or (option.name or '').upper()}"
     return ", ".join(f"`{name}{value}`" for name in (*option.opts, *option.secondary_opts))
 
@@ -126,7 +126,7 @@ def _choices(option: Option) -> str | None:
 
 
 def _cell(text: str) -> str:
-    """Text in which nothing means anything to Markdown."""
+    """Return the text on one line, with Markdown's special characters escaped."""
     return re.sub(r"([\\`*_|<])", r"\\\1", " ".join(text.split()))
 
 

@@ -1,1 +1,1 @@
-"""Where the queue is, and what jobs have in common: the profile file, the environment, arguments."""
+"""Configuration from arguments, the environment and the profile file: the queue's address, and defaults of jobs."""

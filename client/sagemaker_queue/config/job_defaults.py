@@ -1,13 +1,15 @@
-"""What a profile may say about the jobs that ``smq submit`` makes, so that one need not say it each time::
+"""Defaults of jobs in a profile, which ``smq submit`` uses for options that are not given.
 
-[profiles.research]
-url = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
-role = "arn:aws:iam::123456789012:role/training"
-image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8"
-instance_type = "ml.p5.48xlarge"
+Example::
 
-[profiles.research.data]
-"data/imagenet" = "s3://datasets/imagenet"
+    [profiles.research]
+    url = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
+    role = "arn:aws:iam::123456789012:role/training"
+    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8"
+    instance_type = "ml.p5.48xlarge"
+
+    [profiles.research.data]
+    "data/imagenet" = "s3://datasets/imagenet"
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ _VARIABLES = {"role": ROLE_VARIABLE, "image": IMAGE_VARIABLE, "instance_type": I
 
 @dataclass(frozen=True)
 class JobDefaults:
-    """What holds for a job unless an option says otherwise."""
+    """The settings of a job that apply unless an option overrides them."""
 
     role: str | None = None  # ARN
-    image: str | None = None  # address of the container's image
-    bucket: str | None = None  # for code, output and checkpoints; None: the SageMaker SDK's default one
+    image: str | None = None  # URI of the container's image
+    bucket: str | None = None  # for code, output and checkpoints; None: the SageMaker SDK's default bucket
     instance_type: str | None = None
     project: str | None = None
     max_run: int | None = None  # seconds; such as "12h" in the file
     volume: int | None = None  # GB
     checkpoint: bool = False
-    data: Mapping[str, S3Address] = field(default_factory=dict)  # path in the working folder -> where it is
+    data: Mapping[str, S3Address] = field(default_factory=dict)  # path in the working folder -> address
     env: Mapping[str, str] = field(default_factory=dict)
-    request: Mapping[str, Any] = field(default_factory=dict)  # anything else of a CreateTrainingJob request
+    request: Mapping[str, Any] = field(default_factory=dict)  # further fields of a CreateTrainingJob request
 
 
 SETTINGS = {setting.name for setting in fields(JobDefaults)}
@@ -51,10 +53,10 @@ _TABLES = ("data", "env", "request")
 
 
 def parse_defaults(table: Mapping[str, Any], where: str, environ: Mapping[str, str] | None = None) -> JobDefaults:
-    """Read the settings of a profile's table; the environment names role, image and instance type where the
-    table does not.
+    """Parse the settings of a profile's table.
 
-    Raises ConfigError, which begins with ``where``, if one is not what it must be.
+    Role, image and instance type default to environment variables. Raises ConfigError, which begins with ``where``, for
+    an invalid setting.
     """
     environ = os.environ if environ is None else environ
     found = {name: table[name] for name in SETTINGS if name in table}
@@ -81,7 +83,7 @@ def parse_defaults(table: Mapping[str, Any], where: str, environ: Mapping[str, s
 
 
 def seconds(text: str) -> int:
-    """Read ``90m``, ``12h``, ``3d`` or a number of seconds. Raises InvalidOption if it is no such time."""
+    """Parse ``90m``, ``12h``, ``3d`` or a number of seconds, as seconds. Raises InvalidOption for any other text."""
     found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd]?)", text.strip())
     if not found:
         raise InvalidOption(f"{text!r} is not a time: it must look like 90m, 12h or 3d.")

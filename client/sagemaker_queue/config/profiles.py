@@ -1,4 +1,4 @@
-"""Changes to the profile file that keep what people wrote around them."""
+"""Changes to the profile file that keep users' comments and formatting."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sagemaker_queue.config.notice_settings import NOTICE_SETTINGS
 from sagemaker_queue.config.queue_config import QUEUE_SETTINGS, check_profiles
 from sagemaker_queue.errors import ConfigError, InvalidOption
 
-_TABLES = ("data", "env")  # whose members are set one by one, as data.PATH and env.NAME
+_TABLES = ("data", "env")  # tables with members that are set one by one, as data.PATH and env.NAME
 
 
 class ProfileFile:
-    """The file at ``path``, which need not exist yet. Raises ConfigError if it is not what it must be."""
+    """The profile file at ``path``, which need not exist yet. Raises ConfigError if it is invalid."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class ProfileFile:
 
     @property
     def content(self) -> dict[str, Any]:
-        """All that is in it, as plain values."""
+        """Content of the file, as plain values."""
         return self._document.unwrap()
 
     @property
@@ -43,14 +43,14 @@ class ProfileFile:
 
     @property
     def default(self) -> str | None:
-        """The profile that is used where none is named."""
+        """Name of the default profile; None if there is none."""
         return self.content.get("default")
 
     def set(self, profile: str, setting: str, value: str | None) -> None:
-        """Set something in a profile, or take it out (None); the first profile becomes the default one.
+        """Set a setting of a profile, or remove it (None). The first profile becomes the default one.
 
-        Raises InvalidOption if there is no such setting, ConfigError if the file would become unusable; it stays as
-        it is then.
+        Raises InvalidOption if there is no such setting. Raises ConfigError, and leaves the file unchanged, if the
+        file would become invalid.
         """
         profiles = self._document.setdefault("profiles", tomlkit.table(is_super_table=True))
         table = profiles.setdefault(profile, tomlkit.table())
@@ -69,7 +69,7 @@ class ProfileFile:
         self._save()
 
     def use(self, profile: str) -> None:
-        """Make a profile the default one. Raises ConfigError if it is not there."""
+        """Make a profile the default one. Raises ConfigError if there is no such profile."""
         if profile not in self.profiles:
             known = ", ".join(sorted(self.profiles)) or "none"
             raise ConfigError(f"There is no profile {profile!r} in {self.path}; it has: {known}.")
@@ -81,20 +81,20 @@ class ProfileFile:
 
     def _save(self) -> None:
         check_profiles(self.content, self.path)
-        target = self.path.resolve()  # it may be a link into somebody's dotfiles
+        target = self.path.resolve()  # the path may be a link, such as one into a dotfiles repository
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
                 file.write(tomlkit.dumps(self._document))
                 file.flush()
                 os.fsync(file.fileno())
-            Path(file.name).replace(target)  # whole or not at all
+            Path(file.name).replace(target)  # atomic
         except OSError as error:
             raise ConfigError(f"The profile file {self.path} cannot be written: {error.strerror}.") from error
 
 
 def _typed(setting: str, value: str) -> str | int | bool:
-    """Numbers and truth as TOML has them."""
+    """Return the value as TOML's type: an integer for ``volume``, a boolean for ``checkpoint``, else text."""
     if setting == "volume" and value.isdecimal():
         return int(value)
     if setting == "checkpoint" and value in ("true", "false"):

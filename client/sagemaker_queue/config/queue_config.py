@@ -1,4 +1,4 @@
-"""Where the queue is.
+"""The address of the queue, from arguments, the environment or the profile file.
 
 The first of these that names a queue decides:
 
@@ -15,12 +15,12 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
     url = "https://vpce-0123.execute-api.us-east-1.vpce.amazonaws.com/prod"
     api_id = "a1b2c3d4e5"     # with a VPC endpoint's address only
     region = "us-east-1"      # optional
-    aws_profile = "research"  # optional: whose credentials sign
-    account = "123456789012"  # optional: whose buckets are used, where STS cannot be asked
+    aws_profile = "research"  # optional: the AWS profile with the credentials that sign
+    account = "123456789012"  # optional: the account that owns the buckets, where STS is not reachable
     bucket_owners = "datasets=111122223333"  # optional: buckets of other accounts
-    columns = "job,state,reason"  # optional: what smq ls shows on a terminal
+    columns = "job,state,reason"  # optional: the columns of smq ls on a terminal
 
-It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
+The file may also contain defaults for the jobs of ``smq submit``: see ``job_defaults``.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
 
 @dataclass(frozen=True)
 class QueueConfig:
-    """The address of one queue. Raises ConfigError if ``url`` is no https address, nor this machine's."""
+    """The address of one queue. Raises ConfigError unless ``url`` is an https address, or one of this machine."""
 
     url: str  # up to and including the stage, without a slash at the end
     api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
-    region: str | None = None  # of the API; None: as the address or the AWS session says
+    region: str | None = None  # of the API; None: the region in the address, or else of the AWS session
     aws_profile: str | None = None  # of ~/.aws/config; None: the usual credentials
-    account: str | None = None  # whose buckets are used; None: that of the credentials, as STS says
-    bucket_owners: str | None = None  # of others' buckets: "datasets=111122223333 open-data=any"
-    columns: str | None = None  # of smq ls on a terminal: "job,user,state"; None: its own choice
+    account: str | None = None  # the account that owns the buckets; None: the credentials' account, by STS
+    bucket_owners: str | None = None  # accounts of other buckets: "datasets=111122223333 open-data=any"
+    columns: str | None = None  # of smq ls on a terminal: "job,user,state"; None: the default columns
 
     def __post_init__(self) -> None:
-        """Refuse an address that no request could go to."""
+        """Raise ConfigError for an address to which no request could be sent, and for invalid accounts."""
         object.__setattr__(self, "url", self.url.strip().rstrip("/"))
         try:
             parts = urlsplit(self.url)
             host = parts.hostname or ""
             usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
-            # What one reader of an address takes for a part of the host, another may take for a path.
+            # Parsers of URLs differ on these characters: one may take for the path what another takes for the host.
             usable &= not any(letter.isspace() or not letter.isprintable() or letter == "\\" for letter in self.url)
         except ValueError:
             usable = False
         if usable and "@" in parts.netloc:
-            # The address is not shown: what stands before the @ may be a password.
+            # The message omits the address, because the text before the @ may contain a password.
             raise ConfigError(
                 f"The address of the queue at {host} has a user or password in it: leave out what is before the @."
                 " Requests are signed by AWS credentials."
@@ -121,7 +121,7 @@ def _parse_owners(text: str) -> dict[str, str | None]:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether an address means this machine, without asking anybody what its name stands for."""
+    """Return whether a host is this machine, without a DNS lookup."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -139,11 +139,11 @@ def find_config(
     region: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> QueueConfig:
-    """Return the address of the queue that the arguments, the environment or the profile file name.
+    """Return the configuration of the queue that the arguments, the environment or the profile file name.
 
-    An ``api_id`` or ``region`` given here wins over the profile's. ``SAGEMAKER_QUEUE_API_ID``
-    belongs to an address that was given directly and is never mixed into a profile.
-    Raises ConfigError with what to do when no queue is named, or not rightly.
+    An ``api_id`` or ``region`` given here overrides the profile's. ``SAGEMAKER_QUEUE_API_ID`` applies only to an
+    address that is given directly, never to a profile. Raises ConfigError, with a remedy, if no queue is named or a
+    setting is invalid.
     """
     environ = os.environ if environ is None else environ
     if url and profile:
@@ -158,8 +158,9 @@ def find_config(
 def find_defaults(
     *, url: str | None = None, profile: str | None = None, environ: Mapping[str, str] | None = None
 ) -> JobDefaults:
-    """Return what the profile that ``find_config`` would choose says about jobs; a queue that is given by its address
-    alone has no profile.
+    """Return the defaults of jobs in the profile that ``find_config`` would choose.
+
+    They are empty for a queue that is given by its address, which has no profile.
     """
     environ = os.environ if environ is None else environ
     return parse_defaults(*_chosen_table(url, profile, environ), environ)
@@ -168,18 +169,18 @@ def find_defaults(
 def find_notices(
     *, url: str | None = None, profile: str | None = None, environ: Mapping[str, str] | None = None
 ) -> NoticeSettings:
-    """Return what the profile says about notices, in the same way."""
+    """Return the settings of notices in the profile that ``find_config`` would choose."""
     return parse_notices(*_chosen_table(url, profile, os.environ if environ is None else environ))
 
 
 def profile_file(environ: Mapping[str, str] | None = None) -> Path:
-    """Return where the profile file is, or would be."""
+    """Return the path of the profile file, whether it exists or not."""
     environ = os.environ if environ is None else environ
     return Path(environ.get(FILE_VARIABLE) or DEFAULT_FILE).expanduser()
 
 
 def check_profiles(document: Mapping[str, object], path: Path) -> None:
-    """Raise ConfigError for the first thing in a profile file's content that cannot be used."""
+    """Raise ConfigError for the first invalid setting in the content of a profile file."""
     for name, table in _profiles_of(document, path).items():
         where = f"{path}: profile {name!r}"
         _parse_queue(table, where)
@@ -197,7 +198,7 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
 
 
 def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of the profile that is used, empty if none is, and what to call it in messages."""
+    """Return the table of the chosen profile, empty without a profile, and its name for messages."""
     if url or (not profile and environ.get(URL_VARIABLE)):
         return {}, ""
     table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
@@ -206,7 +207,7 @@ def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, st
 
 
 def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of a profile, or of the default one, and what to call it in messages."""
+    """Return the table of a profile, or of the default one, and its name for messages."""
     path = profile_file(environ)
     document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
     profiles = _profiles_of(document, path)
@@ -224,7 +225,7 @@ def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[s
 
 
 def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
-    """Return the content of a profile file; nothing if it need not exist. Raises ConfigError if it cannot be read."""
+    """Return the content of a profile file; empty if the file is missing and need not exist. Raises ConfigError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -244,7 +245,7 @@ def _check_table(table: object, where: str) -> None:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
     for key, value in table.items():
-        # A misspelt api_id would otherwise come back as a riddle: API Gateway's bare "Forbidden".
+        # Otherwise a misspelt api_id would cause API Gateway's "Forbidden", which does not name the reason.
         if key not in known:
             raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
         if key in QUEUE_SETTINGS and not isinstance(value, str):

@@ -9,13 +9,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, NotFound, QueueError
 from sagemaker_queue.integrations.boto import sessions
 from sagemaker_queue.job_logs.renderer import JobLogRenderer
 from sagemaker_queue.tuning.metric import Metric
 from sagemaker_queue.tuning.plan import StudyPlan, TrialRow, studies
 from sagemaker_queue.tuning.progress import show_search
-from sagemaker_queue.tuning.search import POLL_SECONDS, Search
+from sagemaker_queue.tuning.search import Search
 from sagemaker_queue.tuning.space import Choice, Interval, Range, Space, Value, text_of
 
 if TYPE_CHECKING:

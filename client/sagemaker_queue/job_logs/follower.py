@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.errors import Unavailable
 from sagemaker_queue.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.job_logs.choice import LineChoice
@@ -22,7 +23,6 @@ from sagemaker_queue.models import Attempt, JobDetail
 
 T = TypeVar("T")
 OUTAGES_ENDURED = 10  # in a row, while following a job that may take days
-POLL_SECONDS = 5.0
 _LONG_AGO = timedelta(minutes=1)  # after its end an attempt's last lines have reached CloudWatch
 
 
@@ -60,8 +60,9 @@ JobEvent = Union[StateReport, Outage, AttemptEnded, LogLine]
 class Follower:
     """Follows one job. ``logs`` is a boto3 client of CloudWatch Logs, or None to follow without the lines.
 
-    ``lines`` says which of its lines are wanted, and whether only one attempt is. Between two questions it pauses for
-    ``poll`` seconds, by ``pause``.
+    ``lines`` says which of its lines are wanted, and whether only one attempt is. The queue is asked at the pace of
+    ``config.pace``, but not more often than each ``poll`` seconds; while the job runs, its log is read about each
+    ``poll`` seconds. ``pause`` sleeps.
     """
 
     def __init__(
@@ -75,11 +76,14 @@ class Follower:
     ) -> None:
         self._queue = queue
         self._logs = logs
-        self._poll = poll
+        self._pace = Pace(poll, pause)
+        self._log_looks = 0  # that are left before the queue is asked again
+        self._log_pause = 0.0  # seconds between them
         self._choice = lines or LineChoice()
         self._only = self._choice.attempt
         self._tail = self._choice.tail  # until the first look is over
         self._pause = pause
+        self._running: tuple[JobDetail, Attempt] | None = None  # as the queue told last, if it runs
         self._read: AttemptLog | None = None  # the attempt that is being read
         self._done = 0  # the number of the last attempt all of whose events were given
         self._awaits_last_lines = False  # it has ended, and its last lines may still be on their way
@@ -89,10 +93,26 @@ class Follower:
 
         Raises NotFound; ClientError if the logs may not be read; and what keeps going wrong, after many times in a row.
         """
-        yield from polled(partial(self._look, name), OUTAGES_ENDURED, lambda: self._pause(self._poll))
+        yield from polled(partial(self._look, name), OUTAGES_ENDURED, self._rest, self._pace.failed)
+
+    def _rest(self) -> None:
+        """Pause until the queue, or the log of a job that runs, is looked at again."""
+        if self._log_looks == 0:
+            seconds = self._pace.seconds()
+            reads_on = self._running and self._logs is not None and self._pace.least > 0
+            looks = max(1, round(seconds / self._pace.least)) if reads_on else 1
+            self._log_looks, self._log_pause = looks, seconds / looks
+        self._log_looks -= 1
+        self._pause(self._log_pause)
 
     def _look(self, name: str) -> Generator[JobEvent, None, bool]:
+        if self._log_looks and self._running:
+            yield from self._lines(*self._running)
+            return False
         job = self._queue.job(name)
+        self._pace.saw((job.state, job.attempt, job.cancel_requested), job.ask_again_after)
+        live = [attempt for attempt in self._wanted(job) if attempt.outcome is None]
+        self._running = (job, live[-1]) if live and not job.finished else None
         yield from self._last(self._new_events(job))
         self._tail = None
         if self._awaits_last_lines:
@@ -157,10 +177,14 @@ class Follower:
 
 
 def polled(
-    look: Callable[[], Generator[T, None, bool]], endured: int, pause: Callable[[], None]
+    look: Callable[[], Generator[T, None, bool]],
+    endured: int,
+    pause: Callable[[], None],
+    failed: Callable[[float | None], None] = lambda retry_after: None,
 ) -> Iterator[T | Outage]:
     """Yield what each look finds, until one returns that it was the last.
 
+    ``failed`` is told of each outage, and for how many seconds not to ask again, where the answer says that.
     Raises what goes wrong if it is a refusal, or more than ``endured`` times in a row; else yields it as an Outage.
     """
     outages = 0
@@ -173,6 +197,7 @@ def polled(
             outages += 1
             if outages > endured or is_denied(error):
                 raise
+            failed(getattr(error, "retry_after", None))
             yield Outage(error)
         pause()
 

@@ -1,1 +1,1 @@
-"""The queue as notebooks and scripts use it: commands as jobs, tables and frames of them, progress."""
+"""The client for notebooks and scripts: commands as jobs, tables, data frames and progress."""

@@ -1,4 +1,4 @@
-"""``QueueClient`` as people use it: the queue's API, and what ``smq`` does besides, for notebooks and scripts."""
+"""The public ``QueueClient``: the queue's API, and the functions of ``smq``, for notebooks and scripts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue import client
-from sagemaker_queue.actions.grid import MOST, expanded, job_of, submit_all
-from sagemaker_queue.actions.job_settings import described_job
+from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
+from sagemaker_queue.actions.job_settings import job_from_settings
 from sagemaker_queue.actions.results import Fetched, fetch_results
-from sagemaker_queue.actions.selection import Selection, jobs_meant
-from sagemaker_queue.actions.submission import bring_code, storage_of
+from sagemaker_queue.actions.selection import Selection, matching_job_names
+from sagemaker_queue.actions.submission import storage_of, upload_code
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
-from sagemaker_queue.actions.waiting import POLL_SECONDS, Left, until_ended
+from sagemaker_queue.actions.waiting import Left, until_ended
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import amount, file_size, one_line, state_sentence
@@ -26,7 +27,7 @@ from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import Follower, Outage
 from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
 from sagemaker_queue.notebook import html
-from sagemaker_queue.notebook.keywords import Command, JobKeywords, settings_of, shows_keywords, words_of
+from sagemaker_queue.notebook.keywords import Command, JobKeywords, settings_of, with_job_keywords, words_of
 from sagemaker_queue.notebook.listing import Jobs, Listing, Sweep
 from sagemaker_queue.notebook.log_lines import LogLines
 from sagemaker_queue.notebook.progress import Progress
@@ -45,40 +46,39 @@ html.show_in_notebooks()
 
 
 class QueueClient(client.QueueClient):
-    """Talks to one queue.
+    """A client of one queue.
 
-    The queue is the one of ``config``, else the one that ``find_config`` finds from the keyword
-    arguments, the environment and the profile file. ``boto_session`` gives credentials and region
-    (default: the profile's, else the usual AWS ones). Methods raise the errors of
-    ``sagemaker_queue.errors``; a lost connection, 429 and 5xx are retried first, ``tries`` times in all,
-    with a random pause of at most ``pause_seconds``, doubled each time, between two tries. Submitting is
-    retried too: the queue answers a request that it already knows with the job as it is.
+    The queue is that of ``config``, else the one that ``find_config`` finds by the keyword arguments, the environment
+    and the profile file. ``boto_session`` provides credentials and region (default: the profile's, else the usual AWS
+    ones). Methods raise the errors of ``sagemaker_queue.errors``. A lost connection, 429 and 5xx are retried first,
+    with ``tries`` tries in all. The pause between two tries is random; its maximum is ``pause_seconds`` and doubles
+    each time. Submissions are retried too: the queue answers a known request with the present state of its job.
 
-    What its methods return is shown as tables by notebooks. A job is named, or given as any object that has its
-    name, such as what ``submit`` returns.
+    Notebooks show the results of its methods as tables. Methods take a job by its name, or as an object with its name,
+    such as the result of ``submit``.
     """
 
-    @shows_keywords
+    @with_job_keywords
     def submit(
         self, request: Mapping[str, Any] | Command, *, preflight: bool = True, **job: Unpack[JobKeywords]
     ) -> Submission:
-        """Queue a command such as ``"python train.py --lr 0.1"``, or a CreateTrainingJob request.
+        """Submit a command such as ``"python train.py --lr 0.1"``, or a CreateTrainingJob request.
 
-        A command, one text or a list of words, runs in the working folder, which goes along as with ``smq submit``;
-        the keywords are the options of ``smq submit``, and what they leave open is as the profile has it. The same
-        request again returns the job as it is, and so does the same call with a ``name``. Without ``preflight``, what
-        the queue would refuse as hopeless becomes a warning of the answer. Files that may hold secrets are not packed,
-        and warned of.
+        A command, as one text or a list of words, runs in the working folder, which is packed and uploaded as by
+        ``smq submit``. The keywords are the options of ``smq submit``; the profile provides the defaults. The same
+        request again returns the present state of the job, and so does the same call with a ``name``. Without
+        ``preflight``, the queue accepts a job that is certain to fail, and returns the reason as a warning. Files that
+        may contain secrets are not packed, and a Python warning names them.
         """
         if isinstance(request, Mapping):
             _refuse_keywords(job)
             return super().submit(request, preflight=preflight)
-        with self._described(request, job) as (described, code, storage):
+        with self._job_from_keywords(request, job) as (described, code, storage):
             wanted = described.request()
-            bring_code(self, wanted, code, storage, preflight=preflight)
+            upload_code(self, wanted, code, storage, preflight=preflight)
         return super().submit(wanted, preflight=preflight)
 
-    @shows_keywords
+    @with_job_keywords
     def sweep(
         self,
         command: Command,
@@ -88,20 +88,21 @@ class QueueClient(client.QueueClient):
         yes: bool = False,
         **job: Unpack[JobKeywords],
     ) -> Sweep:
-        """Queue a command once for each combination of values, as independent jobs of one group.
+        """Submit a command once for each combination of values, as independent jobs of one group.
 
-        ``{lr}`` in the command or in ``env`` stands for the values of ``grid={"lr": [0.1, 0.01]}``. The keywords are
-        those of ``submit``. The same call again submits what is missing. Without ``yes``, more than 50 jobs are
-        refused. If not all are accepted, the first error is raised, with what is missing; the others are queued.
+        ``{lr}`` in the command or in ``env`` is replaced by each value of ``grid={"lr": [0.1, 0.01]}``. The keywords
+        are those of ``submit``. The same call again submits only the missing jobs. Without ``yes``, more than 50 jobs
+        are refused. If some jobs are not accepted, the others are submitted, and the first error is raised with the
+        names of the missing jobs.
         """
         grids = check_values(grid)
-        with self._described(command, job) as (template, code, storage):
-            group, runs = expanded(template, job.get("name"), grids)
+        with self._job_from_keywords(command, job) as (template, code, storage):
+            group, runs = sweep_runs(template, job.get("name"), grids)
             if len(runs) > MOST and not yes:
                 raise InvalidOption(f"These are {len(runs)} jobs; yes=True submits more than {MOST}.")
-            jobs = [job_of(template, group, run) for run in runs]
-            first, *_ = [one.request() for one in jobs]  # of all, so that a wrong one is told before anything is sent
-            bring_code(self, first, code, storage, preflight=preflight)
+            jobs = [job_for_run(template, group, run) for run in runs]
+            first, *_ = [one.request() for one in jobs]  # all of them, so that an invalid one fails before the upload
+            upload_code(self, first, code, storage, preflight=preflight)
         submit = super().submit
         done = submit_all(jobs, lambda one: submit(one.request(), preflight=preflight))
         for error in filter(None, done.refused.values()):
@@ -110,23 +111,23 @@ class QueueClient(client.QueueClient):
             raise type(error)(said) from error
         return Sweep(done.jobs)
 
-    @shows_keywords
+    @with_job_keywords
     def plan(self, request: Mapping[str, Any] | Command, **job: Unpack[JobKeywords]) -> PlanAnswer:
-        """Tell what would become of a command, or of a request, were it submitted now; nothing is stored or uploaded.
+        """Return the dry run of a command or of a request: whether it would start now, else why it would wait.
 
-        The keywords are those of ``submit``.
+        Nothing is stored or uploaded. The keywords are those of ``submit``.
         """
         if isinstance(request, Mapping):
             _refuse_keywords(job)
             return super().plan(request)
-        with self._described(request, job) as (described, _, _):
+        with self._job_from_keywords(request, job) as (described, _, _):
             return super().plan(described.request())
 
     def jobs(self, states: str | Iterable[str] = "live") -> Listing[JobSummary]:
-        """List jobs: ``live``, ``finished``, ``all``, or those in the given states.
+        """List jobs: the ``live`` ones, the ``finished`` ones, ``all``, or those in the given states.
 
-        Live jobs come in the queue's order: highest priority first, then first come first served. They are read page
-        by page, as they are asked for.
+        Live jobs are in the queue's order: the highest priority first, then the earliest submission. They are read
+        page by page during the iteration.
         """
         return Listing(super().jobs(states), html.jobs)
 
@@ -138,10 +139,10 @@ class QueueClient(client.QueueClient):
         owner: str | None = None,
         project: str | None = None,
     ) -> Listing[PastAttempt]:
-        """List the attempts that ended in a time, the earliest end first; ``until`` is not part of it.
+        """List the attempts that ended from ``since`` until before ``until``, the earliest end first.
 
-        Times are datetimes, or text: ``2026-11-22``, ``2026-11-22T10:00`` (UTC), or ``12h``, ``7d`` ago. ``owner`` is
-        an ARN, which may contain ``*``. They are there also where their jobs are forgotten.
+        Times are datetimes, or text: ``2026-11-22``, ``2026-11-22T10:00`` (UTC), or ``12h``, ``7d`` for a time ago.
+        ``owner`` is an ARN, which may contain ``*``. Attempts are kept longer than their jobs.
         """
         found = super().history(_time(since), None if until is None else _time(until), owner=owner, project=project)
         return Listing(found, html.attempts)
@@ -156,10 +157,10 @@ class QueueClient(client.QueueClient):
         owner: str | Iterable[str] = (),
         group: str | Iterable[str] = (),
     ) -> UsageReport:
-        """Sum up who used how much, by attempts that ended in a time, as ``smq usage``.
+        """Sum the usage of attempts that ended in a time, as ``smq usage`` does.
 
-        ``by`` is ``project``, ``owner``, ``group``, ``pool``, ``department`` or ``day``; ``project``, ``owner`` and
-        ``group`` are patterns of those that are meant. Times are as those of ``history``.
+        ``by`` is ``project``, ``owner``, ``group``, ``pool``, ``department`` or ``day``. ``project``, ``owner`` and
+        ``group`` are patterns that select attempts. Times have the form of those of ``history``.
         """
         meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
         attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
@@ -173,28 +174,31 @@ class QueueClient(client.QueueClient):
         silent: bool = False,
         poll: float = POLL_SECONDS,
     ) -> Jobs[JobDetail]:
-        """Wait until jobs have ended, and return them; their ``state`` says how they did.
+        """Wait until jobs have finished, and return them with their final ``state``.
 
-        Jobs are names, patterns such as ``"lr-*"``, objects with a name, or lists of these; or those of a ``group``. A
-        notebook shows how far they are, a terminal has a line for it, unless ``silent``. To interrupt it stops the
-        waiting alone. Raises NotFound, and TimeoutError after ``timeout`` seconds. ``poll`` is the time between two
-        looks, in seconds.
+        Jobs are names, patterns such as ``"lr-*"``, objects with a name, or lists of these; or all jobs of a
+        ``group``. Notebooks show the progress as a table and terminals as a line, unless ``silent``. An interrupt
+        stops only the waiting, not the jobs. Raises NotFound, and TimeoutError after ``timeout`` seconds. ``poll`` is
+        the shortest time between two requests, in seconds; while nothing changes, the time grows.
         """
-        names = jobs_meant(self, _names(jobs), (group,) if group else (), "all")
+        names = matching_job_names(self, _names(jobs), (group,) if group else (), "all")
         if not names:
             raise InvalidOption("Say which jobs to wait for, by name or by group.")
         deadline = None if timeout is None else time.monotonic() + timeout
         ended: dict[str, JobDetail] = {}
 
+        pace = Pace(poll)
+
         def pause() -> None:
-            left = poll if deadline is None else min(poll, deadline - time.monotonic())
+            seconds = pace.seconds()
+            left = seconds if deadline is None else min(seconds, deadline - time.monotonic())
             if left < 0:
                 raise TimeoutError(f"After {timeout:g} seconds, {len(ended)} of {amount(len(names), 'job')} ended.")
             time.sleep(left)
 
         with Progress(silent=silent) as progress:
             said = ""
-            for event in until_ended(self, names, pause):
+            for event in until_ended(self, names, pace, pause):
                 if isinstance(event, JobDetail):
                     ended[event.job] = event
                     said = f"{len(ended)} of {amount(len(names), 'job')} ended"
@@ -218,12 +222,12 @@ class QueueClient(client.QueueClient):
         silent: bool = False,
         poll: float = POLL_SECONDS,
     ) -> LogLines:
-        """Iterate over the lines that a job has written, all its attempts in order.
+        """Iterate over the lines of a job's log, all attempts in order.
 
-        Printed, a line is its text; it has ``message``, ``attempt``, ``instance`` and ``time``, too. With ``follow`` it
-        goes on until the job has ended, through every preemption, and unless ``silent`` shows meanwhile where the job
-        stands. ``tail`` leaves out all but the last so many of what there is at first, ``since`` what is earlier,
-        ``attempt`` and ``instance`` (``algo-1`` or ``1``) others.
+        ``str`` of a line is its text; a line also has ``message``, ``attempt``, ``instance`` and ``time``. With
+        ``follow`` the iteration continues until the job has finished, through every preemption, and shows the state of
+        the job meanwhile, unless ``silent``. ``tail`` limits the lines that exist at the beginning to the last ones,
+        ``since`` is the earliest time, and ``attempt`` and ``instance`` (``algo-1`` or ``1``) select lines.
         """
         choice = LineChoice(attempt, instance, None if since is None else _time(since), tail)
         follower = Follower(self, self.aws_client("logs"), poll=poll, lines=choice)
@@ -240,13 +244,13 @@ class QueueClient(client.QueueClient):
         max_size: float | None = None,
         max_files: int | None = None,
     ) -> Fetched:
-        """Fetch what a job that has ended leaves in S3, its model and its other output, unpacked to files of a folder.
+        """Download the results of a finished job from S3, its model and its other output, and unpack them to a folder.
 
-        The folder is ``to`` (default: named after the job), which must be empty, or not be there. With
-        ``checkpoints`` it is what the job has saved so far, also while it lives. What was not fetched, and why, is in
-        ``refused`` of the answer. ``max_size`` (GB) and ``max_files`` bound what the archives unpack to; the default is
-        ten times their size, at least 10 GB, and 100,000 files. Raises NotFound if there is nothing, StorageError if
-        the folder is not empty, an archive is beyond a bound, or the disk is too small.
+        The folder is ``to`` (default: named after the job), which must be empty or missing. With ``checkpoints``,
+        download the checkpoints so far, also of a live job. ``refused`` of the result lists the files that were not
+        downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content; the defaults are ten
+        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results, and
+        StorageError if the folder is not empty, an archive exceeds a bound, or the disk is too small.
         """
         (name,) = _names([job])
 
@@ -275,18 +279,20 @@ class QueueClient(client.QueueClient):
         )
 
     @contextmanager
-    def _described(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, Storage]]:
+    def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, Storage]]:
+        """Yield the job that a command and keywords describe, its packed code, and S3; warn of files kept back."""
         settings, more = settings_of(job)
         words = words_of(command)
         storage = storage_of(self)
         url, profile = self.named
         defaults = find_defaults(url=url, profile=profile)
-        with described_job(settings, words, defaults, storage, more=more, spelt="{}=...".format) as (described, code):
+        job_context = job_from_settings(settings, words, defaults, storage, more=more, option_text="{}=...".format)
+        with job_context as (described, code):
             if code.archive.kept_back:
                 names = ", ".join(map(one_line, code.archive.kept_back))
                 warnings.warn(
                     f"Not packed, as keys and passwords may be in it: {names}. include_secrets=[...] packs it.",
-                    stacklevel=4,  # who called submit
+                    stacklevel=4,  # the caller of submit
                 )
             yield described, code, storage
 

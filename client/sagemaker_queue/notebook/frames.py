@@ -1,4 +1,4 @@
-"""Answers of the queue as data frames of pandas, which is there or is not: the client does not need it."""
+"""Answers of the queue as pandas DataFrames; pandas is optional."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_LEFT_OUT = frozenset({"history", "attempts", "request", "why"})  # of a job: what no cell holds
+_OMITTED = frozenset({"history", "attempts", "request", "why"})  # fields of a job that do not fit into a cell
 
 
 def to_frame(answers: Iterable[Answer]) -> pd.DataFrame:
-    """Return a frame with a row for each answer of the queue, such as jobs, attempts or ``status.pools``.
+    """Return a DataFrame with a row for each answer of the queue, such as jobs, attempts or ``status.pools``.
 
-    Its columns are the answers' fields, but for a job's history, attempts and request. A reason is its sentence, with
-    its code in ``reason_code``; of an expected start there is the time. Times are in UTC. Where a field is several
-    things, it is one text: ``p5=2 c6=1``.
+    The columns are the answers' fields, except a job's history, attempts and request. A reason is a sentence, with its
+    code in ``reason_code``; an expected start is a time. Times are in UTC. A field with several values is one text:
+    ``p5=2 c6=1``.
     Raises ImportError without pandas.
     """
     known = list(answers)
@@ -32,7 +32,7 @@ def to_frame(answers: Iterable[Answer]) -> pd.DataFrame:
 
 
 def frame_of(rows: list[dict[str, object]], columns: list[str]) -> pd.DataFrame:
-    """Return a frame. Raises ImportError, which says what to install, without pandas."""
+    """Return a DataFrame. Raises ImportError without pandas."""
     try:
         pandas: Any = import_module("pandas")
     except ImportError as error:
@@ -43,7 +43,7 @@ def frame_of(rows: list[dict[str, object]], columns: list[str]) -> pd.DataFrame:
 
 def _columns(shape: type[Answer]) -> Iterator[str]:
     for name in shape.__struct_fields__:
-        if name not in _LEFT_OUT:
+        if name not in _OMITTED:
             yield name
         if name == "reason":
             yield "reason_code"

@@ -1,7 +1,7 @@
 """Answers of the queue as HTML for notebooks.
 
-All text is escaped: names, reasons and lines of logs are others' words. Nothing has a colour of its own, so that it is
-read on light and dark pages; states are told by a mark and a word.
+All text is escaped, because names, reasons and log lines may be user input. No element sets a colour, so that pages
+are readable on light and dark backgrounds; states have a mark and a word.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 from itertools import islice
 from typing import Any, Callable
 
-from sagemaker_queue.actions.usage.budgets import Left
+from sagemaker_queue.actions.usage.budgets import RemainingBudget
 from sagemaker_queue.formatting import amount, clean, log_line, moment, short_owner, visible
 from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, QueueStatus, Submission
 from sagemaker_queue.tables.explanations import Section, plan_sections, why_sections
@@ -27,8 +27,8 @@ from sagemaker_queue.tables.jobs import (
 )
 from sagemaker_queue.tables.usage import Hours, usage_notes, usage_rows
 
-MOST_ROWS = 100  # that are shown; a frame has them all
-_SHORT = 20  # letters that take one line
+MOST_ROWS = 100  # rows that are shown; a DataFrame has all
+_SHORT = 20  # characters of a cell that is not wrapped
 LATEST = 10  # transitions on the page about a job
 MARKS = {
     "pending": "○",
@@ -60,12 +60,12 @@ def marked(state: str) -> str:
 
 
 def text(value: object) -> str:
-    """Return a cell's content, escaped, and without what is not to be printed."""
+    """Return a cell's content, escaped, without unprintable characters."""
     return "" if value is None else escape(str(clean(value) if isinstance(value, str) else value))
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table, columns of numbers to the right."""
+    """Return a table with columns of numbers aligned right."""
     known = list(rows)
     sides = ["right" if any(isinstance(row[at], _NUMBERS) for row in known) else "left" for at in range(len(headers))]
     head = "".join(_cell("th", header, side) for header, side in zip(headers, sides))
@@ -74,26 +74,26 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def jobs(listed: Iterable[JobSummary]) -> str:
-    """Return a line for each job."""
+    """Return a table with a row for each job."""
     headers = [COLUMNS[name][0] for name in _JOB_COLUMNS]
     return _rows(headers, listed, lambda job: [_job_cell(job, name) for name in _JOB_COLUMNS], "job")
 
 
 def attempts(listed: Iterable[PastAttempt]) -> str:
-    """Return a line for each attempt."""
+    """Return a table with a row for each attempt."""
     return _rows(
         list(_ATTEMPT_COLUMNS), listed, lambda past: [value(past) for value in _ATTEMPT_COLUMNS.values()], "attempt"
     )
 
 
 def summary(job: JobSummary) -> str:
-    """Return what a list says of a job, and the warnings about one that was submitted."""
+    """Return the facts about a job, and the warnings of a submission."""
     warnings = job.warnings if isinstance(job, Submission) else ()
     return _heading(job) + _facts(job_facts(job)) + _section(Section("Warnings", tuple(warnings), listed=True))
 
 
 def detail(job: JobDetail) -> str:
-    """Return all that is known of a job."""
+    """Return the page about a job: facts, why it waits, attempts, recent history and request."""
     parts = [_heading(job), _facts(job_facts(job))]
     if job.waits:
         parts += [_section(section) for section in why_sections(job)[1:]]
@@ -108,18 +108,20 @@ def detail(job: JobDetail) -> str:
 
 
 def status(queue: QueueStatus) -> str:
-    """Return the pools and who shares them, and the jobs that hold instances or wait."""
+    """Return the page of the fleet: pools, departments, projects and live jobs."""
     live = (*queue.active, *queue.waiting)
     return "".join(map(_part, status_parts(queue))) + (_titled("Jobs", jobs(live)) if live else "")
 
 
 def plan(answer: PlanAnswer) -> str:
-    """Return what would become of a job."""
+    """Return the result of a dry run."""
     return "".join(map(_section, plan_sections("The job", answer)))
 
 
-def usage(by: str, parts: Mapping[str, Hours], total: Hours, budgets: Iterable[Left], *, priced: bool) -> str:
-    """Return who used how much, and what is left of budgets."""
+def usage(
+    by: str, parts: Mapping[str, Hours], total: Hours, budgets: Iterable[RemainingBudget], *, priced: bool
+) -> str:
+    """Return tables of usage and of the rest of budgets."""
     headers, rows = usage_rows(by, parts, total, priced=priced)
     shown = _numbers_right(headers, rows) + "".join(
         f"<p>{text(note)}</p>" for note in usage_notes(total, priced=priced)
@@ -132,19 +134,19 @@ def usage(by: str, parts: Mapping[str, Hours], total: Hours, budgets: Iterable[L
 
 
 def log(lines: Iterable[str]) -> str:
-    """Return lines of a log, without what a terminal would obey."""
+    """Return lines of a log, without terminal control sequences."""
     shown = list(lines)
     return f"<pre>{escape(chr(10).join(visible(log_line(line)) for line in shown))}</pre>"
 
 
 def progress(done: int, total: int, sentence: str, ended: Sequence[JobSummary] = ()) -> str:
-    """Return a bar with a sentence, and the jobs that have ended."""
+    """Return a progress bar with a sentence, and a table of the finished jobs."""
     bar = f'<progress value="{done}" max="{max(total, 1)}"></progress> {text(sentence)}'
     return f"<div>{bar}</div>{jobs(ended) if ended else ''}"
 
 
 def show_in_notebooks() -> None:
-    """Give the queue's answers what notebooks ask objects for: they are the API's, which knows no client."""
+    """Add ``_repr_html_`` to the classes of the queue's answers, which belong to ``api_contract``."""
     for shape, page in _PAGES.items():
         shape._repr_html_ = page
 
@@ -158,7 +160,7 @@ _PAGES: dict[Any, Callable[[Any], str]] = {
 
 
 def _rows(headers: Sequence[str], items: Iterable[Any], row: Callable[[Any], Sequence[object]], thing: str) -> str:
-    """Return a table of the first items; no more of them is asked for than it takes to say that there are more."""
+    """Return a table of the first MOST_ROWS items; consume one more, to know whether there are more."""
     known = list(islice(items, MOST_ROWS + 1))
     if not known:
         return f"<p>No {thing}s.</p>"
@@ -188,7 +190,7 @@ def _facts(known: Mapping[str, object]) -> str:
 
 
 def _framed(inner: str) -> str:
-    """Return a table that scrolls where it is too wide; some pages' tables would not take the text's colour."""
+    """Return a table that scrolls if it is too wide, in the text colour, which some pages do not use for tables."""
     style = "color: inherit; font-variant-numeric: tabular-nums"
     return f'<div style="overflow-x: auto; margin: 0.5em 0"><table style="{style}">{inner}</table></div>'
 
@@ -210,12 +212,12 @@ def _titled(title: str, inner: str) -> str:
 
 
 def _numbers_right(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table all of whose columns but the first are numbers, as texts."""
+    """Return a table with formatted numbers, as text, in all columns except the first."""
     return table(headers, [[row[0], *map(_Number, row[1:])] for row in rows])
 
 
 class _Number(str):
-    """A number as it is to be written."""
+    """A formatted number."""
 
     __slots__ = ()
 
@@ -225,5 +227,5 @@ _NUMBERS = (int, float, _Number)
 
 def _cell(tag: str, value: object, side: str) -> str:
     content = text(value)
-    whole = "; white-space: nowrap" if len(content) <= _SHORT else ""  # a state and its mark are one word
+    whole = "; white-space: nowrap" if len(content) <= _SHORT else ""  # keeps a state and its mark on one line
     return f'<{tag} style="text-align: {side}{whole}">{content}</{tag}>'

@@ -1,4 +1,4 @@
-"""What ``submit``, ``sweep`` and ``plan`` may be told of a job: the options of ``smq submit``, as keywords."""
+"""The keywords of ``submit``, ``sweep`` and ``plan``, which are the options of ``smq submit``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Union, cast
 
-from sagemaker_queue.actions.job_settings import JobSettings, dependency, falling
+from sagemaker_queue.actions.job_settings import JobSettings, decreasing_sizes, dependency
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.data_links import S3Address, link_path
 from sagemaker_queue.errors import InvalidOption
@@ -22,65 +22,65 @@ Command = Union[str, Sequence[str]]
 
 
 class JobKeywords(TypedDict, total=False):
-    """What is said of a job that runs a command, all of it optional.
+    """The settings of a job that runs a command, all optional.
 
-    What is not said is as the profile has it, as for ``smq submit``.
+    The profile provides the defaults, as for ``smq submit``.
     """
 
     instances: int | Sequence[int]
-    """Instances (default 1); several numbers, such as ``[8, 4, 2]``: it accepts fewer where more are not free."""
+    """Number of instances (default 1); several numbers, such as ``[8, 4, 2]``, accept fewer if more are not free."""
     instance_type: str
-    """Such as ``"ml.p5.48xlarge"`` (or the profile's)."""
+    """Instance type such as ``"ml.p5.48xlarge"`` (default: the profile's)."""
     image: str
-    """Any image with sh and Python 3.6 or later (or the profile's)."""
+    """Any image with sh and Python 3.6 or later (default: the profile's)."""
     volume: int
     """Disk of each instance in GB (default 30)."""
     max_run: str | int
-    """Such as ``"90m"``, ``"12h"`` or ``"3d"``, or seconds (default one day)."""
+    """Longest runtime, such as ``"90m"``, ``"12h"`` or ``"3d"``, or in seconds (default: one day)."""
     launcher: str
-    """``"torchrun"`` or ``"mpirun"``: start it in one world of all instances."""
+    """``"torchrun"`` or ``"mpirun"``: start the command in one world of all instances."""
     processes: int
-    """Of the launcher on each instance (default: one for each GPU)."""
+    """Processes of the launcher on each instance (default: one for each GPU)."""
     folder: str | os.PathLike[str]
-    """The working folder (default: that of the notebook or script)."""
+    """The working folder (default: the notebook's or script's)."""
     data: Mapping[str, str]
     """Folders or files in S3 that appear at paths of the working folder: ``{"data": "s3://bucket/folder"}``."""
     fast_file: bool
-    """Read data from S3 when it is used, not before the command starts."""
+    """Read data from S3 on first use, not before the command starts."""
     checkpoint: bool | str
-    """Keep the folder that ``SM_CHECKPOINT_DIR`` names for the next attempt: ``True``, or at an address in S3."""
+    """Keep the folder ``SM_CHECKPOINT_DIR`` for the next attempt: ``True``, or an address in S3."""
     bucket: str
-    """For code, output and checkpoints (default: the profile's, or the SDK's own)."""
+    """Bucket for code, output and checkpoints (default: the profile's, else the SageMaker SDK's)."""
     max_code: int
-    """MB of code that may be packed (default 100)."""
+    """Largest size of the code in MB (default 100)."""
     include_secrets: Iterable[str]
-    """Patterns as in .gitignore: pack these files although keys or passwords may be in them."""
+    """Patterns as in .gitignore of files to pack although they may contain keys or passwords."""
     name: str
-    """Of the job, or of the sweep (default: made from the command). The same call again is the same job."""
+    """Name of the job or of the sweep (default: made from the command). The same call with a name is the same job."""
     priority: int
-    """The higher, the sooner."""
+    """Priority, a whole number: jobs with a higher one come first."""
     project: str
-    """Whom it counts for (or the profile's)."""
+    """Project of the job (default: the profile's)."""
     retries: int
-    """How often it is tried again after it failed by itself."""
+    """Number of retries after the job failed by itself."""
     max_parallel: int
-    """Jobs of its group (a sweep is one) that may run at a time."""
+    """Number of jobs of its group (a sweep is one) that may run at the same time."""
     gpus: float
-    """GPUs of an instance that it shares with others: 1, 4, or 0.5 of one."""
+    """GPUs on an instance that is shared with other jobs: 1, 4, or 0.5 of one GPU."""
     after: str | Iterable[str]
-    """Start it once these jobs have completed; with ``:any`` behind a name, however it ends."""
+    """Start the job after these jobs have completed; with ``:any`` after a name, after that job has finished."""
     role: str
-    """ARN of the role that SageMaker runs it under (or the profile's)."""
+    """ARN of the job's execution role (default: the profile's)."""
     env: Mapping[str, str]
     """Environment variables."""
     tag: Mapping[str, str]
     """Tags."""
     more: Mapping[str, Any]
-    """More of the CreateTrainingJob request, such as ``VpcConfig``; the other keywords win."""
+    """Further fields of the CreateTrainingJob request, such as ``VpcConfig``; the other keywords override them."""
 
 
-def shows_keywords(method: Method) -> Method:
-    """Let notebooks complete and show the keywords of a method that takes ``**job``."""
+def with_job_keywords(method: Method) -> Method:
+    """Set the signature of a method with ``**job``, so that notebooks complete and show its keywords."""
     signature = inspect.signature(method)
     kept = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     annotations = {name: getattr(kind, "__forward_arg__", kind) for name, kind in JobKeywords.__annotations__.items()}
@@ -93,7 +93,7 @@ def shows_keywords(method: Method) -> Method:
 
 
 def words_of(command: Command) -> tuple[str, ...]:
-    """Return the words of a command, which is split as a shell would. Raises InvalidOption if there are none."""
+    """Return the words of a command, split as by a shell. Raises InvalidOption if there are none."""
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     if not words:
         raise InvalidOption('No command is given, such as "python train.py".')
@@ -101,9 +101,9 @@ def words_of(command: Command) -> tuple[str, ...]:
 
 
 def settings_of(job: JobKeywords) -> tuple[JobSettings, Mapping[str, Any]]:
-    """Return what is said of a job, and what there is more of its request.
+    """Return the settings of a job, and the further fields of its request.
 
-    Raises TypeError for a keyword that there is not, InvalidOption for a value that makes no sense.
+    Raises TypeError for an unknown keyword, and InvalidOption for an invalid value.
     """
     known: Mapping[str, Any] = {name: value for name, value in job.items() if value is not None}
     for name in known:
@@ -116,7 +116,7 @@ def settings_of(job: JobKeywords) -> tuple[JobSettings, Mapping[str, Any]]:
 
 def _sizes(value: int | Sequence[int]) -> tuple[int, ...]:
     sizes = [value] if isinstance(value, int) else list(value)
-    return falling(sizes, ",".join(map(str, sizes)))
+    return decreasing_sizes(sizes, ",".join(map(str, sizes)))
 
 
 def _pairs(value: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""What the queue lists, as notebooks show it: a table, a frame, and still an iterator that reads page by page."""
+"""Lists of jobs and attempts: iterators that read page by page, and that notebooks show as tables."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ J = TypeVar("J", bound=JobSummary)
 
 
 class Listing(Iterator[T]):
-    """Jobs or attempts as they come, page by page, once, as of any iterator.
+    """An iterator over jobs or attempts, read page by page, which can be consumed once.
 
-    ``all()``, ``to_frame()`` and the table that a notebook shows have those that were taken from it as well.
+    ``all()``, ``to_frame()`` and the table in a notebook also include items that were already consumed.
     """
 
     def __init__(self, items: Iterator[T], shown: Callable[[Iterable[T]], str]) -> None:
@@ -42,7 +42,7 @@ class Listing(Iterator[T]):
         return f"<{type(self).__name__}: list(...), .all() and .to_frame() read it; {len(self._read)} read so far>"
 
     def _every(self) -> Iterator[T]:
-        """Yield all from the first one on, and read no further than somebody asks."""
+        """Yield all items from the first on; read only as far as the caller iterates."""
         place = 0
         while True:
             if place == len(self._read):
@@ -54,11 +54,11 @@ class Listing(Iterator[T]):
             place += 1
 
     def all(self) -> tuple[T, ...]:
-        """Return all of them, from the first one on."""
+        """Return all items, from the first on."""
         return tuple(self._every())
 
     def to_frame(self) -> pd.DataFrame:
-        """Return all of them as a frame of pandas, a row for each. Raises ImportError without pandas."""
+        """Return all items as a pandas DataFrame, one row each. Raises ImportError without pandas."""
         return to_frame(self._every())
 
     def _repr_html_(self) -> str:
@@ -66,12 +66,12 @@ class Listing(Iterator[T]):
 
 
 class Jobs(tuple[J, ...]):
-    """Some jobs: a tuple that a notebook shows as a table."""
+    """A tuple of jobs, which notebooks show as a table."""
 
     __slots__ = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return them as a frame of pandas, a row for each. Raises ImportError without pandas."""
+        """Return the jobs as a pandas DataFrame, one row each. Raises ImportError without pandas."""
         return to_frame(self)
 
     def _repr_html_(self) -> str:
@@ -79,9 +79,9 @@ class Jobs(tuple[J, ...]):
 
 
 class Sweep(Jobs[Submission]):
-    """The jobs of a sweep, as they were submitted."""
+    """The submitted jobs of a sweep."""
 
     @property
     def group(self) -> str | None:
-        """Under which they are listed and cancelled together."""
+        """Name of the group, by which the jobs can be listed and cancelled together."""
         return self[0].group if self else None

@@ -1,4 +1,4 @@
-"""The lines of a job's log, one after the other, and what a notebook shows of them."""
+"""Iteration over the lines of a job's log, which notebooks show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sagemaker_queue.notebook.progress import Progress
 
 
 class LogLines(Iterator[LogLine]):
-    """Lines as they come, once, as of any iterator. As the value of a notebook's cell, they are shown."""
+    """An iterator over log lines as they arrive, which can be consumed once. Notebooks show the remaining lines."""
 
     def __init__(self, events: Iterator[JobEvent], *, silent: bool) -> None:
         self._lines = _lines(events, silent=silent)

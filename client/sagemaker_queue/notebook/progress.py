@@ -1,4 +1,4 @@
-"""How far something has come: in a notebook as an output that changes, on a terminal as a line that does."""
+"""Progress displays: an updated output in a notebook, an updated line on a terminal."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from sagemaker_queue.notebook import html
 
 
 def in_notebook() -> bool:
-    """Return whether there is a kernel of Jupyter, whose front end shows outputs and changes them."""
+    """Return whether the process is a Jupyter kernel, so that outputs can be shown and updated."""
     python = sys.modules.get("IPython")
     shell = python.get_ipython() if python else None
     return getattr(shell, "kernel", None) is not None
 
 
 class Progress:
-    """A context manager; ``silent`` it shows nothing.
+    """A context manager for a progress display; with ``silent`` it shows nothing.
 
-    Elsewhere than in a notebook it writes to standard error: on a terminal a line that changes, in a file nothing but
-    notes.
+    Outside a notebook it writes to standard error: an updated line and notes on a terminal, only notes to a file.
     """
 
     def __init__(self, *, silent: bool = False) -> None:
@@ -43,7 +42,7 @@ class Progress:
             self._renderer.close()
 
     def show(self, sentence: str, page: str | None = None) -> None:
-        """Say how things are, in place of what was said before; a notebook shows the ``page`` if there is one."""
+        """Replace the displayed status by a sentence; a notebook shows the HTML ``page`` instead if it is given."""
         if self._renderer:
             if sys.stderr.isatty():
                 self._renderer.status(sentence)
@@ -51,12 +50,12 @@ class Progress:
             self._display(sentence, page or f"<div>{html.text(sentence)}</div>")
 
     def note(self, sentence: str) -> None:
-        """Say something that stays; in a notebook the page has it."""
+        """Print a permanent line; notebooks do not show it, because their pages contain the same."""
         if self._renderer:
             self._renderer.note(sentence)
 
     def hide(self) -> None:
-        """Make room on a terminal for what somebody else writes."""
+        """Remove the status line from a terminal, before the caller prints."""
         if self._renderer:
             self._renderer.hide()
 

@@ -1,4 +1,4 @@
-"""What was used, as an object that notebooks show."""
+"""Usage reports, which notebooks show as tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.actions.usage.budgets import Left, budgets_of, what_is_left
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
+from sagemaker_queue.actions.usage.budgets import RemainingBudget, budgets_of, remaining_budgets
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import did_you_mean
 from sagemaker_queue.notebook import html
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UsageReport:
-    """Who used how much. docs/usage.md says what each figure means."""
+    """The usage by project, owner or another key. docs/usage.md defines each figure."""
 
     by: str
-    """What it is summed up by."""
+    """The key of the sums, such as ``project``."""
     parts: Mapping[str, Usage]
-    """What each used, who used most first; ``hours()`` has the figures."""
+    """The usage by key, the largest first; ``hours()`` returns the figures."""
     total: Usage
-    """What all used together."""
-    budgets: tuple[Left, ...]
-    """What is left of the policy's budgets."""
+    """The total usage."""
+    budgets: tuple[RemainingBudget, ...]
+    """The rest of the policy's budgets."""
     priced: bool
     """Whether the policy has prices; without them, cost is 0."""
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a frame of pandas, a row for each, figures in hours. Raises ImportError without pandas."""
+        """Return a pandas DataFrame with a row for each key, figures in hours. Raises ImportError without pandas."""
         rows = [{self.by: key, **used.hours()} for key, used in self.parts.items()]
         return frame_of([dict(row) for row in rows], [self.by, *self.total.hours()])
 
@@ -48,11 +48,11 @@ class UsageReport:
 def usage_report(
     queue: QueueClient, by: str, attempts: Iterable[PastAttempt], projects: tuple[str, ...]
 ) -> UsageReport:
-    """Sum attempts up. Raises InvalidOption if there is no such ``by``."""
+    """Return the sums of attempts and the rest of budgets. Raises InvalidOption for an unknown ``by``."""
     if by not in KEYS:
         raise InvalidOption(f"Usage is not summed up by {by!r}, but by {', '.join(KEYS)}.{did_you_mean(by, KEYS)}")
     policy, now = queue.policy().policy, datetime.now(timezone.utc)
     prices = PriceList(policy.get("prices") or {})
-    parts, total = summed(attempts, by, prices)
-    left = what_is_left(queue, budgets_of(policy, projects, now), now).left
-    return UsageReport(by, parts, total, left, bool(prices))
+    parts, total = sum_usage(attempts, by, prices)
+    remaining = remaining_budgets(queue, budgets_of(policy, projects, now), now).remaining
+    return UsageReport(by, parts, total, remaining, bool(prices))

@@ -1,1 +1,1 @@
-"""Notices for people: what became of their jobs, and the ways in which they are told."""
+"""Notices to users about changes of their jobs, and the channels that deliver them."""

@@ -1,4 +1,4 @@
-"""Where notices go to: a webhook of a chat, a topic of SNS."""
+"""Channels of notices: a webhook of a chat, a topic of SNS."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 TRIES = 2
-LONGEST_SUBJECT = 100  # characters that SNS takes
+LONGEST_SUBJECT = 100  # characters, SNS's limit
 
 
 class NotSent(QueueError):
-    """A notice has not reached its channel; the message says which, and tells no secret."""
+    """A notice was not delivered; the message names the channel, without secrets."""
 
 
 class Channel(Protocol):
-    """A way to tell somebody something."""
+    """A way to deliver notices."""
 
     def send(self, notice: Notice) -> None:
-        """Tell it. Raises NotSent."""
+        """Deliver a notice. Raises NotSent."""
 
 
 class Webhook:
-    """An address where a chat takes messages: Slack, Mattermost, Discord, Teams, Google Chat and the like.
+    """A channel to a chat's webhook: Slack, Mattermost, Discord, Teams, Google Chat and similar ones.
 
-    The address is a secret that gives the right to write there, so no message of ours has it.
+    The address is a secret that gives the right to post messages, so no error message contains it.
     """
 
     def __init__(self, address: str) -> None:
@@ -45,14 +45,14 @@ class Webhook:
             raise ConfigError("The address of a webhook begins with https://.")
 
     def send(self, notice: Notice) -> None:
-        """As ``Channel`` says."""
+        """Post the notice; retry once after a lost connection or a 5xx answer. Raises NotSent."""
         body = self._body(notice.text)
         failure = ""
         for _ in range(TRIES):
             try:
                 answer = requests.post(self._address, json=body, timeout=SECONDS, allow_redirects=False)
             except requests.RequestException as error:
-                failure = f"cannot be reached ({type(error).__name__})"  # its words have the address in them
+                failure = f"cannot be reached ({type(error).__name__})"  # the error's text contains the address
                 continue
             if 200 <= answer.status_code < 300:
                 return
@@ -63,7 +63,7 @@ class Webhook:
 
 
 class Topic:
-    """A topic of SNS, to which mail, telephones and programs may be subscribed. ``arn`` is its ARN."""
+    """A channel to an SNS topic, which may have mail, phones and programs as subscribers. ``arn`` is its ARN."""
 
     def __init__(self, arn: str, queue: QueueClient) -> None:
         if not arn.startswith("arn:") or arn.count(":") != 5 or arn.split(":")[2] != "sns":
@@ -73,8 +73,8 @@ class Topic:
         self._client: Any = None
 
     def send(self, notice: Notice) -> None:
-        """As ``Channel`` says."""
-        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # it takes its time
+        """Publish the notice. Raises NotSent."""
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # slow to import
 
         self._client = self._client or self._queue.aws_client("sns")
         subject = f"{notice.job}: {notice.kind}"[:LONGEST_SUBJECT]

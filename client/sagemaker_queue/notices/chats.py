@@ -1,7 +1,7 @@
-"""A notice as the message of a chat, in which text of users is text: no mention, no link, no image, no markup.
+"""Messages of notices for chats, in which user input stays plain text: no mention, link, image or markup.
 
-A job's name and reason can come from another person's script. Each kind of chat reads other words as orders, so the
-kind decides; an unknown kind gets a message in which the orders of all are broken.
+A job's name and reason may be the input of another user. Each kind of chat has its own markup, so the message depends
+on the kind; for an unknown kind the markup of all kinds is neutralised.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 from sagemaker_queue.formatting import clean, cut
 
 LONGEST = 3000  # characters of a notice
-_LONGEST_IN_DISCORD = 600  # it takes 2,000, and an escaped letter is up to three
-_BREAK = "\u200b"  # a blank without width: people read the same text, and no chat obeys it
-# A break after each of these: mentions, channels, addresses, emoji, and the parts of links and images in markdown.
-_ORDERS = re.compile(r"[@#]|~(?=\w)|(?<=[A-Za-z]):(?=\S)|www(?=\.)|\](?=[(\[:])|!(?=\[)|<(?=\S)", re.IGNORECASE)
-# A domain without a scheme, which some chats make a link: a break before its last part.
+_LONGEST_IN_DISCORD = 600  # its limit is 2,000, and an escaped letter takes up to three characters
+_BREAK = "\u200b"  # a zero-width space, which interrupts markup without changing the visible text
+# A break is inserted after mentions, channels, addresses, emoji, and the parts of markdown's links and images.
+_MARKUP_STARTS = re.compile(r"[@#]|~(?=\w)|(?<=[A-Za-z]):(?=\S)|www(?=\.)|\](?=[(\[:])|!(?=\[)|<(?=\S)", re.IGNORECASE)
+# Some chats turn a domain without a scheme into a link: a break is inserted before its last part.
 _DOMAIN = re.compile(r"(?<=\w)[.\u3002\uff0e\uff61](?=[^\W\d_]{2,}(?![\w]))")
-_MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~])")  # of markdown
-_FORMATS = re.compile("[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")  # unseen, and some turn text around
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~])")  # characters of markdown
+_FORMATS = re.compile("[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")  # invisible; some reverse text
 
 Body = Mapping[str, Any]
 
@@ -33,25 +33,30 @@ def message_for(address: str) -> tuple[str, Callable[[str], Body]]:
     for known, make in _KINDS.items():
         if host == known or host.endswith(f".{known}"):
             if make is _discord:
-                # Below /slack and /github Discord takes others' bodies, which cannot forbid mentions.
+                # At /slack and /github, Discord accepts other formats, which cannot disable mentions.
                 address = parts._replace(path=re.sub("/(slack|github)/?$", "", parts.path)).geturl()
             return address, make
     return address, _unknown
 
 
 def _slack(text: str) -> Body:
-    escaped = _broken(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _neutralised(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {"text": escaped, "mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
 
 
 def _discord(text: str) -> Body:
     suppress_embeds = 1 << 2
-    return {"content": _marked(text), "allowed_mentions": {"parse": []}, "flags": suppress_embeds, "tts": False}
+    return {
+        "content": _escaped(text),
+        "allowed_mentions": {"parse": []},
+        "flags": suppress_embeds,
+        "tts": False,
+    }
 
 
 def _teams(text: str) -> Body:
-    # Text of a TextRun has no markup, unlike that of a TextBlock.
-    run = {"type": "TextRun", "text": _broken(text)}
+    # A TextRun has no markup, unlike a TextBlock.
+    run = {"type": "TextRun", "text": _neutralised(text)}
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -63,12 +68,12 @@ def _teams(text: str) -> Body:
 
 
 def _google(text: str) -> Body:
-    return {"text": _broken(text)}  # it refuses members that it does not know
+    return {"text": _neutralised(text)}  # Google Chat refuses unknown members
 
 
 def _unknown(text: str) -> Body:
-    """Return a message for Mattermost, Rocket.Chat and others: Slack's form and escapes, and those of markdown."""
-    escaped = _broken(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return a message for Mattermost, Rocket.Chat and others: Slack's format, with Slack's and markdown's escapes."""
+    escaped = _neutralised(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {"text": re.sub(r"([\\`*_~|])", r"\\\1", escaped)}
 
 
@@ -85,12 +90,12 @@ _KINDS: Mapping[str, Callable[[str], Body]] = {
 }
 
 
-def _marked(text: str) -> str:
-    """Escape every letter that markdown reads."""
-    return _MARKUP.sub(r"\\\1", _broken(text, _LONGEST_IN_DISCORD))
+def _escaped(text: str) -> str:
+    """Escape every character that has a meaning in markdown."""
+    return _MARKUP.sub(r"\\\1", _neutralised(text, _LONGEST_IN_DISCORD))
 
 
-def _broken(text: str, longest: int = LONGEST) -> str:
-    """Make a text one line, and break its mentions, links and images."""
+def _neutralised(text: str, longest: int = LONGEST) -> str:
+    """Return the text as one line of at most ``longest`` characters, with mentions, links and images interrupted."""
     line = str(cut(_FORMATS.sub("", str(clean(text))), longest))
-    return _DOMAIN.sub(rf"\g<0>{_BREAK}", _ORDERS.sub(rf"\g<0>{_BREAK}", line))
+    return _DOMAIN.sub(rf"\g<0>{_BREAK}", _MARKUP_STARTS.sub(rf"\g<0>{_BREAK}", line))

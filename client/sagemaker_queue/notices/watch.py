@@ -1,4 +1,4 @@
-"""What is new about jobs since one last looked, as a person wants to hear it."""
+"""Notices about changes of jobs since the last look at the queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.config.notice_settings import Wanted
+from sagemaker_queue.config.notice_settings import NoticeFilter
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.formatting import clean, duration
 from sagemaker_queue.models import FINISHED, WAITING
@@ -22,7 +22,7 @@ _LATER = "goes on from its checkpoint when it is its turn again"
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing that a person is told; ``text`` is a sentence or two on one line."""
+    """A notice to a user; ``text`` is one or two sentences on one line."""
 
     kind: str  # of NOTICE_KINDS
     job: str
@@ -30,37 +30,41 @@ class Notice:
 
 
 class Watch:
-    """Looks at the jobs of a queue that are meant.
+    """A watch over the selected jobs of a queue.
 
-    What has happened before the first look is no news, and nothing is told twice. A transition between two looks is
-    not missed: the queue keeps a history of each job.
+    There is no notice about changes before the first look, and one notice about each later change. A transition
+    between two looks is not missed, because the queue keeps a history of each job.
     """
 
-    def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: Wanted) -> None:
+    def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:
         self._queue = queue
         self._meant = meant
         self._wanted = wanted
-        self._live: dict[str, datetime] | None = None  # job -> its latest transition that is known
-        self._ended = _LONG_AGO  # the latest end that is known
+        self._live: dict[str, datetime] | None = None  # job -> time of its latest known transition
+        self._ended = _LONG_AGO  # time of the latest known end
 
     @property
     def live(self) -> frozenset[str]:
-        """The jobs that had not ended at the latest look."""
+        """Names of the jobs that were live at the latest look."""
         return frozenset(self._live or ())
 
     def look(self) -> list[Notice]:
-        """Ask the queue, and return what is new, job by job. Raises QueueError; nothing is missed by that."""
+        """Read the queue, and return the new notices, job by job.
+
+        Raises QueueError; the next look then returns the missed notices.
+        """
         live = {job.job: _since(job) for job in self._queue.jobs() if self._meant(job)}
         ended = self._ended_lately()
         notices: list[Notice] = []
         if self._live is not None:
             known = self._live
             changed = [name for name in {**known, **live} if live.get(name) != known.get(name)]
-            quick = [job.job for job in ended if job.job not in known and self._meant(job)]  # over before it was seen
+            # Jobs that were submitted and finished between two looks.
+            quick = [job.job for job in ended if job.job not in known and self._meant(job)]
             for name in dict.fromkeys([*changed, *quick]):
-                told, until = self._news(name, known.get(name, _LONG_AGO))
-                notices += told
-                if name in live:  # it may have gone on since it was listed
+                news, until = self._news(name, known.get(name, _LONG_AGO))
+                notices += news
+                if name in live:  # the job may have changed since it was listed
                     live[name] = until
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])
@@ -77,18 +81,18 @@ class Watch:
         return ended
 
     def _news(self, name: str, known: datetime) -> tuple[list[Notice], datetime]:
-        """What is new of a job, and up to when it is told."""
+        """Return the notices about a job after ``known``, and the time up to which they reach."""
         try:
             job = self._queue.job(name)
-        except NotFound:  # it has ended long ago, and is forgotten
+        except NotFound:  # the job finished long ago, and the queue has forgotten it
             return [], known
         news = notices_since(job, known, self._wanted.waited)
         return [notice for notice in news if notice.kind in self._wanted.kinds], _since(job)
 
 
 def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[Notice]:
-    """Yield what a job's transitions after ``known`` mean to a person; starts only after ``waited`` seconds."""
-    began: datetime | None = None  # its latest wait
+    """Yield the notices for a job's transitions after ``known``; for starts only after a wait of ``waited`` seconds."""
+    began: datetime | None = None  # begin of the latest wait
     ran = False
     for one in job.history:
         at = one.at or _LONG_AGO
@@ -101,10 +105,10 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
                 yield Notice("started", job.job, f"{job.job} {does}, after {duration(seconds)} in the queue.")
             ran, began = True, None
         if at > known:
-            yield from _told(job, one)
+            yield from _notices_of(job, one)
 
 
-def _told(job: JobDetail, one: Transition) -> Iterable[Notice]:
+def _notices_of(job: JobDetail, one: Transition) -> Iterable[Notice]:
     cause = f": {clean(one.cause)}" if one.cause else ""
     if one.state == "preempted":
         yield Notice("preempted", job.job, f"{job.job} was preempted, and {_LATER}{_ended(cause)}")

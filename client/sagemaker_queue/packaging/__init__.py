@@ -1,1 +1,1 @@
-"""Any command as a training job: the folder it needs, the request for it, and what runs in its container."""
+"""A shell command as a training job: packing its folder, its request, and the programs that run in its container."""

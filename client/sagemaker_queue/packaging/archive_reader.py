@@ -1,7 +1,8 @@
-"""The members of a .tar.gz that another person may have made, read with bounds for disk, memory and time.
+"""Read the members of a .tar.gz from an untrusted source, with bounds for disk, memory and time.
 
-Python's ``tarfile`` reads headers of any length to memory, adds up global headers, and takes the size of a sparse file
-as the header has it. The bounds here hold for every read, so they do not depend on how ``tarfile`` parses a header.
+Python's ``tarfile`` reads headers of any length into memory, accumulates global headers, and trusts the size that the
+header of a sparse file states. The bounds here apply to every read, so they do not depend on how ``tarfile`` parses a
+header.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from sagemaker_queue.errors import StorageError
 from sagemaker_queue.formatting import file_size
 
 LARGEST_HEADER = 1 << 20  # bytes of all headers of one member
-LARGEST_GLOBAL_HEADERS = 1 << 16  # characters of those that apply to all members, together
+LARGEST_GLOBAL_HEADERS = 1 << 16  # characters of all headers together that apply to all members
 ALWAYS_ALLOWED = 10 * 10**9  # bytes that an archive of any size may unpack to
 GROWTH = 10  # times its own size that a larger archive may unpack to
 MOST_FILES = 100_000
-KEPT_FREE = 1 << 28  # bytes of the disk
+KEPT_FREE = 1 << 28  # bytes of the disk that unpacking leaves free
 _BLOCK = 1 << 20  # bytes that are unzipped at once
-_BETWEEN_LOOKS = 1 << 26  # bytes between two looks at the disk
+_CHECK_INTERVAL = 1 << 26  # bytes between two checks of the free space
 
 
-class TooMuch(StorageError):
-    """An archive is beyond a bound, and nothing of it stays on the disk."""
+class ArchiveTooLarge(StorageError):
+    """An archive exceeds a bound; no part of it stays on the disk."""
 
 
 @dataclass
-class Room:
-    """The bounds that several archives share: how large they may become, and how many members they may have.
+class Bounds:
+    """The bounds that several archives share: their unpacked size and their number of members.
 
     The size counts every unzipped byte, headers and refused members included. None allows ten times the archive's own
     size, and 10 GB in any case.
@@ -45,18 +46,18 @@ class Room:
 
 
 class Members:
-    """Iterates over an archive's members. Raises TooMuch beyond ``room``, and tarfile's and gzip's errors.
+    """An iterator over an archive's members. Raises ArchiveTooLarge beyond ``bounds``, and tarfile's and gzip's errors.
 
-    ``folder`` says which disk the content goes to; it need not exist.
+    ``folder`` is on the disk that the content is written to; it need not exist.
     """
 
-    def __init__(self, archive: Path, folder: Path, room: Room) -> None:
-        self._stream = _Stream(archive, folder, room)
+    def __init__(self, archive: Path, folder: Path, bounds: Bounds) -> None:
+        self._stream = _Stream(archive, folder, bounds)
         self._archive = archive
-        self._room = room
+        self._bounds = bounds
 
     def __iter__(self) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-        """Yield each member with its archive. Read the content before the next member."""
+        """Yield each member with its archive. The caller reads the content before the next member."""
         with self._stream:
             self._stream.begin_header()
             try:
@@ -67,36 +68,40 @@ class Members:
                     if member is None:
                         return
                     self._check(tar, member)
-                    tar.members.clear()  # else all headers stay in memory
+                    tar.members.clear()  # otherwise all headers stay in memory
                     self._stream.begin_content()
                     yield tar, member
             except RecursionError as error:
-                raise TooMuch(f"{self._archive} is refused: a header of it belongs to headers without end.") from error
-            except ValueError as error:  # a number of a header is none
+                raise ArchiveTooLarge(
+                    f"{self._archive} is refused: a header of it belongs to headers without end."
+                ) from error
+            except ValueError as error:  # a number field of a header is not a number
                 raise tarfile.ReadError(f"a header cannot be read: {error}") from error
 
     def _check(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        self._room.files += 1
-        if self._room.files > self._room.most_files:
-            raise TooMuch(
-                f"{self._archive} is refused: it has more than {self._room.most_files:,} files and folders. If you "
+        self._bounds.files += 1
+        if self._bounds.files > self._bounds.most_files:
+            raise ArchiveTooLarge(
+                f"{self._archive} is refused: it has more than {self._bounds.most_files:,} files and folders. If you "
                 "trust the job that made it, raise the bound: --max-files, in Python max_files."
             )
         if sum(len(name) + len(value) for name, value in tar.pax_headers.items()) > LARGEST_GLOBAL_HEADERS:
-            raise TooMuch(f"{self._archive} is refused: its global headers are larger than those of honest archives.")
+            raise ArchiveTooLarge(
+                f"{self._archive} is refused: its global headers are larger than those of honest archives."
+            )
         if not member.issparse():
             self._stream.announce(member.size)
 
 
 class _Stream:
-    """Unzips an archive forwards, as a file for ``tarfile``, and refuses what is beyond the bounds."""
+    """A forward-only file for ``tarfile`` that unzips an archive and enforces the bounds."""
 
-    def __init__(self, archive: Path, folder: Path, room: Room) -> None:
+    def __init__(self, archive: Path, folder: Path, bounds: Bounds) -> None:
         self._archive = archive
         self._folder = folder
-        self._room = room
+        self._bounds = bounds
         grown = GROWTH * archive.stat().st_size
-        self._largest = room.largest if room.largest is not None else max(ALWAYS_ALLOWED, grown)
+        self._largest = bounds.largest if bounds.largest is not None else max(ALWAYS_ALLOWED, grown)
         self._file = gzip.open(archive, "rb")  # noqa: SIM115  # closed by __exit__
         self._position = 0
         self._header_left: int | None = None  # bytes; None: content is read
@@ -109,34 +114,36 @@ class _Stream:
         self._file.close()
 
     def begin_header(self) -> None:
-        """Bound what is read from now on as headers of one member."""
+        """Apply the bound of one member's headers to the following reads."""
         self._header_left = LARGEST_HEADER
 
     def begin_content(self) -> None:
-        """Read content from now on, which only the whole bounds."""
+        """Apply only the bounds of the whole archive to the following reads."""
         self._header_left = None
 
     def announce(self, size: int) -> None:
-        """Raise TooMuch if so many more bytes are beyond the bounds."""
-        if self._room.used + size > self._largest:
-            raise TooMuch(
+        """Raise ArchiveTooLarge if ``size`` more bytes exceed the bounds."""
+        if self._bounds.used + size > self._largest:
+            raise ArchiveTooLarge(
                 f"{self._archive} is refused: it unpacks to more than {file_size(self._largest)}. If you trust the job "
                 "that made it, raise the bound: --max-size GB, in Python max_size."
             )
-        if size > _BLOCK or self._room.used + size > self._next_look:
+        if size > _BLOCK or self._bounds.used + size > self._next_look:
             free = _free(self._folder)
             if size + KEPT_FREE > free:
-                raise TooMuch(
+                raise ArchiveTooLarge(
                     f"{self._archive} is not unpacked: the disk has {file_size(max(free, 0))} free, of which "
                     f"{file_size(KEPT_FREE)} are left, and more is needed. Name a folder on another disk."
                 )
-            self._next_look = self._room.used + _BETWEEN_LOOKS
+            self._next_look = self._bounds.used + _CHECK_INTERVAL
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, or what there is up to the end."""
+        """Return ``size`` bytes, or fewer at the end."""
         if self._header_left is not None:
             if size > self._header_left:
-                raise TooMuch(f"{self._archive} is refused: a header of it is larger than {file_size(LARGEST_HEADER)}.")
+                raise ArchiveTooLarge(
+                    f"{self._archive} is refused: a header of it is larger than {file_size(LARGEST_HEADER)}."
+                )
             self._header_left -= size
         parts = []
         while size > 0:
@@ -144,14 +151,14 @@ class _Stream:
             if not part:
                 break
             self.announce(len(part))
-            self._room.used += len(part)
+            self._bounds.used += len(part)
             self._position += len(part)
             size -= len(part)
             parts.append(part)
         return b"".join(parts)
 
     def seek(self, position: int, _: int = 0) -> int:
-        """Skip to a place ahead."""
+        """Skip forward to a position. Raises ReadError for a position behind the current one."""
         if position < self._position:
             raise tarfile.ReadError("a header leads backwards")
         header, self._header_left = self._header_left, None
@@ -161,22 +168,22 @@ class _Stream:
         return self._position
 
     def tell(self) -> int:
-        """Return the place."""
+        """Return the position in bytes."""
         return self._position
 
     def seekable(self) -> bool:
-        """Return that it can skip."""
+        """Return True: ``tarfile`` asks this before it skips."""
         return True
 
 
 def _free(folder: Path) -> int:
-    """Return the bytes that are free on the disk where a folder is or will be."""
+    """Return the free bytes of the disk on which a folder is or will be."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return shutil.disk_usage(there).free
 
 
 def check_disk(folder: Path, size: int) -> None:
-    """Raise StorageError if so many bytes do not fit to the disk of a folder, which need not exist."""
+    """Raise StorageError if ``size`` bytes do not fit on the disk of a folder, which need not exist."""
     if size + KEPT_FREE > (free := _free(folder)):
         raise StorageError(
             f"{file_size(size)} do not fit: the disk has {file_size(free)} free, of which {file_size(KEPT_FREE)} are "

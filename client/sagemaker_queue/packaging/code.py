@@ -1,4 +1,4 @@
-"""The code of a job in S3: uploaded once for the same content, with the program that runs it in the container."""
+"""The code of a job in S3, with the program that runs it in the container; the same content is uploaded once."""
 
 import hashlib
 import tempfile
@@ -16,26 +16,26 @@ _RUN = Path(__file__).parent / "container" / "run.py"
 
 @dataclass(frozen=True)
 class Code:
-    """A packed folder on this machine, and where it belongs."""
+    """A packed folder on this machine, and its address in S3."""
 
     archive: Archive
     file: Path
-    address: S3Address  # the folder of an input channel
+    address: S3Address  # the folder in S3 that becomes an input channel
 
     @property
     def program(self) -> str:
-        """The SHA-256 of the program."""
+        """SHA-256 of run.py, the program that runs the code."""
         return hashlib.sha256(_RUN.read_bytes()).hexdigest()
 
     def upload(self, storage: Storage, before: Callable[[], None] = lambda: None) -> bool:
-        """Bring it to S3, and call ``before`` first; gives False if it was there already, and nobody has changed it."""
+        """Upload the code to S3, calling ``before`` first; return False if S3 already has exactly this content."""
         parts = {self.address / "run.py": _RUN, self.address / "source.tar.gz": self.file}
-        if all(storage.holds(file, address) for address, file in parts.items()):
+        if all(storage.has_content_of(file, address) for address, file in parts.items()):
             return False
         before()
-        storage.make_ready(self.address.bucket)
+        storage.ensure_bucket(self.address.bucket)
         for address, file in parts.items():
-            storage.put_whole(file, address)
+            storage.put_in_one_piece(file, address)
         return True
 
 
@@ -43,9 +43,9 @@ class Code:
 def packed_code(
     folder: Path, home: S3Address, *, leave_out: Sequence[str], limit: int, include_secrets: Sequence[str] = ()
 ) -> Iterator[Code]:
-    """Pack the code of a folder, for a folder below ``home`` that is named after its content.
+    """Pack the code of a folder; its address below ``home`` is named after its content.
 
-    Raises FolderError if that is not possible.
+    Raises FolderError if the folder cannot be packed.
     """
     with tempfile.TemporaryDirectory(prefix="smq-") as temporary:
         file = Path(temporary) / "source.tar.gz"

@@ -1,4 +1,7 @@
-"""A CreateTrainingJob request for any command, run by ``container/run.py`` in any image that has sh and Python."""
+"""The CreateTrainingJob request of ``smq submit``, which runs a command by ``container/run.py``.
+
+The image needs sh and Python.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +21,28 @@ Json = dict[str, Any]
 CODE_CHANNEL = "code"
 LAUNCHERS = ("torchrun", "mpirun")
 LONGEST_NAME = 63
-_LONGEST_VALUE = 2500  # of a hyperparameter
-_CHANNELS = 20  # SageMaker's limit
+_LONGEST_VALUE = 2500  # characters of a hyperparameter's value
+_CHANNELS = 20  # SageMaker's limit on input channels
 _LONGEST_CHANNEL = 64
-# {data:NAME} is a path, {{data:NAME}} stands for {data:NAME}, and ${data:...} is the shell's; run.py has the same.
+# {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell; also in run.py.
 PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
-# Compares run.py with the digest in the request, and runs what it has compared. Where /opt/ml cannot be shown, the
-# local cloud says where the channel is. An argument may have 256 characters, and no line feed. -I: no file that lies
-# beside run.py, and no variable, takes the place of Python's own modules.
+# The program compares run.py with the digest in the request, and runs the bytes that it has compared. Where there is
+# no /opt/ml, the local cloud names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an
+# argument, and no line feed. -I: no file beside run.py and no environment variable can replace a module of Python.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2$3" "$4"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f=d+"/run.py";'
     'b=open(f,"rb").read();m="run.py is not what was submitted: somebody has changed it in S3. It is not run.";'
     'hashlib.sha256(b).hexdigest()==sys.argv[1] or [print("[smq]",m,flush=True),'
-    'open(d.rsplit("/",3)[0]+"/output/failure","w").write(m),sys.exit(1)];'  # SageMaker tells it as the reason
+    'open(d.rsplit("/",3)[0]+"/output/failure","w").write(m),sys.exit(1)];'  # SageMaker's FailureReason
     'exec(compile(b,f,"exec"),{"__name__":"__main__","__file__":f})'
 )
 _PIECES = 3  # $1 to $3
 
 
 def entry_point(program: str) -> list[str]:
-    """Return what starts the program with this SHA-256 in a container, and no other."""
+    """Return the container entry point that runs run.py only if its SHA-256 is ``program``."""
     length = -(-len(_VERIFY) // _PIECES)
     pieces = [_VERIFY[start : start + length] for start in range(0, len(_VERIFY), length)]
     return ["/bin/sh", "-c", _SHELL, "smq", *pieces, program]
@@ -47,17 +50,17 @@ def entry_point(program: str) -> list[str]:
 
 @dataclass(frozen=True)
 class DataLink:
-    """Data that appears at a path in the working folder."""
+    """Data in S3 that is visible at a path in the working folder."""
 
     path: str
     address: S3Address
     is_file: bool = False
-    mode: str = "File"  # or FastFile: read from S3 when it is used
+    mode: str = "File"  # or FastFile: streamed from S3 when it is read
 
 
 @dataclass(frozen=True)
 class CommandJob:
-    """What ``smq submit`` was asked for."""
+    """The job that ``smq submit`` describes: command, code, image, instances and data."""
 
     name: str
     command: tuple[str, ...]
@@ -69,19 +72,19 @@ class CommandJob:
     source: str  # SHA-256 of the code, unzipped, and its size
     output: S3Address
     instances: int = 1
-    sizes: tuple[int, ...] = ()  # numbers of instances that it accepts, best first; empty: the above alone
+    sizes: tuple[int, ...] = ()  # numbers of instances that the job accepts, best first; empty: only `instances`
     volume: int = 30  # GB
     max_run: int = 86_400  # seconds
     data: tuple[DataLink, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    checkpoints: S3Address | None = None  # just there
-    checkpoint_home: S3Address | None = None  # in a folder of the job's own, there
+    checkpoints: S3Address | None = None  # exactly this folder
+    checkpoint_home: S3Address | None = None  # the folder in which the job gets its own checkpoint folder
     launcher: str | None = None
-    processes: int | None = None  # on each instance; None: one for each accelerator
-    interactive: bool = False  # people may open shells in it
-    idle_end: int | None = None  # seconds; it has no command, and ends once nobody has had a shell for so long
-    more: Mapping[str, Any] = field(default_factory=dict)  # of the request; what is said above wins
+    processes: int | None = None  # on each instance; None: one per accelerator
+    interactive: bool = False  # users may open shells in it
+    idle_end: int | None = None  # seconds without a shell after which the job ends; set only if there is no command
+    more: Mapping[str, Any] = field(default_factory=dict)  # further request fields; the attributes above override them
 
     def request(self) -> Json:
         """Return the CreateTrainingJob request. Raises InvalidOption if there is no request for it."""
@@ -100,7 +103,7 @@ class CommandJob:
         tags = {**({"instances": " ".join(map(str, self.sizes))} if self.sizes else {}), **self.tags}
         checkpoints = self.checkpoints
         if self.checkpoint_home and not checkpoints:
-            # Of another job that had the name before, it is not.
+            # The digest in the name keeps checkpoints apart from those of an earlier job of the same name.
             checkpoints = self.checkpoint_home / f"{self.name}-{self.code.name[:8]}"
         request = {
             "TrainingJobName": self.name,
@@ -130,10 +133,10 @@ class CommandJob:
             **({"Environment": dict(self.env)} if self.env else {}),
             **({"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}),
         }
-        return _laid_over(self.more, request)
+        return _overridden(self.more, request)
 
     def _places(self, channels: Mapping[str, DataLink]) -> dict[str, str] | None:
-        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command; None if there is none."""
+        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command; None without any."""
         found = [placeholder for word in self.command for placeholder in PLACEHOLDER.finditer(word)]
         if not found:
             return None
@@ -168,7 +171,7 @@ class CommandJob:
         return channels
 
 
-def resubmitted(
+def resubmission(
     request: Mapping[str, Any],
     name: str,
     *,
@@ -176,11 +179,11 @@ def resubmitted(
     after: Sequence[str] = (),
     resume: bool = False,
 ) -> Json:
-    """Return a request again under another name, with a checkpoint folder of its own, unless it is to ``resume``."""
+    """Return a copy of a request under another name; unless ``resume``, with a checkpoint folder of its own."""
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:
         kept = S3Address.parse(request["CheckpointConfig"]["S3Uri"])
-        again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(_beside(kept, request, name))}
+        again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(_sibling_folder(kept, request, name))}
     named = {"priority": None if priority is None else str(priority), "after": " ".join(after) or None}
     changes = {key: value for key, value in named.items() if value is not None}
     if changes:
@@ -190,28 +193,28 @@ def resubmitted(
 
 
 def next_name(name: str) -> str:
-    """Return ``job-r2`` for ``job``, ``job-r3`` for ``job-r2``."""
+    """Return the name of the next resubmission: ``job-r2`` for ``job``, ``job-r3`` for ``job-r2``."""
     again = re.fullmatch(r"(.+)-r([1-9][0-9]{0,3})", name)
     base, number = (again[1], int(again[2]) + 1) if again else (name, 2)
     return f"{base[: LONGEST_NAME - len(f'-r{number}')].rstrip('-')}-r{number}"
 
 
-def _beside(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Address:
-    """A folder beside the given one: two jobs must not write into one another's checkpoints."""
+def _sibling_folder(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Address:
+    """Return a folder beside the given one, so that two jobs never share a checkpoint folder."""
     key, old = folder.key.rstrip("/"), request["TrainingJobName"]
     parts = [name if part == old else part for part in key.split("/")]
     return replace(folder, key="/".join(parts) if old in key.split("/") else f"{key}-{name}")
 
 
 def _channel_names(request: Mapping[str, Any]) -> list[str]:
-    """Return the names of the channels of a part of a request, which nobody has checked."""
+    """Return the channel names in a part of a request that has not been validated."""
     channels = request.get("InputDataConfig")
     named = [it.get("ChannelName") for it in channels if isinstance(it, Mapping)] if isinstance(channels, list) else []
     return [name for name in named if isinstance(name, str)]
 
 
 def _place(channel: str, link: DataLink) -> str:
-    """Return where data are, below /opt/ml/input/data."""
+    """Return the path of data below /opt/ml/input/data."""
     return f"{channel}/{link.address.name}" if link.is_file else channel
 
 
@@ -221,17 +224,17 @@ def _channel(name: str, address: S3Address, mode: str) -> Json:
 
 
 def _in_pieces(name: str, text: str) -> dict[str, str]:
-    """A long text as several hyperparameters: name, name_2, name_3."""
+    """Split a long text into several hyperparameters: name, name_2, name_3."""
     pieces = [text[start : start + _LONGEST_VALUE] for start in range(0, len(text), _LONGEST_VALUE)]
     return {name if number == 1 else f"{name}_{number}": piece for number, piece in enumerate(pieces, start=1)}
 
 
-def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Json:
-    """Return ``above`` with what only ``below`` has, at every level; lists are joined."""
+def _overridden(below: Mapping[str, Any], above: Mapping[str, Any]) -> Json:
+    """Return ``below`` overridden by ``above``, at every level; Tags and InputDataConfig are concatenated."""
     merged: Json = dict(below)
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = _laid_over(merged[key], value)
+            merged[key] = _overridden(merged[key], value)
         elif isinstance(value, list) and isinstance(merged.get(key), list) and key in ("Tags", "InputDataConfig"):
             merged[key] = [*value, *merged[key]]
         else:

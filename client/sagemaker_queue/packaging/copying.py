@@ -1,7 +1,8 @@
-"""Objects of one profile's S3 as objects of another's: copied inside S3, else through this machine.
+"""Copy objects from the S3 of one profile to that of another: inside S3 if possible, else through this machine.
 
-Two profiles may be two accounts. S3 copies by itself where one identity may read the source and write the target. Where
-neither may, the source's identity reads and the target's writes: parts of an object are held in memory, none on disk.
+The two profiles may belong to two accounts. S3 copies an object itself if one identity may read the source and write
+the target. If neither identity may do both, the source's identity reads and the target's identity writes: parts of an
+object are then in memory, never on disk.
 """
 
 from __future__ import annotations
@@ -18,35 +19,35 @@ from sagemaker_queue.packaging.storage import (
     part_size,
 )
 
-SOURCE_ETAG = "smq-source-etag"  # in the metadata of an object that came through this machine
-_LARGEST_PART = 64 << 20  # bytes, through this machine: several are in memory at a time
+SOURCE_ETAG = "smq-source-etag"  # metadata key of an object that was copied through this machine
+_LARGEST_PART = 64 << 20  # bytes of a part that is copied through this machine: several are in memory at a time
 _KEPT = ("CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType")
 
 
 class Copier:
-    """Copies objects from the S3 of one profile to that of another.
+    """A copier of objects from the S3 of one profile to that of another.
 
-    ``before_streaming`` is called once, before the first object comes through this machine.
+    ``before_streaming`` is called once, before the first object is copied through this machine.
     """
 
     def __init__(self, source: Storage, target: Storage, before_streaming: Callable[[], None] = lambda: None) -> None:
         self._source = source
         self._target = target
         self._before_streaming = before_streaming
-        self._copying = [target] if source is target else [target, source]  # identities that have not been refused
+        self._copying = [target] if source is target else [target, source]  # identities that S3 has not refused
 
     def has_arrived(self, stored: Stored, there: Stored) -> bool:
-        """Tell whether the object at the target is known to be the one of the source."""
+        """Return whether the object ``there`` at the target is known to have the content of the source's object."""
         if stored.size != there.size or not stored.etag:
             return False
         if stored.etag == there.etag:
             return True
-        # S3 gives another ETag where it encrypts with a key of KMS, or where the parts are others.
+        # The ETag differs if S3 encrypts with a KMS key, or if the part size differs.
         metadata = self._target.properties(there.address).get("Metadata", {})
         return bool(metadata.get(SOURCE_ETAG) == stored.etag)
 
     def copy(self, stored: Stored, address: S3Address, progress: Progress | None = None) -> None:
-        """Bring an object of the source to an address of the target. Raises StorageError."""
+        """Copy an object of the source to an address of the target. Raises StorageError."""
         parts = self._parts_of(stored)
         while self._copying:
             try:
@@ -62,7 +63,7 @@ class Copier:
         self._stream(stored, address, parts, progress)
 
     def _parts_of(self, stored: Stored) -> int | None:
-        """Return the bytes of each part but the last that give a copy the same ETag; None: the object is one piece."""
+        """Return the part size in bytes with which a copy gets the same ETag; None: copy in one piece."""
         _, _, count = stored.etag.partition("-")
         if not count and stored.size <= LARGEST_COPY:
             return None
@@ -71,7 +72,7 @@ class Copier:
         return int(first) if is_known else part_size(stored.size)
 
     def _stream(self, stored: Stored, address: S3Address, parts: int | None, progress: Progress | None) -> None:
-        """Bring an object through this machine, with its properties and the ETag of its source."""
+        """Copy an object through this machine, with its properties and the ETag of its source."""
         properties = self._source.properties(stored.address)
         if (parts or stored.size) > _LARGEST_PART:
             parts = part_size(stored.size)

@@ -1,7 +1,7 @@
-"""Objects in S3 as files of one folder: whatever their keys are, nothing is written outside it.
+"""Download objects in S3 to files of one folder; no key can cause a write outside the folder.
 
-Whoever may write to a bucket chooses the keys. A key is refused, and the others are fetched, if it does not name a file
-below the folder in exactly one way.
+Everyone with write access to a bucket can choose keys. A key that does not name a file below the folder in exactly
+one way is refused; the other objects are downloaded.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ _DEVICE = re.compile(
 _NOT_ON_WINDOWS = frozenset('<>:"|?*')
 
 
-class Refused(Exception):
-    """A key that is no file below the folder, and why."""
+class PathRefused(Exception):
+    """A key does not name a file below the folder; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Downloaded:
-    """What became of the objects."""
+    """The result of a download: the objects that were fetched and those that were refused."""
 
     fetched: tuple[Stored, ...]
-    refused: tuple[tuple[Stored, str], ...]  # and why
+    refused: tuple[tuple[Stored, str], ...]  # each with the reason
 
 
 def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
-    """Return the names of the folders and of the file that a key means. Raises Refused if it could mean anything else.
+    """Return the names of the folders and the file that a key means. Raises PathRefused if the key is ambiguous.
 
-    What only Windows reads in another way, such as names of devices, is refused there.
+    Names with another meaning on Windows, such as device names, are refused on Windows only.
     """
     parts = tuple(key.split("/"))
     for name in parts:
         if name in ("", ".", ".."):
-            raise Refused("it is no path inside the folder")
+            raise PathRefused("it is no path inside the folder")
         if "\\" in name:
-            raise Refused("it has a backslash, which some systems take for a slash")
+            raise PathRefused("it has a backslash, which some systems take for a slash")
         if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-            raise Refused("it has a control character")
+            raise PathRefused("it has a control character")
         if len(name.encode()) > _LONGEST_NAME:
-            raise Refused("one of its names is too long for a file")
+            raise PathRefused("one of its names is too long for a file")
         if windows and (_NOT_ON_WINDOWS & set(name) or name[-1] in ". " or _DEVICE.fullmatch(name)):
-            raise Refused("Windows has no file of that name")
+            raise PathRefused("Windows has no file of that name")
     return parts
 
 
 class Folder:
-    """A folder that objects are fetched to. Links in it are not followed, nor replaced."""
+    """The target folder of a download. Links in it are neither followed nor replaced."""
 
     def __init__(self, path: Path, storage: Storage) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class Folder:
         self._written: dict[tuple[int, int], str] = {}  # file -> key
 
     def fetch(self, stored: Stored, key: str, progress: Progress | None = None) -> None:
-        """Fetch an object to the file that ``key`` names below the folder. Raises Refused if there is no such file."""
+        """Download an object to the file that ``key`` names below the folder. Raises PathRefused."""
         parts = path_parts(key)
         parent = self._path
         _make_folder(parent)
@@ -75,7 +75,7 @@ class Folder:
             parent /= name
             _make_folder(parent)
             if not stat.S_ISDIR(parent.lstat().st_mode):
-                raise Refused(f"{parent} is a link or a file, no folder")
+                raise PathRefused(f"{parent} is a link or a file, no folder")
         file = parent / parts[-1]
         self._check(file)
         self._written[_fetch_to(file, stored, self._storage, progress)] = key
@@ -86,29 +86,29 @@ class Folder:
         except FileNotFoundError:
             return
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{file} is there, and no file")
-        # On a file system that does not tell upper case from lower, or two spellings of a letter.
+            raise PathRefused(f"{file} is there, and no file")
+        # Two keys can be one file on a file system that ignores case or normalises Unicode.
         if other := self._written.get((status.st_dev, status.st_ino)):
-            raise Refused(f"it is the same file here as {other}")
+            raise PathRefused(f"it is the same file here as {other}")
 
 
 def fetch_all(
     found: Sequence[Stored], prefix: str, target: Path, storage: Storage, progress: Progress | None = None
 ) -> Downloaded:
-    """Fetch objects, whose keys begin with ``prefix``, to files below ``target``; what has a refused key is not."""
+    """Download objects, whose keys begin with ``prefix``, to files below ``target``; skip those with a refused key."""
     folder = Folder(target, storage)
     fetched, refused = [], []
     for stored in found:
         try:
             folder.fetch(stored, stored.address.key[len(prefix) :], progress)
             fetched.append(stored)
-        except Refused as error:
+        except PathRefused as error:
             refused.append((stored, str(error)))
     return Downloaded(tuple(fetched), tuple(refused))
 
 
 def fetch_file(stored: Stored, file: Path, storage: Storage, progress: Progress | None = None) -> None:
-    """Fetch an object to a file that the user has named; a link of that name is replaced, not followed."""
+    """Download an object to a file that the user has named; a link of that name is replaced, not followed."""
     _make_folder(file.parent)
     _fetch_to(file, stored, storage, progress)
 
@@ -117,24 +117,24 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise Refused(f"{folder} is a link or a file, no folder") from error
+        raise PathRefused(f"{folder} is a link or a file, no folder") from error
     except OSError as error:
         raise StorageError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
 
 
 def _fetch_to(file: Path, stored: Stored, storage: Storage, progress: Progress | None) -> tuple[int, int]:
-    """Fetch an object beside the file, and put it in its place when it is complete; return device and inode."""
+    """Download an object to a temporary file beside the file, then rename it; return device and inode."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=".smq-", dir=file.parent)
     except OSError as error:
         raise StorageError(f"{stored.address} cannot be fetched to {file}: {error.strerror or error}.") from error
     try:
-        with open(descriptor, "wb") as target:  # noqa: PTH123  # it is open
+        with open(descriptor, "wb") as target:  # noqa: PTH123  # a descriptor, not a path
             storage.get(stored.address, target, progress)
             status = os.fstat(target.fileno())
         mask = os.umask(0)
         os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)  # as of any file that is made
+        Path(name).chmod(0o666 & ~mask)  # the mode of any new file; mkstemp gives 0o600
         Path(name).replace(file)
     except OSError as error:
         raise StorageError(f"{stored.address} cannot be fetched to {file}: {error.strerror or error}.") from error

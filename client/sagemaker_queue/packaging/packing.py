@@ -1,4 +1,4 @@
-"""A folder as one archive, the same for the same content."""
+"""Reproducible archives of folders: the same content gives the same digest."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import IO, BinaryIO, cast
 
 from sagemaker_queue.errors import FolderError
 from sagemaker_queue.formatting import amount, file_size
-from sagemaker_queue.packaging.ignoring import code_of
+from sagemaker_queue.packaging.ignoring import code_files
 
 DEFAULT_LIMIT = 100_000_000  # bytes
-_SHOWN = 5  # of the largest files
-_TIME = 315_532_800  # 1980, the earliest that zip files, and so wheels that are built from the code, can hold
+_SHOWN = 5  # number of the largest files in a message
+_TIME = 315_532_800  # 1980: the earliest time in a zip file, and so in a wheel that is built from the code
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A folder, packed."""
+    """A packed folder."""
 
-    digest: str  # of what is in it: names, content and who may execute it
+    digest: str  # SHA-256 of the names, the content and the executable bits
     files: int
     size: int  # bytes of all files
     unzipped: int  # bytes of the archive
-    names: tuple[tuple[str, int | None], ...] = ()  # what is in it, with the bytes of each file
-    kept_back: tuple[str, ...] = ()  # what holds secrets
+    names: tuple[tuple[str, int | None], ...] = ()  # each path in it, with its size in bytes if it is a file
+    kept_back: tuple[str, ...] = ()  # paths that are not packed, because they contain secrets
 
     def has(self, *names: str) -> bool:
-        """Tell whether all these files are in it."""
+        """Return whether the archive contains all these files."""
         return set(names) <= {name for name, size in self.names if size is not None}
 
     @property
     def source(self) -> str:
-        """What the container compares the archive with: its digest and its size, unzipped."""
+        """Digest and unzipped size of the archive, with which the container compares the archive."""
         return f"{self.digest} {self.unzipped}"
 
     def __str__(self) -> str:
@@ -52,22 +52,22 @@ def pack(
     include_secrets: Sequence[str] = (),
     limit: int = DEFAULT_LIMIT,
 ) -> Archive:
-    """Write the code of a folder to ``target`` as .tar.gz; it does not depend on times, owners or the umask.
+    """Write the code of a folder to ``target`` as .tar.gz, independent of times, owners and umask.
 
-    ``leave_out`` are paths in it that are not code, such as data links; ``include_secrets`` are patterns of
-    files that may go along although they hold secrets; ``limit`` is in bytes, of all files.
-    Raises FolderError if it is too large, or if a link leads out of it.
+    ``leave_out`` are paths in the folder that are not code, such as data links. ``include_secrets`` are patterns of
+    files that are packed although they contain secrets. ``limit`` bounds the size of all files, in bytes.
+    Raises FolderError if the folder is too large, or if a link leads out of it.
     """
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder.")
     root = folder.resolve()
     kept_back: list[str] = []
-    paths = list(code_of(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))
+    paths = list(code_files(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))
     sizes = {path: path.lstat().st_size for path in paths if path.is_file() and not path.is_symlink()}
     if sum(sizes.values()) > limit:
         raise _too_large(root, sizes, limit)
     digest = hashlib.sha256()
-    # The compressed bytes may differ from one zlib to the next: what goes into it counts.
+    # The digest is of the uncompressed bytes, because the compressed bytes depend on the version of zlib.
     with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as compressed:
         hashed = _Hashed(compressed, digest)
         with tarfile.open(fileobj=cast(IO[bytes], hashed), mode="w|", format=tarfile.PAX_FORMAT) as archive:
@@ -84,7 +84,7 @@ def pack(
 
 
 class _Hashed:
-    """A file to write to, whose bytes are counted into a digest."""
+    """A writable file that adds its bytes to a digest."""
 
     def __init__(self, file: gzip.GzipFile, digest: hashlib._Hash) -> None:
         self._file = file
@@ -126,7 +126,7 @@ def _inner_target(root: Path, link: Path) -> str:
             f" (--data {name}=s3://...); if the job does not need it, add it to .smqignore."
         )
     if ".." in target.as_posix().lstrip("./").split("/"):
-        # On the way there may be other links, so that nobody could tell where it leads without following them.
+        # The path may lead through other links, so its end is known only by following them.
         real = (link.parent / target).resolve()
         if not real.is_relative_to(root):
             raise FolderError(f"{link.relative_to(root)} is a link to {target}, outside {root}: it cannot be packed.")

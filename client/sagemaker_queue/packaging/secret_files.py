@@ -1,7 +1,7 @@
-"""Files that hold keys and passwords, and never travel with the code of a job unless somebody says so.
+"""Files with keys and passwords, which are not packed with the code of a job unless the user allows it.
 
-By name, as the tools that make them name them, and by content where a name may mean anything. It is a net for what is
-forgotten, no proof that nothing secret is left: what is not needed belongs into .smqignore.
+Files are recognised by the names that common tools give them, and by content where a name is ambiguous. The check
+catches forgotten files; it does not prove that no secret is left. Files that a job does not need belong in .smqignore.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-# As .gitignore has them; what stands after a ! is none.
+# In the syntax of .gitignore: a pattern after a ! is not a secret.
 PATTERNS = """
 .env
 .env.*
@@ -84,7 +84,7 @@ service_account*.json
 client_secret*.json
 """
 _NAMES = GitIgnoreSpec.from_lines(PATTERNS.split())
-_LOOKED_INTO = (
+_SEARCHED_SUFFIXES = (
     ".pem",
     ".key",
     ".json",
@@ -100,33 +100,33 @@ _LOOKED_INTO = (
     ".old",
     "",
 )
-_LARGEST = 256_000  # bytes of a file that is looked into; keys are small
+_LARGEST = 256_000  # bytes of a file whose content is checked; keys are small
 _PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
 _CONTENT = (
-    _PRIVATE_KEY,  # the keys of service accounts of Google's are such, in JSON
+    _PRIVATE_KEY,  # also matches the JSON keys of Google's service accounts
     re.compile(rb"^\s*aws_secret_access_key\s*[=:]\s*\S", re.MULTILINE | re.IGNORECASE),
-    re.compile(rb"^\s*client-key-data:\s*\S", re.MULTILINE),  # a kubeconfig, whatever its name
+    re.compile(rb"^\s*client-key-data:\s*\S", re.MULTILINE),  # a kubeconfig of any name
     re.compile(rb'"auths"\s*:\s*\{[^}]*"auth"\s*:', re.DOTALL),  # Docker's logins
 )
 
 
 class SecretFiles:
-    """Says which files stay here; ``allowed`` are patterns of those that may travel all the same."""
+    """The secret files of a folder; ``allowed`` are patterns of files that are packed nevertheless."""
 
     def __init__(self, allowed: Sequence[str] = ()) -> None:
         self._allowed = GitIgnoreSpec.from_lines(allowed)
 
     def has(self, path: Path, relative: str, *, is_folder: bool = False) -> bool:
-        """Whether a file, or all of a folder, at this path in the working folder is kept back."""
+        """Return whether the file, or the whole folder, at this path in the working folder is kept back."""
         relative = f"{relative}/" if is_folder else relative
         if self._allowed.match_file(relative):
             return False
-        # On a disk that does not tell upper case from lower, .ENV is .env.
+        # On a case-insensitive file system, .ENV is .env.
         return _NAMES.match_file(relative.lower()) or (not is_folder and _holds_secret(path))
 
 
 def _holds_secret(path: Path) -> bool:
-    if path.is_symlink() or path.suffix.lower() not in _LOOKED_INTO or path.stat().st_size > _LARGEST:
+    if path.is_symlink() or path.suffix.lower() not in _SEARCHED_SUFFIXES or path.stat().st_size > _LARGEST:
         return False
     content = path.read_bytes()
     return any(pattern.search(content) for pattern in _CONTENT)

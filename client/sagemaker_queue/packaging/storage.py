@@ -1,4 +1,4 @@
-"""S3 as ``smq`` uses it: code that is uploaded once, and data that people look at, bring there, fetch and remove."""
+"""Access to S3 for ``smq``: upload code once, and list, upload, download, copy and remove data."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, StorageError
 from sagemaker_queue.transport import region_of
 
-OTHERS = "If a bucket of another account is meant, say so: smq config set bucket_owners NAME=ACCOUNT"
-_WHY_FORBIDDEN = f" Either you may not do this, or the bucket does not belong to the expected account. {OTHERS}"
+OTHER_ACCOUNT_HINT = "If a bucket of another account is meant, say so: smq config set bucket_owners NAME=ACCOUNT"
+_WHY_FORBIDDEN = (
+    f" Either you may not do this, or the bucket does not belong to the expected account. {OTHER_ACCOUNT_HINT}"
+)
 Progress = Callable[[int], None]
-"""Called with the number of bytes that were moved since the last call."""
+"""A callback that receives the number of bytes transferred since its last call."""
 
 _FORBIDDEN = ("403", "AccessDenied", "Forbidden")
 _MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
-_PART, _MOST_PARTS = 8 << 20, 10_000  # of an upload: boto3's, and S3's
+_PART, _MOST_PARTS = 8 << 20, 10_000  # an upload: boto3's default part size in bytes, S3's limit on parts
 LARGEST_COPY = 5 << 30
-"""Bytes that S3 takes or copies in one piece."""
-_IN_MEMORY = 256 << 20  # bytes of parts that wait to be sent
-_REMOVED_AT_ONCE = 1000  # S3's limit
-_TRIES = 5  # to go on reading where a connection has ended
+"""The largest object, in bytes, that S3 uploads or copies in one piece."""
+_IN_MEMORY = 256 << 20  # bytes of the parts in memory that wait to be sent
+_REMOVED_AT_ONCE = 1000  # S3's limit for one DeleteObjects call
+_TRIES = 5  # connections in a row that may end before a read fails
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,12 @@ class Stored:
 
     address: S3Address
     size: int
-    etag: str = ""  # of S3; often the MD5 of the content
+    etag: str = ""  # S3's ETag; often the MD5 of the content
     modified: datetime | None = None
 
 
 class StorageRefused(StorageError):
-    """These credentials may not do this in S3, or find nothing there."""
+    """These credentials lack the permission in S3, or the object does not exist."""
 
 
 def aws_session(config: QueueConfig) -> boto3.Session:
@@ -63,7 +65,7 @@ def aws_session(config: QueueConfig) -> boto3.Session:
 
 
 class Storage:
-    """Raises StorageError, or NotAuthenticated, where something cannot be done."""
+    """The S3 of one profile. Every method raises StorageError or NotAuthenticated if its call fails."""
 
     def __init__(self, session: boto3.Session, config: QueueConfig | None = None) -> None:
         self._owners = BucketOwners(session, config)
@@ -72,28 +74,31 @@ class Storage:
 
     @classmethod
     def of(cls, config: QueueConfig) -> Storage:
-        """S3 with the credentials of a profile, in its region."""
+        """Return S3 with the credentials of a profile, in its region."""
         return cls(aws_session(config), config)
 
     def default_bucket(self) -> str:
-        """The bucket that the SageMaker SDK uses where none is named."""
+        """Return the name of the bucket that the SageMaker SDK uses by default."""
         region = self._client.meta.region_name
         with _storage_errors("The account's number cannot be found for the name of the bucket"):
             return f"sagemaker-{region}-{self._owners.account()}"
 
-    def make_ready(self, name: str) -> None:
-        """Make a bucket if it is the default one and not there. Nobody else's bucket of its name is used."""
+    def ensure_bucket(self, name: str) -> None:
+        """Create the bucket if it is the default one and is missing.
+
+        Raises StorageError if another bucket is missing, or if the default bucket belongs to another account.
+        """
         region = self._client.meta.region_name
         default = re.fullmatch(rf"sagemaker-{re.escape(region)}-(\d{{12}})", name)
         with _storage_errors(f"The bucket {name} cannot be used"):
             if default and self._owners.of(name) not in (None, default[1]):
-                raise StorageError(f"The bucket {name} is not of account {self._owners.of(name)}. {OTHERS}")
+                raise StorageError(f"The bucket {name} is not of account {self._owners.of(name)}. {OTHER_ACCOUNT_HINT}")
             try:
                 if _found(lambda: self._client.head_bucket(Bucket=name)):
                     return
             except ClientError as error:
                 if not default and error.response["Error"]["Code"] == "403":
-                    return  # whoever may not list it may still bring things there
+                    return  # these credentials may not list the bucket, but they may be allowed to write to it
                 raise
             if not default:
                 raise StorageError(f"There is no bucket {name}: make it, or name another one.")
@@ -101,19 +106,19 @@ class Storage:
             self._client.create_bucket(Bucket=name, **location)
 
     def has(self, address: S3Address) -> bool:
-        """Whether there is an object with exactly this key."""
+        """Return whether there is an object with exactly this key."""
         with _storage_errors(f"{address} cannot be looked at"):
             return _found(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
 
     def is_file(self, address: S3Address) -> bool:
-        """Whether it is known to be an object; where one may not look, it is taken for a folder."""
+        """Return whether the address is known to be an object; without permission to look, return False."""
         try:
             return self.has(address)
         except StorageError:
             return False
 
     def objects(self, folder: S3Address) -> Iterator[Stored]:
-        """Yield all that is below a folder."""
+        """Yield all objects below a folder."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=folder.bucket, Prefix=folder.folder.key)
         with _storage_errors(f"{folder} cannot be listed"):
             for page in pages:
@@ -121,7 +126,7 @@ class Storage:
                     yield _stored(folder.bucket, entry)
 
     def entries(self, folder: S3Address) -> Iterator[Stored | S3Address]:
-        """Yield what is in a folder: the folders in it, and its files."""
+        """Yield the direct content of a folder: an address for each folder in it, and its objects."""
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=folder.bucket, Prefix=folder.folder.key, Delimiter="/"
         )
@@ -133,7 +138,7 @@ class Storage:
                     yield _stored(folder.bucket, entry)
 
     def stored(self, address: S3Address) -> list[Stored]:
-        """The object of that key, or else all that is below it as a folder."""
+        """Return the object of that key, or, if there is none, all objects below the key as a folder."""
         if address.key and not address.key.endswith("/"):
             with _storage_errors(f"{address} cannot be looked at"):
                 try:
@@ -145,7 +150,7 @@ class Storage:
         return list(self.objects(address))
 
     def listed(self, address: S3Address) -> list[Stored]:
-        """Return the object of that key and all that is below it as a folder, by the right to list alone."""
+        """Return the object of that key and all objects below it as a folder; needs only s3:ListBucket."""
         found = list(self.objects(address))
         if address.key and not address.key.endswith("/"):
             with _storage_errors(f"{address} cannot be looked for"):
@@ -155,23 +160,23 @@ class Storage:
         return found
 
     def put(self, file: Path, address: S3Address, progress: Progress | None = None) -> None:
-        """Bring a file to S3."""
+        """Upload a file to S3."""
         with _storage_errors(f"{file} cannot be brought to {address}"):
             self._client.upload_file(str(file), address.bucket, address.key, Callback=progress)
 
-    def holds(self, file: Path, address: S3Address) -> bool:
-        """Whether an object is known to have the content of a file, by the checksum that S3 has made of it."""
+    def has_content_of(self, file: Path, address: S3Address) -> bool:
+        """Return whether an object is known to have the content of a file, by the SHA-256 that S3 computed of it."""
         with _storage_errors(f"{address} cannot be looked at"):
             try:
                 head = self._client.head_object(Bucket=address.bucket, Key=address.key, ChecksumMode="ENABLED")
             except ClientError as error:
                 if error.response["Error"]["Code"] not in (*_MISSING, "403", "400"):
                     raise
-                return False  # whoever may not look may still bring it there
+                return False  # these credentials may not look, but they may be allowed to upload
             return bool(head.get("ChecksumSHA256") == _checksum(file))
 
-    def put_whole(self, file: Path, address: S3Address) -> None:
-        """Bring a file to S3 in one piece, so that S3 knows its checksum."""
+    def put_in_one_piece(self, file: Path, address: S3Address) -> None:
+        """Upload a file to S3 in one piece, so that S3 knows the checksum of the whole."""
         with _storage_errors(f"{file} cannot be brought to {address}"), file.open("rb") as content:
             self._client.put_object(
                 Bucket=address.bucket,
@@ -182,12 +187,12 @@ class Storage:
             )
 
     def get(self, address: S3Address, file: BinaryIO, progress: Progress | None = None) -> None:
-        """Fetch an object to an open file; ``download`` says which file may be one."""
+        """Download an object to an open file; the module ``download`` decides which files are allowed."""
         with _storage_errors(f"{address} cannot be fetched"):
             self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
 
     def properties(self, address: S3Address, part: int | None = None) -> Mapping[str, Any]:
-        """Return what S3 says of an object, or of one part of it; nothing where one may not look."""
+        """Return HeadObject's answer for an object, or for one part of it; empty without permission or object."""
         try:
             with _storage_errors(f"{address} cannot be looked at"):
                 more = {} if part is None else {"PartNumber": part}
@@ -207,10 +212,10 @@ class Storage:
         target: Storage | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Copy an object inside S3 with these credentials; ``parts`` are the bytes of each, None is one piece.
+        """Copy an object inside S3 with these credentials. ``parts`` is the size of a part in bytes; None: one piece.
 
-        ``source`` and ``target`` are S3 of the profiles that know whom the two buckets must belong to (default: this
-        one). Raises StorageRefused.
+        The profiles of ``source`` and ``target`` name the account that each bucket must belong to (default: this
+        profile). Raises StorageRefused.
         """
         source, target = source or self, target or self
         owners = {stored.address.bucket: source.owner, address.bucket: target.owner}
@@ -225,12 +230,12 @@ class Storage:
             )
 
     def owner(self, bucket: str) -> str | None:
-        """Return the account that a bucket must belong to; None: any."""
+        """Return the account that a bucket must belong to; None: any account."""
         return self._owners.of(bucket)
 
     @contextmanager
     def reader(self, stored: Stored) -> Iterator[ObjectReader]:
-        """Give an object as a file to read, which is not kept on this machine."""
+        """Open an object as a file to read; its content is streamed and not stored on this machine."""
 
         def open_at(position: int) -> Any:
             more = {"IfMatch": f'"{stored.etag}"'} if stored.etag else {}
@@ -258,7 +263,7 @@ class Storage:
         properties: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Bring what a reader reads to S3, in parts of so many bytes, or in one piece."""
+        """Upload the content of a reader to S3, in parts of ``parts`` bytes; None: in one piece."""
         with _storage_errors(f"{address} cannot be written"):
             self._client.upload_fileobj(
                 content,
@@ -270,7 +275,7 @@ class Storage:
             )
 
     def remove(self, addresses: list[S3Address]) -> None:
-        """Remove objects of one bucket."""
+        """Remove objects, all of one bucket."""
         for start in range(0, len(addresses), _REMOVED_AT_ONCE):
             batch = addresses[start : start + _REMOVED_AT_ONCE]
             with _storage_errors(
@@ -284,7 +289,7 @@ class Storage:
                 raise StorageError(f"s3://{batch[0].bucket}/{refused['Key']} cannot be removed: {refused['Message']}")
 
     def url(self, address: S3Address, seconds: int) -> str:
-        """Return an address at which anybody can read the object for so long."""
+        """Return a presigned URL: without credentials, it gives read access to the object for ``seconds``."""
         with _storage_errors(f"No URL can be made for {address}"):
             url: str = self._client.generate_presigned_url(
                 "get_object", Params={"Bucket": address.bucket, "Key": address.key}, ExpiresIn=seconds
@@ -293,9 +298,10 @@ class Storage:
 
 
 def same_content(file: Path, stored: Stored) -> bool:
-    """Whether an object is known to have the content of a file: its ETag is what boto3's upload of it would give.
+    """Return whether an object is known to have the content of a file: its ETag is that of an upload by boto3.
 
-    Where S3 encrypts with a key of KMS, or another program has uploaded it in other parts, nothing is known.
+    The result is False, because nothing is known, if S3 encrypts the object with a KMS key, or if another program
+    uploaded it with another part size.
     """
     if file.stat().st_size != stored.size:
         return False
@@ -309,7 +315,7 @@ def same_content(file: Path, stored: Stored) -> bool:
 
 
 def part_size(size: int) -> int:
-    """Return the bytes of each part of an upload, as boto3 chooses them."""
+    """Return the size in bytes of each part of an upload, as boto3 chooses it."""
     part = _PART
     while -(-size // part) > _MOST_PARTS:
         part *= 2
@@ -325,7 +331,7 @@ def _transfer(size: int, parts: int | None) -> TransferConfig:
 
 
 class ObjectReader:
-    """An object as a file to read from any position; a connection that breaks is made again."""
+    """An object as a file that is readable from any position; after a broken connection it reconnects."""
 
     def __init__(self, open_at: Callable[[int], Any], size: int) -> None:
         self.size = size
@@ -334,19 +340,19 @@ class ObjectReader:
         self._body: Any = None
 
     def readable(self) -> bool:
-        """Tell boto3 that it can be read."""
+        """Return True: boto3 asks this of a file to upload."""
         return True
 
     def seekable(self) -> bool:
-        """Tell boto3 that its size can be found, and that it can be read twice."""
+        """Return True: boto3 can find the size by seeking, and read the content a second time."""
         return True
 
     def tell(self) -> int:
-        """Return the position."""
+        """Return the position in bytes."""
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a position; nothing is fetched before it is read."""
+        """Set the position; nothing is downloaded until the next read."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         if start + offset != self._position:
             self.close()
@@ -354,7 +360,7 @@ class ObjectReader:
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Return so many bytes, fewer only at the end."""
+        """Return ``size`` bytes, or fewer at the end of the object."""
         left = self.size - self._position
         wanted = left if size is None or size < 0 else min(size, left)
         blocks = []
@@ -365,7 +371,7 @@ class ObjectReader:
         return b"".join(blocks)
 
     def close(self) -> None:
-        """End the connection; reading makes another."""
+        """Close the connection; the next read opens another."""
         if self._body is not None:
             self._body.close()
             self._body = None
@@ -377,7 +383,7 @@ class ObjectReader:
                 if block := self._body.read(wanted):
                     self._position += len(block)
                     return cast("bytes", block)
-            except (BotoCoreError, HTTPError):  # the latter is urllib3's, by way of botocore of old
+            except (BotoCoreError, HTTPError):  # old versions of botocore let urllib3's HTTPError through
                 if not left:
                     raise
             self.close()
@@ -385,7 +391,7 @@ class ObjectReader:
 
 
 def _md5(file: Path, size: int, part: int) -> list[bytes]:
-    """Return the MD5 of each part of a file; an empty one is a part."""
+    """Return the MD5 of each part of a file; an empty file has one part."""
     digests = []
     with file.open("rb") as content:
         for _ in range(0, max(size, 1), part):
@@ -434,11 +440,11 @@ def _storage_errors(failure: str) -> Iterator[None]:
     except ClientError as error:
         details = error.response["Error"]
         said = f"{failure}: {details.get('Message') or details['Code']} ({details['Code']})."
-        if details["Code"] in _FORBIDDEN:  # S3 does not say which of both it is
+        if details["Code"] in _FORBIDDEN:  # S3 answers the same for a missing permission and another account's bucket
             raise StorageRefused(said + _WHY_FORBIDDEN) from error
         raise (StorageRefused if details["Code"] in _MISSING else StorageError)(said) from error
     except (BotoCoreError, Boto3Error) as error:
-        cause = error.__context__  # a transfer tells in its own words what S3 has said
+        cause = error.__context__  # an error of a transfer only quotes S3's; the original is its context
         forbidden = isinstance(cause, ClientError) and cause.response["Error"]["Code"] in _FORBIDDEN
         if forbidden:
             raise StorageRefused(f"{failure}: {error}{_WHY_FORBIDDEN}") from error

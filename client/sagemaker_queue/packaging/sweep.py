@@ -1,4 +1,4 @@
-"""A sweep: one command with placeholders, such as ``{lr}``, and the values that go there in turn."""
+"""Sweeps over a grid: one command with placeholders, such as ``{lr}``, and a job for each combination of values."""
 
 import hashlib
 import itertools
@@ -12,9 +12,9 @@ from sagemaker_queue.errors import InvalidOption
 
 Values = Mapping[str, str]
 
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")  # ${HOME} is the shell's
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")  # ${HOME} belongs to the shell
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_LONGEST_NAME = 50  # the attempts' names add a little to it, and should not have to be cut
+_LONGEST_NAME = 50  # characters; attempts' names append to it, and should not have to be cut
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Run:
 
 
 def parse_grid(text: str) -> tuple[str, tuple[str, ...]]:
-    """Read ``lr=0.1,0.01``. Raises InvalidOption if it is not that."""
+    """Return the name and the values of a grid such as ``lr=0.1,0.01``. Raises InvalidOption for any other text."""
     name, equals, rest = text.partition("=")
     values = tuple(value.strip() for value in rest.split(","))
     if not equals or not _NAME.fullmatch(name) or not all(values):
@@ -37,7 +37,7 @@ def parse_grid(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def check_values(grid: Mapping[str, Sequence[object]]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the values of placeholders as text. Raises InvalidOption if one has none, or no name of a placeholder."""
+    """Return each placeholder with its values as text. Raises InvalidOption for an invalid name or missing values."""
     for name, values in grid.items():
         if not _NAME.fullmatch(name) or isinstance(values, str) or not values:
             raise InvalidOption(f"{name!r}: {values!r} is not a grid: it must look like {{'lr': [0.1, 0.01]}}.")
@@ -55,7 +55,7 @@ def _each_once(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
 def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequence[str], env: Values) -> list[Run]:
     """Return a run for each combination of the grids' values, put into the command and the environment.
 
-    A run's name tells its values, so that adding a value to a grid leaves the other runs what they are.
+    A run's name contains its values, so that adding a value to a grid does not change the names of the other runs.
     Raises InvalidOption for a placeholder without a grid, or a grid without a placeholder.
     """
     names = [name for name, _ in grids]
@@ -79,9 +79,10 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
 def check_placeholders(
     names: Sequence[str], command: Sequence[str], env: Values, option: str = "grid", *, may_have_none: bool = False
 ) -> bool:
-    """Tell whether there are placeholders; ``option`` is what gives them values.
+    """Return whether there are placeholders. ``option`` is the option that gives them values, for messages.
 
-    Raises InvalidOption for one without a value, or a value without one; not if there are none at all and there may be.
+    Raises InvalidOption for a placeholder without a value, or a value without a placeholder. With ``may_have_none``,
+    values without any placeholder are accepted.
     """
     placeholders = {found[2] for text in (*command, *env.values()) for found in _PLACEHOLDER.finditer(text) if found[2]}
     if unknown := sorted(placeholders - set(names)):
@@ -98,7 +99,7 @@ def check_placeholders(
 
 
 def run_of(name: str, values: Values, command: Sequence[str], env: Values) -> Run:
-    """Return the run that has these values in its command and environment."""
+    """Return the run with these values put into its command and environment."""
     return Run(
         name,
         values,
@@ -108,7 +109,7 @@ def run_of(name: str, values: Values, command: Sequence[str], env: Values) -> Ru
 
 
 def fingerprint(*parts: object) -> str:
-    """Return a few characters that stand for the parts, which JSON must know."""
+    """Return six hexadecimal digits of a hash of the parts, which must be serialisable as JSON."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:6]
 
 

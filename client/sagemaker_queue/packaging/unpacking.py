@@ -1,8 +1,8 @@
-"""Unpack SageMaker's archives of results to one folder, and write nothing outside it.
+"""Unpack SageMaker's archives of results into one folder, and write nothing outside it.
 
-A job writes its archives, and anybody who may write to the bucket can replace them. Only plain files are unpacked: a
-link, a device, a sparse file or a name that leads elsewhere is refused, and the other members are unpacked. An archive
-beyond the bounds of ``Room`` is refused as a whole.
+Archives are untrusted: a job writes them, and everyone with write access to the bucket can replace them. Only plain
+files are unpacked. A link, a device, a sparse file or a name that leads elsewhere is refused, and the other members
+are unpacked. An archive beyond the bounds of ``Bounds`` is refused as a whole.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.archive_reader import Members, Room, TooMuch
-from sagemaker_queue.packaging.download import Refused, path_parts
+from sagemaker_queue.packaging.archive_reader import ArchiveTooLarge, Bounds, Members
+from sagemaker_queue.packaging.download import PathRefused, path_parts
 
 _EXECUTABLE = 0o111
 _DEEPEST = 100  # folders of one path
@@ -23,30 +23,30 @@ _DEEPEST = 100  # folders of one path
 
 @dataclass(frozen=True)
 class Unpacked:
-    """The result for the members of an archive."""
+    """The result of unpacking an archive."""
 
     files: int
-    size: int  # bytes, of all of them
-    refused: tuple[tuple[str, str], ...]  # name, and why
+    size: int  # bytes of all files
+    refused: tuple[tuple[str, str], ...]  # name and reason
 
 
-def unpack(archive: Path, folder: Path, room: Room | None = None) -> Unpacked:
-    """Unpack a .tar.gz to a folder that does not exist or is empty.
+def unpack(archive: Path, folder: Path, bounds: Bounds | None = None) -> Unpacked:
+    """Unpack a .tar.gz into a folder that does not exist or is empty.
 
-    Raises StorageError if the archive cannot be read or written, and TooMuch beyond ``room``, which several archives
-    may share; the folder is removed then.
+    Raises StorageError if the archive cannot be read or written. Raises ArchiveTooLarge beyond ``bounds``, which
+    several archives may share; in this case the folder is removed.
     """
     files, size, refused = 0, 0, []
     try:
-        for members, member in Members(archive, folder, room or Room()):
+        for members, member in Members(archive, folder, bounds or Bounds()):
             if member.isdir():
                 continue
             try:
                 _unpack_one(members, member, folder)
                 files, size = files + 1, size + member.size
-            except Refused as error:
+            except PathRefused as error:
                 refused.append((member.name, str(error)))
-    except TooMuch:
+    except ArchiveTooLarge:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
@@ -56,19 +56,19 @@ def unpack(archive: Path, folder: Path, room: Room | None = None) -> Unpacked:
 
 def _unpack_one(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     if member.issparse() or member.type == tarfile.GNUTYPE_SPARSE:
-        raise Refused("it is a sparse file, which could fill the disk")
+        raise PathRefused("it is a sparse file, which could fill the disk")
     content = members.extractfile(member) if member.isreg() else None
     if content is None:
-        raise Refused("it is a link or a device, no file")
+        raise PathRefused("it is a link or a device, no file")
     parts = path_parts(member.name[2:] if member.name.startswith("./") else member.name)
     if len(parts) > _DEEPEST:
-        raise Refused(f"its path has more than {_DEEPEST} folders")
+        raise PathRefused(f"its path has more than {_DEEPEST} folders")
     file = folder.joinpath(*parts)
     try:
-        # Nothing of the folder is a link: it was empty, and links are not unpacked.
+        # The folder contains no links: it was empty, and links are not unpacked.
         file.parent.mkdir(parents=True, exist_ok=True)
         with content, file.open("xb") as target:
             shutil.copyfileobj(content, target)
     except (FileExistsError, NotADirectoryError) as error:
-        raise Refused("there is another file of that name") from error
+        raise PathRefused("there is another file of that name") from error
     file.chmod(file.stat().st_mode | (member.mode & _EXECUTABLE & (file.stat().st_mode >> 2)))

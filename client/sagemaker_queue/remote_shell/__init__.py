@@ -1,1 +1,1 @@
-"""A shell in a job: over SageMaker's remote debug, by AWS's Session Manager and its plugin on this machine."""
+"""Shells in jobs: SageMaker's remote debug, AWS's Session Manager, and its plugin on this machine."""

@@ -1,6 +1,6 @@
-"""AWS's session-manager-plugin, which speaks to the container: where it is, and how it is run.
+"""AWS's session-manager-plugin, the program that connects to the container: find it, and build its command.
 
-It is run as the AWS CLI runs it; the protocol between it and AWS is theirs.
+The plugin gets the same arguments as from the AWS CLI; its protocol with AWS is not part of this project.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ INSTALL = (
     "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
 _RESPONSE_VARIABLE = "AWS_SSM_START_SESSION_RESPONSE"
-_LAST_WITHOUT_THE_VARIABLE = (1, 2, 497, 0)
-_SECONDS = 20.0  # for its version
+_LAST_WITHOUT_THE_VARIABLE = (1, 2, 497, 0)  # the last version that does not read _RESPONSE_VARIABLE
+_SECONDS = 20.0  # timeout for printing the version
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """The program, and its version as it says it; empty if it does not."""
+    """The path of the plugin, and the version that it prints; empty if it prints none."""
 
     path: str
     version: str
@@ -42,10 +42,10 @@ class Plugin:
         profile: str | None,
         endpoint: str,
     ) -> tuple[list[str], dict[str, str]]:
-        """Return how it is run for a session: its arguments, and its environment.
+        """Return the plugin's arguments and environment for a session.
 
-        ``response`` is what StartSession answered to ``request``. Its token opens the session, so it stands in the
-        environment where the plugin looks there, as others on this machine can read arguments.
+        ``response`` is StartSession's answer to ``request``, with a token that gives access to the session. Other users
+        of this machine can read arguments, so the token is in the environment, if the plugin's version reads it there.
         """
         opened = json.dumps({name: response[name] for name in ("SessionId", "TokenValue", "StreamUrl")})
         environment = dict(os.environ)
@@ -56,7 +56,7 @@ class Plugin:
 
 
 def find_plugin(environ: Mapping[str, str] | None = None) -> Plugin:
-    """Return the plugin of this machine. Raises ConfigError, which says how to get it."""
+    """Return the plugin of this machine. Raises ConfigError with the address of its installation guide."""
     environ = os.environ if environ is None else environ
     named = environ.get(VARIABLE)
     path = shutil.which(named or PROGRAM, path=environ.get("PATH"))

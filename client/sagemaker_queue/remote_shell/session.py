@@ -1,4 +1,4 @@
-"""A session with the container of a running attempt."""
+"""Sessions of Session Manager with the container of a running attempt."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import Forbidden, QueueError
 from sagemaker_queue.models import Attempt
+from sagemaker_queue.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
 from sagemaker_queue.remote_shell.plugin import Plugin
-from sagemaker_queue.remote_shell.words import MarkedCommand, MarkedOutput, shell
 
-LOOK_SECONDS = 5.0  # between two looks whether the attempt still runs
-_TO_END_SECONDS = 3.0  # for the plugin, once there is nobody at the other end
+LOOK_SECONDS = 5.0  # between two checks whether the attempt still runs
+_TO_END_SECONDS = 3.0  # for the plugin to end after the session was terminated
 _BLOCK = 65536
 _DENIED = ("AccessDenied", "AccessDeniedException")
 
 
 class NotConnected(Exception):
-    """Session Manager knows no such container, or not yet."""
+    """The container is not connected to Session Manager, or not yet."""
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,25 @@ class Target:
 
     @property
     def training_job(self) -> str:
-        """Its name in SageMaker."""
+        """Name of the attempt's training job in SageMaker."""
         return str(self.attempt.training_job_name)
 
     @property
     def id(self) -> str:
-        """What Session Manager calls it."""
+        """Identifier of the container in Session Manager."""
         return f"sagemaker-training-job:{self.training_job}_algo-{self.instance}"
 
 
 @dataclass(frozen=True)
 class Port:
-    """A port of the container, and the one of this machine that leads there."""
+    """A port of the container, and the port of this machine that is forwarded to it."""
 
     remote: int
     local: int
 
 
 def request_of(target: Target, what: MarkedCommand | Port | None) -> dict[str, Any]:
-    """Return the StartSession request."""
+    """Return the StartSession request for a command, a forwarded port, or (None) a shell."""
     if isinstance(what, Port):
         document = "AWS-StartPortForwardingSession"
         parameters = {"portNumber": [str(what.remote)], "localPortNumber": [str(what.local)]}
@@ -69,7 +69,7 @@ def request_of(target: Target, what: MarkedCommand | Port | None) -> dict[str, A
 
 
 class Sessions:
-    """Opens sessions with the credentials of a queue's client."""
+    """A factory of sessions, with the credentials of a queue's client."""
 
     def __init__(self, queue: QueueClient, plugin: Plugin) -> None:
         self._queue = queue
@@ -77,7 +77,7 @@ class Sessions:
         self._ssm = queue.aws_client("ssm")
 
     def open(self, target: Target, what: MarkedCommand | Port | None) -> Session:
-        """Open one. Raises NotConnected, Forbidden or QueueError."""
+        """Open a session. Raises NotConnected, Forbidden or QueueError."""
         request = request_of(target, what)
         try:
             response = self._ssm.start_session(**request)
@@ -103,12 +103,12 @@ class Sessions:
         return Session(arguments, environment, what, lambda: self._terminate(response["SessionId"]))
 
     def _terminate(self, session_id: str) -> None:
-        with suppress(ClientError, BotoCoreError):  # it ends by itself, too
+        with suppress(ClientError, BotoCoreError):  # without this, the session ends after a timeout
             self._ssm.terminate_session(SessionId=session_id)
 
 
 class Session:
-    """A session, which the plugin serves on this process's terminal."""
+    """An open session, which the plugin connects to this process's terminal."""
 
     def __init__(
         self,
@@ -123,12 +123,12 @@ class Session:
         self._terminate = terminate
 
     def run(self, lives: Callable[[], bool], stdout: BinaryIO | None = None) -> int | None:
-        """Serve it to its end; returns the exit status of the command, or else of the plugin.
+        """Run the plugin until the session ends; return the exit status of the command, or else of the plugin.
 
-        ``lives`` is asked now and then whether there is still somebody at the other end; if not, the session is
-        ended. None: the session ended before its command did. A command's output goes to ``stdout``.
+        ``lives`` is called every LOOK_SECONDS; if it returns False, the session is terminated. The result is None if
+        the session ended before its command did. A command's output is written to ``stdout``.
         """
-        with _terminal_as_before(), _signals_are_the_plugins():
+        with _terminal_restored(), _signals_left_to_plugin():
             try:
                 process = subprocess.Popen(
                     self._arguments, env=self._environment, stdout=subprocess.PIPE if self._output else None
@@ -152,7 +152,7 @@ class Session:
             except subprocess.TimeoutExpired:
                 if lives():
                     continue
-            # The plugin itself would notice only when its connection does.
+            # The plugin would notice the end of the container only when its connection breaks.
             self._terminate()
             for end in (process.terminate, process.kill):
                 with suppress(subprocess.TimeoutExpired):
@@ -174,8 +174,8 @@ class Session:
 
 
 @contextmanager
-def _terminal_as_before() -> Iterator[None]:
-    """A plugin that was killed leaves the terminal raw."""
+def _terminal_restored() -> Iterator[None]:
+    """Restore the terminal's settings at the end: a plugin that is killed leaves it in raw mode."""
     if not sys.stdin.isatty() or sys.platform == "win32":
         yield
         return
@@ -189,8 +189,11 @@ def _terminal_as_before() -> Iterator[None]:
 
 
 @contextmanager
-def _signals_are_the_plugins() -> Iterator[None]:
-    """Ctrl-C reaches both; what it means, the plugin decides. It must not be born deaf to it, so none is ignored."""
+def _signals_left_to_plugin() -> Iterator[None]:
+    """Handle the terminal's signals without effect, because they also reach the plugin, which acts on them.
+
+    They are not ignored (SIG_IGN), because the plugin would inherit that.
+    """
     names = ("SIGINT", "SIGQUIT", "SIGTSTP")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}

@@ -1,1 +1,1 @@
-"""What tables and pages are made of, for the terminal and for notebooks: columns, rows, words."""
+"""Columns, rows and sentences about jobs and the fleet, for the terminal, notebooks and ``smq ui``."""

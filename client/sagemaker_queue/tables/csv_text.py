@@ -1,4 +1,4 @@
-"""Tables for spreadsheets and programs."""
+"""Tables as CSV, for spreadsheets and programs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sagemaker_queue.formatting import moment
 from sagemaker_queue.tables.usage import Hours
 
 _BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
-_EXACT = 6  # decimals of an hour: four thousandths of a second
+_EXACT = 6  # decimals of an hour: 4 milliseconds
 
 
 def csv_text(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a line of headers, and one for each row."""
+    """Return a line of headers and a line for each row, with cells made safe by ``cell``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(headers)
@@ -24,17 +24,17 @@ def csv_text(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def usage_csv(by: str, parts: Mapping[str, Hours], total: Hours) -> str:
-    """Return a line for each; ``total`` is of all together, and has the figures' names."""
+    """Return a line for each part; ``total`` gives the names of the columns."""
     return csv_text([by, *total.hours()], [[key, *exact(used.hours()).values()] for key, used in parts.items()])
 
 
 def exact(hours: Mapping[str, float]) -> dict[str, float]:
-    """Return figures without the digits that mean nothing."""
+    """Return the figures rounded to six decimals."""
     return {name: round(value, _EXACT) for name, value in hours.items()}
 
 
 def cell(value: object) -> object:
-    """Keep each cell on its line, and from being a formula where a spreadsheet opens it."""
+    """Return a value as a cell on one line that no spreadsheet executes as a formula; times are in UTC."""
     if isinstance(value, datetime):
         return moment(value)
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""In words: why a job waits, and what would become of one that is not submitted yet."""
+"""Explanations in sentences: why a job waits, and the result of a dry run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sagemaker_queue.formatting import age, amount, clean, instances, place, pre
 from sagemaker_queue.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
 
 LISTED = 10  # jobs that are named before "and n more"
-AHEAD = 20  # of those ahead the queue names no more
+AHEAD = 20  # the queue names at most this many jobs ahead
 
 _RULES = {
     "preempt": "preempt: it has a lower priority in the same project",
@@ -20,15 +20,15 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Section:
-    """A sentence or a title, and what stands below it."""
+    """A sentence or a title, and the lines below it."""
 
     title: str
     lines: tuple[str, ...] = ()
-    listed: bool = False  # each line is a point of a list
+    listed: bool = False  # each line is an item of a list
 
 
 def why_sections(job: JobDetail) -> list[Section]:
-    """Return why the job waits, what is ahead of it, who is in its way, and what would change that."""
+    """Return why the job waits, the jobs ahead of it, the jobs that block it, and advice."""
     if not job.waits:
         time = age(job.state_since)
         since = (f" {time} ago" if job.finished else f", for {time}") if time else ""
@@ -40,7 +40,7 @@ def why_sections(job: JobDetail) -> list[Section]:
 
 
 def plan_sections(name: str, plan: PlanAnswer) -> list[Section]:
-    """Return whether the job would start, where, at whose cost and by which rule; else why not."""
+    """Return whether the job would start, on which instances, the jobs stopped for it and the rules; else why not."""
     where = f" on {instances(plan.slots)}" if plan.slots else ""
     if plan.evicts:
         count = amount(len(plan.evicts), "job")
@@ -90,7 +90,7 @@ def _eviction(eviction: Eviction) -> str:
 
 
 def _names(jobs: tuple[str, ...], named: int | None = None) -> tuple[str, ...]:
-    """Of jobs of which the queue names the first so many only, there may be any number."""
+    """Return the jobs as one line; ``named`` is the number of jobs after which the queue's list is truncated."""
     if not jobs:
         return ()
     rest = len(jobs) - LISTED

@@ -1,4 +1,4 @@
-"""The fleet as tables for people: the pools, and those who share them."""
+"""Tables of the fleet: the pools, and the departments and projects that share them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"
 
 @dataclass(frozen=True)
 class Part:
-    """A title or sentence, which may be empty, and the table below it, if there is one."""
+    """A title or sentence, which may be empty, and optionally a table below it."""
 
     title: str
     headers: list[str] | None = None
@@ -26,7 +26,10 @@ class Part:
 
 
 def status_parts(status: QueueStatus) -> Iterator[Part]:
-    """Yield the pools, then departments and projects with what they are given and have in each."""
+    """Yield the parts of ``smq status``: pools, then departments and projects with their slots in each pool.
+
+    Capacity backoffs and external jobs follow.
+    """
     yield Part(headline(status))
     if status.pools:
         yield Part("", POOL_HEADERS, tuple(map(pool_row, status.pools)))
@@ -36,7 +39,7 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
         yield Part(shared)
     if warm := [f"{pool.warm} of {pool.name}" for pool in status.pools if pool.warm]:
         yield Part(f"Kept warm for jobs that match: {', '.join(warm)}")
-    if rows := [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]:
+    if rows := [row for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)]:
         yield Part("", SHARE_HEADERS, tuple(rows))
     if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault]:
         yield Part("Backing off: SageMaker had no instances", _PAUSE_HEADERS, tuple(lacking))
@@ -51,15 +54,15 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
 
 
 def shared_gpus(status: QueueStatus) -> str | None:
-    """Return how many GPUs are in use of instances that jobs share, if there are any."""
+    """Return a sentence about the GPUs in use on shared instances; None without shared instances."""
     pools = [f"{pool.gpus_used:g} of {pool.gpus} in {pool.name}" for pool in status.pools if pool.gpus is not None]
     return f"GPUs in use where instances are shared: {', '.join(pools)}" if pools else None
 
 
 def headline(status: QueueStatus) -> str:
-    """Return which policy holds, and how many jobs there are."""
+    """Return a sentence about the policy in force and the number of jobs."""
     waiting = at_least(len(status.waiting), more=status.more_waiting)
-    active = sum(job.carries is None for job in status.active)  # carriers are the queue's own
+    active = sum(job.carries is None for job in status.active)  # carriers are the queue's own jobs
     jobs = f"{amount(active, 'job')} active, {waiting} waiting."
     if status.policy_version is None:
         return jobs
@@ -68,12 +71,12 @@ def headline(status: QueueStatus) -> str:
 
 
 def pool_row(pool: PoolStatus) -> list[object]:
-    """Return what becomes of the pool's instances, below ``POOL_HEADERS``."""
+    """Return the pool's row below ``POOL_HEADERS``."""
     return [pool.name, pool.instance_type or "any", pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
 
 
 def _market_row(pool: PoolStatus) -> list[object]:
-    """Return how the pool's instances are bought; those of a training plan are there for a time."""
+    """Return the pool's row below ``_MARKET_HEADERS``; only a training plan has times."""
     times = [moment(time) if time else "not told yet" for time in (pool.opens, pool.closes)]
     return [pool.name, _MARKETS[pool.market], pool.training_plan, *(times if pool.training_plan else (None, None))]
 
@@ -85,7 +88,7 @@ def _pause_row(pause: Pause) -> list[object]:
 
 
 def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
-    """A row for each pool; name and time stand in the first."""
+    """Yield a row for each pool of an external job; only the first row has name and time."""
     stray = " (left over by the queue, being stopped)" if job.stopping else ""
     stray = " (has the queue's tags, but the queue did not launch it)" if job.forged else stray
     for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
@@ -93,8 +96,8 @@ def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
         yield [name, pool, count, seen]
 
 
-def sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
-    """Yield departments, each followed by its projects, then the projects without one, each with its name."""
+def departments_and_projects(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
+    """Yield each department followed by its projects, then the projects without one; each with its title."""
     departments = {department.name for department in status.departments}
     for department in status.departments:
         yield f"{department.name} (department)", department
@@ -107,7 +110,10 @@ def _path(project: ProjectStatus) -> str:
 
 
 def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
-    """Yield a row for each pool that means something to it; its name and its waiting jobs stand in the first."""
+    """Yield a row for each pool in which the department or project has a figure.
+
+    Only the first row has its name and its number of waiting jobs.
+    """
     order = {pool.name: rank for rank, pool in enumerate(status.pools)}
     known = {
         pool
@@ -115,7 +121,7 @@ def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iter
         for pool, count in slots.items()
         if count
     }
-    known |= sharer.limit.keys()  # a limit of 0 says something
+    known |= sharer.limit.keys()  # a limit of 0 is also shown
     pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))
     for index, pool in enumerate(pools or [None]):
         name, waiting = (path, at_least(sharer.waiting, more=sharer.more_waiting)) if index == 0 else (None, None)
@@ -124,5 +130,5 @@ def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iter
 
 
 def at_least(count: int, *, more: bool) -> int | str:
-    """Return a number, as 100+ where there are more."""
+    """Return the number, or text such as 100+ if there are more."""
     return f"{count}+" if more else count

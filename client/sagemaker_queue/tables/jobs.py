@@ -1,4 +1,4 @@
-"""Jobs as columns, facts and rows for people."""
+"""Columns, facts and rows that show jobs to users."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ Column = tuple[str, Callable[[JobSummary], object]]
 
 
 def _elapsed(job: JobSummary) -> str:
-    """Return for how long its present attempt has run, or the one that ended it; an older queue tells no start."""
+    """Return the runtime of the active job's attempt, or of a finished job's last one.
+
+    An older queue does not report the start; then the time in the present state is used.
+    """
     if job.finished:
         return age(job.started, job.state_since)
     return age(job.started or job.state_since) if job.state in ACTIVE else ""
 
 
 def _waited(job: JobSummary) -> str:
-    """Return for how long it has waited this time, or had before its first attempt."""
+    """Return the present waiting time, or the waiting time before the first attempt."""
     if job.waits:
         return age(job.state_since)
     if job.finished and job.started is None:
@@ -47,7 +50,7 @@ def _waited(job: JobSummary) -> str:
 
 
 def _slots(job: JobSummary) -> str:
-    """Return what it holds, or held at its end: by pool, or where a list does not have that by instance type."""
+    """Return the slots that the job holds or held at its end, by pool; by instance type if the pools are unknown."""
     held = dict(job.slots or job.last_slots)
     if not held and job.finished and job.started and len(job.instance_types) == 1:
         held = {job.instance_types[0]: job.instances}
@@ -55,7 +58,7 @@ def _slots(job: JobSummary) -> str:
 
 
 def job_size(job: JobSummary) -> int | str:
-    """Return how many instances it needs, or which part of one."""
+    """Return the number of instances that the job needs, or its GPUs on a shared instance."""
     return job.instances if job.gpus is None else gpus(job.gpus)
 
 
@@ -88,7 +91,7 @@ _BRIEF_REASONS = {
 
 
 def brief_reason(job: JobSummary) -> str | None:
-    """Return why a job waits in a word or two, for where a sentence has no room; else the sentence."""
+    """Return why a job waits in a few words, for narrow columns; the whole sentence for other reasons."""
     return _BRIEF_REASONS.get(job.reason.code if job.reason else "") or _reason(job)
 
 
@@ -131,7 +134,7 @@ COLUMNS: dict[str, Column] = {
 
 
 def job_facts(job: JobSummary) -> dict[str, object]:
-    """Return what is known of a job, by name; None or empty where there is nothing to say."""
+    """Return the facts about a job by title; None or empty for facts that are not shown."""
     stopping = " (cancelled, being stopped)" if job.cancel_requested and not job.finished else ""
     return {
         "State": f"{job.state}{stopping}{_for_how_long(job)}",
@@ -163,7 +166,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
 
 
 def attempt_headers(job: JobDetail) -> list[str]:
-    """Return what stands above ``attempt_rows``."""
+    """Return the headers of ``attempt_rows``."""
     return ["No.", "Training Job", *(["Instances"] if job.sizes else []), "Started", "Ended", "Ran", "Outcome"]
 
 
@@ -179,7 +182,7 @@ def attempt_rows(job: JobDetail) -> list[list[object]]:
 
 
 def history_rows(transitions: Iterable[Transition]) -> list[list[object]]:
-    """Return a row for each, below ``HISTORY_HEADERS``."""
+    """Return a row for each transition, below ``HISTORY_HEADERS``."""
     return [[moment(change.at), change.attempt, change.state, change.cause] for change in transitions]
 
 
@@ -201,7 +204,7 @@ def _for_how_long(job: JobSummary) -> str:
 
 
 def _times(job: JobDetail) -> dict[str, object]:
-    """For how long it has run, all attempts together, and waited, in words."""
+    """Return the runtime of all attempts together and the waiting time, in words."""
     if job.entry_time is None or any(run.started is None for run in job.attempts):
         return {}
     ran = sum(since(run.started, run.ended) for run in job.attempts)
@@ -211,12 +214,12 @@ def _times(job: JobDetail) -> dict[str, object]:
 
 
 def _command(request: Any) -> str | None:
-    """Return what it runs: the command of ``smq submit``, an estimator's script, or what its container begins with."""
+    """Return the command of ``smq submit``, else an estimator's script, else the container's entry point."""
     parameters, algorithm = request.get("HyperParameters", {}), request.get("AlgorithmSpecification", {})
     pieces = [parameters.get("command"), *(parameters.get(f"command_{number}") for number in range(2, 100))]
     try:
         words = json.loads("".join(piece for piece in pieces if piece))
-    except ValueError:  # of another, or not shown to everybody
+    except ValueError:  # a job of another program, or the queue hides the value from this user
         words = None
     if isinstance(words, list) and not words:
         return "none: it is kept for shells (smq shell), and ends by itself once nobody has had one for a while"
@@ -228,14 +231,14 @@ def _command(request: Any) -> str | None:
 
 
 def _output(job: JobDetail) -> str | None:
-    """Return where the latest attempt's output is, or will be; before the first the folder that has it then."""
+    """Return the S3 folder of the latest attempt's output; before the first attempt, the folder above it."""
     folder = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
     names = [run.training_job_name for run in job.attempts if run.training_job_name]
     return f"{folder.rstrip('/')}/{names[-1]}/output/" if folder and names else folder
 
 
 def request_facts(job: JobDetail) -> dict[str, object]:
-    """Pick what tells one training job from another; ``smq show --json`` has the whole request."""
+    """Return the main facts of a job's request by title; ``smq show --json`` prints the whole request."""
     request = job.request
     resources = request.get("ResourceConfig", {})
     algorithm = request.get("AlgorithmSpecification", {})

@@ -1,4 +1,4 @@
-"""Sums of what was used as rows for people."""
+"""Usage as rows for users."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ TOTAL = "all"
 
 
 class Hours(Protocol):
-    """Sums."""
+    """Sums of usage."""
 
     def hours(self) -> dict[str, float]:
-        """Return them."""
+        """Return the sums by name, times in hours."""
 
 
 def usage_rows(by: str, parts: Mapping[str, Hours], total: Hours, *, priced: bool) -> tuple[list[str], list[list[str]]]:
-    """Return headers, and a row for each and one for all."""
+    """Return headers, and a row for each part and one for the total."""
     columns = [name for name in _COLUMNS if priced or name != "cost"]
     rows = [[key, *_figures(used.hours(), columns)] for key, used in (*parts.items(), (TOTAL, total))]
     return [by.capitalize(), *(_COLUMNS[name] for name in columns)], rows
 
 
 def usage_notes(total: Hours, *, priced: bool) -> list[str]:
-    """Return what is not in the sums."""
+    """Return sentences about usage that the sums omit."""
     hours = total.hours()
     notes = []
     if priced and hours["unpriced_hours"]:

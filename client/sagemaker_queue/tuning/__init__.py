@@ -1,4 +1,4 @@
-"""A search for good hyperparameters: trials that Optuna chooses, each a job of the queue.
+"""Hyperparameter searches: Optuna chooses trials, and each trial is a job of the queue.
 
-``space`` and ``metric`` say what is varied and what is looked at, ``study`` keeps the trials, ``search`` runs them.
+``space`` defines the hyperparameters and ``metric`` the objective; ``study`` stores the trials, ``search`` runs them.
 """

@@ -1,4 +1,4 @@
-"""The figure that a search makes small or large, as SageMaker's metric definitions find it: by a pattern in the log."""
+"""The objective of a search, found by a pattern in the log, as in SageMaker's metric definitions."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 
 from sagemaker_queue.errors import InvalidOption
 
-_LOOKS = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0-9]+): loss (?P<value>[0-9.]+)'"
+_EXAMPLES = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0-9]+): loss (?P<value>[0-9.]+)'"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A name, and the pattern whose group ``value``, or else first group, is the figure.
+    """A name, and a pattern whose group ``value``, or else first group, is the metric's value.
 
-    The group ``step``, if there is one, tells how far the training has come. Raises InvalidOption.
+    The optional group ``step`` is the training step. Raises InvalidOption.
     """
 
     name: str
     regex: str
 
     def __post_init__(self) -> None:
-        """Refuse a pattern that finds nothing."""
+        """Raise InvalidOption if the pattern is invalid or has no group for the value."""
         try:
             groups = dict(re.compile(self.regex).groupindex)
         except re.error as error:
             raise InvalidOption(f"The pattern of the metric {self.name} cannot be read: {error}.") from error
         others = re.compile(self.regex).groups - ("step" in groups)
         if not self.name or not others:
-            raise InvalidOption(f"The metric {self.name!r} needs a group around the figure, {_LOOKS}.")
+            raise InvalidOption(f"The metric {self.name!r} needs a group around the figure, {_EXAMPLES}.")
 
     def find(self, line: str) -> Iterator[tuple[int | None, float]]:
-        """Yield each figure in the line, with its step if the pattern has one."""
+        """Yield each value in the line, with its step, or None without a valid step."""
         for found in re.finditer(self.regex, line):
             value = _number(_value_of(found))
             if value is not None:
@@ -41,10 +41,10 @@ class Metric:
 
 
 def parse_metric(text: str) -> Metric:
-    """Read ``NAME=REGEX``. Raises InvalidOption if it is not that."""
+    """Parse ``NAME=REGEX``. Raises InvalidOption for any other text."""
     name, equals, regex = text.partition("=")
     if not equals:
-        raise InvalidOption(f"{text!r} is not a metric: it must be NAME=REGEX, {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a metric: it must be NAME=REGEX, {_EXAMPLES}.")
     return Metric(name.strip(), regex)
 
 

@@ -1,4 +1,4 @@
-"""The figures of a job, from the logs of all its attempts as they grow."""
+"""Values of a metric in the logs of all attempts of a job, read while the logs grow."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from sagemaker_queue.job_logs.attempt_logs import AttemptLog
 from sagemaker_queue.models import Attempt, JobDetail
 from sagemaker_queue.tuning.metric import Metric
 
-GRACE_SECONDS = 60.0  # after the end of an attempt, its last lines have reached CloudWatch
+GRACE_SECONDS = 60.0  # after the end of an attempt, until its last lines have reached CloudWatch
 
 
 class MetricLog:
-    """Reads the figures of one job. ``logs`` is a boto3 client of CloudWatch Logs."""
+    """The metric's values of one job. ``logs`` is a boto3 client of CloudWatch Logs."""
 
     def __init__(self, logs: Any, metric: Metric, clock: Callable[[], float] = time.monotonic) -> None:
         self._logs = logs
         self._metric = metric
         self._clock = clock
         self._attempts: dict[str, AttemptLog] = {}  # by the name of the training job
-        self._ended: dict[str, float] = {}  # when that was seen first
-        self._read: set[str] = set()  # those of which no more is to come
+        self._ended: dict[str, float] = {}  # training job -> clock when its end was first seen
+        self._read: set[str] = set()  # training jobs whose logs are complete
         self._found = 0
         self._last: tuple[tuple[int, datetime, int], float] | None = None
 
     @property
     def last(self) -> float | None:
-        """The last figure of the last attempt that had one; None if there is none so far."""
+        """Last value of the last attempt that has one; None without a value so far."""
         return self._last[1] if self._last else None
 
     def read(self, job: JobDetail) -> list[tuple[int, float]]:
-        """Return the new figures, each with its step: the pattern's, or else how many came before."""
+        """Return the new values, each with its step: the pattern's step, or else the number of earlier values."""
         figures: list[tuple[int, float]] = []
         for attempt in job.attempts:
             name = attempt.training_job_name
@@ -42,7 +42,7 @@ class MetricLog:
         return figures
 
     def is_complete(self, job: JobDetail) -> bool:
-        """Tell whether the job has ended, and its last figure has come or will not come any more."""
+        """Return whether the job has finished, and its last value was read or GRACE_SECONDS have passed since."""
         names = {attempt.training_job_name for attempt in job.attempts if attempt.training_job_name}
         if not job.finished or not self._ended.keys() >= names:
             return False
@@ -59,10 +59,10 @@ class MetricLog:
                 figures.append((self._found if step is None else step, value))
                 self._found += 1
                 place = (line.attempt, line.time, self._found)
-                if self._last is None or place > self._last[0]:  # a line of an earlier attempt may come late
+                if self._last is None or place > self._last[0]:  # a line of an earlier attempt may arrive late
                     self._last = place, value
         if attempt.outcome is not None:
-            if name in self._ended:  # its last lines have had the time between two looks
+            if name in self._ended:  # the last lines had the time between two reads to arrive
                 self._read.add(name)
             self._ended.setdefault(name, self._clock())
         return figures

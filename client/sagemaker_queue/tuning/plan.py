@@ -1,4 +1,4 @@
-"""What is searched for, and what a trial of it is called; all that can be said without Optuna."""
+"""The plan of a search, and the names and tags of its trials; this module does not need Optuna."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any
 
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.tuning.metric import Metric
-from sagemaker_queue.tuning.space import Space, Value, described, grid_size
+from sagemaker_queue.tuning.space import Space, Value, grid_size, space_json
 
 SAMPLERS = ("tpe", "random", "grid")
 PRUNERS = ("median", "none")
 STUDY_TAG = "study"
-LONGEST_NAME = 45  # of a study: the trial's number and the attempts' add to it
+LONGEST_NAME = 45  # characters of a study's name; the numbers of trial and attempt are appended
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What is searched for, and how. Raises InvalidOption."""
+    """The definition of a search: space, metric, sampler and pruner. Raises InvalidOption."""
 
     name: str
     space: Space
     metric: Metric
     maximize: bool
     queue: str  # its address
-    what: str  # stands for the command, or the estimator, which must not change
+    what: str  # identifies the command or the estimator, which must not change
     sampler: str = "tpe"
     pruner: str = "none"
-    seed: int | None = None  # None: any, which is kept
+    seed: int | None = None  # None: a random one, which is stored in the study
 
     def __post_init__(self) -> None:
-        """Refuse what makes no jobs."""
+        """Raise InvalidOption if the plan cannot create jobs."""
         check_study_name(self.name)
         if not self.space:
             raise InvalidOption("Nothing is varied: say what, such as lr=log:1e-5..1e-1.")
@@ -42,9 +42,9 @@ class StudyPlan:
             grid_size(self.space)
 
     def settings(self) -> dict[str, Any]:
-        """Return what must not change while a study goes on, as JSON."""
+        """Return the settings that must not change when a study is continued, as JSON values."""
         return {
-            "space": described(self.space),
+            "space": space_json(self.space),
             "metric": [self.metric.name, self.metric.regex, "maximize" if self.maximize else "minimize"],
             "sampler": [self.sampler, self.seed],
             "what": self.what,
@@ -54,17 +54,17 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """A trial as it stands."""
+    """The present state of a trial."""
 
     number: int
     job: str
-    state: str  # completed, pruned or failed; live or not submitted before
+    state: str  # completed, pruned or failed; before that live or not submitted
     value: float | None
     params: Mapping[str, Value]
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the trial as JSON values."""
         return {
             "number": self.number,
             "job": self.job,
@@ -76,7 +76,7 @@ class TrialRow:
 
 
 def check_study_name(name: str) -> None:
-    """Raise InvalidOption if jobs cannot have names that begin so; it is the name of a file, too."""
+    """Raise InvalidOption unless the name can begin the names of jobs; it is also the name of a file."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         raise InvalidOption(
             f"{name!r} cannot be the name of a study: its jobs' names begin with it. It has up to {LONGEST_NAME} "
@@ -90,14 +90,14 @@ def job_name(study: str, number: int) -> str:
 
 
 def job_tags(study: str, identity: str, number: int) -> dict[str, str]:
-    """Return the tags of a trial's job, by which it is known to be one of this very study."""
+    """Return the tags of a trial's job, which identify the study and the trial."""
     return {"group": study, STUDY_TAG: identity, "trial": str(number)}
 
 
 def studies() -> ModuleType:
-    """Return the module ``study``, which needs Optuna. Raises InvalidOption if that is not installed."""
+    """Return the module ``study``, which needs Optuna. Raises InvalidOption if Optuna is not installed."""
     try:
-        from sagemaker_queue.tuning import study  # noqa: PLC0415  # it takes a second to load
+        from sagemaker_queue.tuning import study  # noqa: PLC0415  # Optuna takes a second to load
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("sagemaker_queue"):
             raise

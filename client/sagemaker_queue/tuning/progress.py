@@ -1,4 +1,4 @@
-"""How a search that runs is shown to a person."""
+"""Progress of a running search, as lines for users."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Iterable, Mapping
 from sagemaker_queue.job_logs.follower import Outage
 from sagemaker_queue.job_logs.renderer import JobLogRenderer
 from sagemaker_queue.models import WAITING
-from sagemaker_queue.tuning.plan import StudyPlan, TrialRow
+from sagemaker_queue.tuning.plan import StudyPlan
 from sagemaker_queue.tuning.search import SearchEvent, Standing, TrialChanged
 from sagemaker_queue.tuning.space import Value, text_of
 
-_TOLD = frozenset({"submitted", "preempted", "completed", "pruned", "failed"})
+_REPORTED = frozenset({"submitted", "preempted", "completed", "pruned", "failed"})
 
 
 def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLogRenderer, *, live: bool) -> None:
-    """Show what happens until the search ends: a line for what matters, and, if ``live``, one that changes in place."""
+    """Show a line for each change of a trial until the search ends; if ``live``, also a status line."""
     try:
         for event in events:
             if isinstance(event, Standing):
                 if live:
-                    renderer.status(standing(event, plan.metric.name))
+                    renderer.status(status_line(event, plan.metric.name))
             elif isinstance(event, Outage):
                 renderer.note(f"{event.error} The jobs are not affected; trying again.")
-            elif line := _told(event, plan.metric.name):
+            elif line := _line(event, plan.metric.name):
                 renderer.note(line)
     finally:
         renderer.close()
 
 
-def standing(now: Standing, metric: str) -> str:
-    """Return how far the search is."""
+def status_line(now: Standing, metric: str) -> str:
+    """Return the status line of a search: trials that ended, run and wait, and the best value."""
     waiting = sum(count for state, count in now.states.items() if state in WAITING or state == "submitted")
     living = sum(now.states.values())
     best = f"; best {metric} {figure(now.best.value)}: trial {now.best.number}" if now.best else ""
@@ -38,19 +38,19 @@ def standing(now: Standing, metric: str) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Return a figure as one reads it."""
+    """Return a number with six significant digits; empty for None."""
     return "" if value is None else f"{value:.6g}"
 
 
 def values(params: Mapping[str, Value]) -> str:
-    """Return hyperparameters as one reads them: the command gets all their digits."""
+    """Return hyperparameters with rounded numbers, to show; the command gets all digits."""
     return " ".join(f"{name}={figure(v) if isinstance(v, float) else text_of(v)}" for name, v in params.items())
 
 
-def _told(event: TrialChanged, metric: str) -> str:
+def _line(event: TrialChanged, metric: str) -> str:
     trial = event.trial
-    if event.found_again and event.trial.state not in _TOLD:
-        return _found(trial)
+    if event.found_again and event.trial.state not in _REPORTED:
+        return f"trial {trial.number} is {trial.state}: {trial.job}, {values(trial.params)}"
     if trial.state == "submitted":
         return f"trial {trial.number} is submitted: {trial.job}, {values(trial.params)}"
     if trial.state == "preempted":
@@ -62,7 +62,3 @@ def _told(event: TrialChanged, metric: str) -> str:
     if trial.state == "pruned":
         return f"trial {trial.number} is given up, at {metric} {figure(trial.value)}"
     return f"trial {trial.number} failed: {trial.reason}" if trial.state == "failed" else ""
-
-
-def _found(trial: TrialRow) -> str:
-    return f"trial {trial.number} is {trial.state}: {trial.job}, {values(trial.params)}"

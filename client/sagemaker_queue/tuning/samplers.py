@@ -1,6 +1,6 @@
-"""Optuna's samplers, so that what they choose for a trial depends on the seed, its number and the trials before it.
+"""Optuna's samplers, seeded so that a trial depends only on the seed, its number and the trials before it.
 
-Not on how often the process was started: a sampler of Optuna that begins anew would propose its first trials again.
+Restarting the process does not change the trials. Optuna's own samplers would propose their first trials again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sagemaker_queue.tuning.space import Choice, Space, grid_point
 
 
 def pruner_of(name: str) -> BasePruner:
-    """Return Optuna's pruner: ``median`` or ``none``."""
+    """Return Optuna's pruner of that name: ``median`` or ``none``."""
     return MedianPruner() if name == "median" else NopPruner()
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return the space as Optuna has it."""
+    """Return the space as distributions of Optuna."""
     found: dict[str, BaseDistribution] = {}
     for name, one in space.items():
         if isinstance(one, Choice):
@@ -38,12 +38,12 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def sampler_of(name: str, seed: int, space: Space) -> BaseSampler:
-    """Return the sampler: ``tpe``, ``random`` or ``grid``."""
+    """Return the sampler of that name: ``tpe``, ``random`` or ``grid``."""
     return GridByNumber(space) if name == "grid" else SeededByNumber(name, seed)
 
 
 class SeededByNumber(BaseSampler):
-    """Optuna's TPE or random sampler, seeded anew for each trial."""
+    """Optuna's TPE or random sampler, with a new seed for each trial."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._name = name
@@ -52,34 +52,34 @@ class SeededByNumber(BaseSampler):
         self._of_trial: BaseSampler = RandomSampler(seed)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Begin a trial, or take one up again."""
+        """Create the sampler of the trial, whose seed is a hash of the study's seed and the trial's number."""
         self._number = trial.number
         digest = hashlib.sha256(f"{self._seed}/{trial.number}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big")
         if self._name == "random":
             self._of_trial = RandomSampler(seed)
             return
-        with warnings.catch_warnings():  # Optuna 4 calls it an experiment
+        with warnings.catch_warnings():  # Optuna 4 warns that constant_liar is experimental
             warnings.simplefilter("ignore")
-            self._of_trial = TPESampler(seed=seed, constant_liar=True)  # trials that run are not proposed once more
+            self._of_trial = TPESampler(seed=seed, constant_liar=True)  # running trials are not proposed again
         self._of_trial.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """As Optuna's."""
+        """Return the result of the trial's sampler."""
         return self._sampler(study, trial).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """As Optuna's."""
+        """Return the result of the trial's sampler."""
         return self._sampler(study, trial).sample_relative(study, trial, search_space)
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
-        """As Optuna's."""
+        """Return the result of the trial's sampler."""
         return self._sampler(study, trial).sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """As Optuna's."""
+        """Pass the end of the trial to its sampler."""
         self._sampler(study, trial).after_trial(study, trial, state, values)
 
     def _sampler(self, study: Study, trial: FrozenTrial) -> BaseSampler:
@@ -89,19 +89,19 @@ class SeededByNumber(BaseSampler):
 
 
 class GridByNumber(BaseSampler):
-    """Each combination in turn. Optuna's own grid sampler cannot end a study that asks and tells."""
+    """A sampler of each combination in turn. Optuna's own grid sampler cannot end a study that uses ask and tell."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return none: each value is known by itself."""
+        """Return an empty space, so that each value comes from ``sample_independent``."""
         return {}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return none."""
+        """Return no values; see ``infer_relative_search_space``."""
         return {}
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:

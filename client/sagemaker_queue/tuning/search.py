@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.errors import NameTaken, NotFound
 from sagemaker_queue.job_logs.follower import Outage, polled
 from sagemaker_queue.models import JobDetail
@@ -21,7 +22,6 @@ from sagemaker_queue.tuning.plan import STUDY_TAG, TrialRow
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import KeptStudy, KeptTrial
 
-POLL_SECONDS = 5.0
 OUTAGES_ENDURED = 60  # in a row: five minutes at least, each with tries of its own
 GIVE_UP_AFTER = 5  # trials that fail, and not one that does not: something is wrong with all of them
 
@@ -55,7 +55,8 @@ SearchEvent = Union[TrialChanged, Standing, Outage]
 class Search:
     """Runs the trials of a study: ``trials`` in all, of which ``parallel`` live at a time.
 
-    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are looked at every ``poll`` seconds.
+    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are looked at as ``sagemaker_queue.config.pace``
+    says, but not more often than each ``poll`` seconds.
     """
 
     def __init__(
@@ -77,8 +78,7 @@ class Search:
         self._submit = submit
         self._trials = trials
         self._parallel = parallel
-        self._poll = poll
-        self._pause = pause
+        self._pace = Pace(poll, pause)
         self._clock = clock
         self._live: dict[int, _Live] = {}
         self._failed = 0  # without one that did not
@@ -92,10 +92,11 @@ class Search:
         """
         for trial in self._study.running():
             self._live[trial.number] = self._watched(trial, found_again=True)
-        yield from polled(self._look, OUTAGES_ENDURED, lambda: self._pause(self._poll))
+        yield from polled(self._look, OUTAGES_ENDURED, self._pace.pause, self._pace.failed)
 
     def _look(self) -> Generator[SearchEvent, None, bool]:
         yield from self._look_at_all()
+        self._pace.saw([(number, live.state, live.attempt) for number, live in self._live.items()])
         yield self._standing()
         return not self._live
 

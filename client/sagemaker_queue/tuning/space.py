@@ -1,4 +1,4 @@
-"""What a search varies: for each hyperparameter an interval of numbers, or a choice of values."""
+"""The space of a search: for each hyperparameter an interval of numbers, or a choice of values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Value = Union[str, int, float, bool]
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _KINDS = re.compile(r"(?:(?:int|log):)*")
-_LOOKS = "it must look like lr=log:1e-5..1e-1, layers=int:1..8, dropout=0..0.5/0.1 or opt=adam,sgd"
+_EXAMPLES = "it must look like lr=log:1e-5..1e-1, layers=int:1..8, dropout=0..0.5/0.1 or opt=adam,sgd"
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from ``low`` to ``high``, both included: ``log`` is for those whose magnitude matters.
+    """Numbers from ``low`` to ``high``, both included; with ``log``, sampled on a logarithmic scale.
 
-    With ``step``, only ``low``, ``low + step`` and so on; whole numbers if ``integer``. Raises InvalidOption.
+    With ``step``, only ``low``, ``low + step`` and so on; with ``integer``, only whole numbers. Raises InvalidOption.
     """
 
     low: float
@@ -33,7 +33,7 @@ class Interval:
     step: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what holds no numbers."""
+        """Raise InvalidOption if the interval is empty or inconsistent."""
         if not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low > self.high:
             raise InvalidOption(f"From {self.low} to {self.high} there is nothing: the lower number comes first.")
         if self.log and (self.low <= 0 or self.step):
@@ -46,7 +46,7 @@ class Interval:
             raise InvalidOption(f"{self.low}..{self.high} is to be of whole numbers, which these are not.")
 
     def values(self) -> Sequence[Value]:
-        """Return all of them. Raises InvalidOption if there is no end of them."""
+        """Return all numbers of the interval. Raises InvalidOption if they are infinitely many."""
         step = self.step or (1 if self.integer else None)
         if step is None or self.log:
             raise InvalidOption(
@@ -59,19 +59,19 @@ class Interval:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of these."""
+    """A choice of one of several values."""
 
     options: tuple[Value, ...]
 
     def __post_init__(self) -> None:
-        """Refuse none, and the same twice."""
+        """Raise InvalidOption if there are no values, or if one occurs twice."""
         if not self.options:
             raise InvalidOption("There is nothing to choose from.")
         if twice := [value for value, count in Counter(self.options).items() if count > 1]:
             raise InvalidOption(f"{twice[0]} is there twice.")
 
     def values(self) -> Sequence[Value]:
-        """Return all of them."""
+        """Return all values."""
         return self.options
 
 
@@ -80,34 +80,34 @@ Space = Mapping[str, Range]
 
 
 def parse_range(text: str) -> tuple[str, Range]:
-    """Read ``lr=log:1e-5..1e-1`` and the like. Raises InvalidOption if it is not that."""
+    """Parse a hyperparameter such as ``lr=log:1e-5..1e-1``. Raises InvalidOption for any other text."""
     name, equals, rest = text.partition("=")
     if not equals or not _NAME.fullmatch(name) or not rest.strip():
-        raise InvalidOption(f"{text!r} is not a range: {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a range: {_EXAMPLES}.")
     found = _KINDS.match(rest)
     kinds = found[0] if found else ""
     if ".." not in rest and not kinds:
         values = tuple(value.strip() for value in rest.split(","))
         if not all(values):
-            raise InvalidOption(f"{text!r} has an empty value: {_LOOKS}.")
+            raise InvalidOption(f"{text!r} has an empty value: {_EXAMPLES}.")
         return name, Choice(values)
     low, _, others = rest[len(kinds) :].partition("..")
     high, slash, step = others.partition("/")
     numbers = [_number(low), _number(high), _number(step) if slash else 1.0]
     if None in numbers:
-        raise InvalidOption(f"{text!r} is not a range: {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a range: {_EXAMPLES}.")
     integer = "int:" in kinds
     first, last, width = (int(n) if integer and n == int(n) else n for n in numbers if n is not None)
     return name, Interval(first, last, log="log:" in kinds, integer=integer, step=width if slash else None)
 
 
 def grid_size(space: Space) -> int:
-    """Return how many combinations there are. Raises InvalidOption if there is no end of them."""
+    """Return the number of combinations. Raises InvalidOption if they are infinitely many."""
     return math.prod(len(one.values()) for one in space.values())
 
 
 def grid_point(space: Space, number: int) -> dict[str, Value]:
-    """Return the combination of this number, from 0; after the last one comes the first again."""
+    """Return the combination with this number, from 0; numbers beyond the last wrap around."""
     point: dict[str, Value] = {}
     for name, one in reversed(list(space.items())):
         values = one.values()
@@ -117,12 +117,12 @@ def grid_point(space: Space, number: int) -> dict[str, Value]:
 
 
 def text_of(value: Value) -> str:
-    """Return a value as a command gets it."""
+    """Return a value as text for a command, with all digits."""
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def described(space: Space) -> dict[str, list[object]]:
-    """Return what JSON can carry of it, and what tells it from others."""
+def space_json(space: Space) -> dict[str, list[object]]:
+    """Return the space as JSON values that identify it."""
     return {
         name: ["choice", *one.options]
         if isinstance(one, Choice)

@@ -1,7 +1,7 @@
-"""A study: the trials of a search, kept by Optuna, so that a search goes on where it was left.
+"""Studies: the trials of a search, stored by Optuna, so that a later process can continue the search.
 
-What a trial is, its number and its hyperparameters, is kept before its job is submitted; the job's name is made from
-the study's name and that number. So a job is found again, and never made twice, whenever the process ends.
+A trial's number and hyperparameters are stored before its job is submitted. The job's name consists of the study's
+name and that number. So a later process finds the job again and never submits it twice, whenever the process ends.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from sagemaker_queue.tuning.space import Value
 
 try:
     import fcntl
-except ImportError:  # on Windows, nobody keeps two processes from running the same study
+except ImportError:  # on Windows; there, two processes are not kept from running the same study
     fcntl = None  # type: ignore[assignment]
 
-_LOCK_OF_JOURNAL = ".lock"  # which Optuna would wait for, for 30 seconds
-_OURS = "sagemaker_queue"  # attributes of a study and its trials
+_LOCK_OF_JOURNAL = ".lock"  # suffix of Optuna's lock; Optuna would wait 30 seconds for a stale one
+_ATTRIBUTE = "sagemaker_queue"  # the user attribute of a study with our settings
 _STATES = {TrialState.COMPLETE: "completed", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
-_CHANGED = {
+_SETTING_NAMES = {
     "space": "the space",
     "metric": "the metric, or whether it is to be small or large",
     "sampler": "the sampler or its seed",
@@ -44,17 +44,17 @@ _CHANGED = {
 
 
 def folder() -> Path:
-    """Return where studies are kept if nobody says where."""
+    """Return the default folder of studies."""
     home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return Path(home, "sagemaker-queue", "studies").expanduser()
 
 
 @contextmanager
 def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[KeptStudy]:
-    """Give the study, which is made if it is not there; no other process has it meanwhile.
+    """Open the study, or create it; lock out other processes meanwhile.
 
-    ``storage`` is an address as Optuna takes it (default: a journal of Optuna's in ``folder()``), of which nobody sees
-    whether another process uses it. Raises InvalidOption if there is a study of that name for something else.
+    ``storage`` is a URL for Optuna; studies there are not locked. The default is a journal of Optuna's in ``folder()``.
+    Raises InvalidOption if a study of that name has other settings, and Conflict if another process has the lock.
     """
     with _locked(plan.name, storage), _storage(plan.name, storage) as kept:
         study = optuna.create_study(
@@ -64,14 +64,14 @@ def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[KeptStud
             pruner=pruner_of(plan.pruner),
             load_if_exists=True,
         )
-        settings = _agreed(study, plan)
+        settings = _stored_settings(study, plan)
         study.sampler = sampler_of(plan.sampler, settings["sampler"][1], plan.space)
         yield KeptStudy(study, plan, settings["id"])
 
 
 @contextmanager
 def read_study(name: str, storage: str | None = None) -> Iterator[tuple[Mapping[str, Any], list[TrialRow]]]:
-    """Give what a study is about, and its trials; it may be running. Raises NotFound."""
+    """Yield the settings of a study and its trials; the study may be running. Raises NotFound."""
     if storage is None and not _file(name).exists():
         raise NotFound(f"There is no study {name} in {folder()}.")
     with _storage(name, storage) as kept:
@@ -79,14 +79,14 @@ def read_study(name: str, storage: str | None = None) -> Iterator[tuple[Mapping[
             study = optuna.load_study(study_name=name, storage=kept)
         except KeyError as error:
             raise NotFound(f"There is no study {name}.") from error
-        settings = study.user_attrs.get(_OURS)
+        settings = study.user_attrs.get(_ATTRIBUTE)
         if settings is None:
             raise NotFound(f"The study {name} is none of smq sweep's.")
         yield settings, _rows(study)
 
 
 class KeptStudy:
-    """The trials of a search."""
+    """The stored trials of a search."""
 
     def __init__(self, study: optuna.Study, plan: StudyPlan, identity: str) -> None:
         self._study = study
@@ -95,37 +95,37 @@ class KeptStudy:
         self.identity = identity
 
     def count(self) -> int:
-        """Return how many trials there are so far, whatever became of them."""
+        """Return the number of trials so far, in any state."""
         return len(self._study.get_trials(deepcopy=False))
 
     def running(self) -> list[KeptTrial]:
-        """Return those that have not ended, as an earlier process left them."""
+        """Return the trials of an earlier process that have not ended."""
         left = self._study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
         return [self._trial(optuna.Trial(self._study, frozen._trial_id)) for frozen in left]
 
     def ask(self) -> KeptTrial:
-        """Return another one."""
+        """Return a new trial, whose hyperparameters the sampler chooses."""
         return self._trial(self._study.ask())
 
     def best(self) -> TrialRow | None:
-        """Return the best that has completed."""
+        """Return the best completed trial; None if none has completed."""
         try:
             return _row(self._study.best_trial, self.plan.name)
-        except ValueError:  # none has
+        except ValueError:  # no trial has completed
             return None
 
     def rows(self) -> list[TrialRow]:
-        """Return all trials, in order."""
+        """Return all trials by number."""
         return _rows(self._study)
 
     def _trial(self, trial: optuna.Trial) -> KeptTrial:
-        # A process may have ended before all of them were chosen; those that were stay.
+        # A process may have ended before it chose all hyperparameters; the chosen ones stay.
         params = {name: _suggested(trial, name, one) for name, one in self._distributions.items()}
         return KeptTrial(self._study, trial, params, self.plan, self.identity)
 
 
 class KeptTrial:
-    """One of them, which has not ended."""
+    """A stored trial that has not ended."""
 
     def __init__(
         self, study: optuna.Study, trial: optuna.Trial, params: Mapping[str, Value], plan: StudyPlan, identity: str
@@ -142,27 +142,27 @@ class KeptTrial:
 
     @property
     def submitted(self) -> bool:
-        """Its job was accepted by the queue."""
+        """True once the queue has accepted the trial's job."""
         return bool(self._known.get("submitted"))
 
     @property
     def pruning(self) -> bool:
-        """Its job was found hopeless, and is cancelled."""
+        """True once the pruner has given up the trial, whose job is then cancelled."""
         return bool(self._known.get("pruning"))
 
     def note_submitted(self) -> None:
-        """Keep that its job was accepted."""
+        """Store that the queue has accepted the trial's job."""
         self._note("submitted", True)
 
     def note_pruning(self) -> None:
-        """Keep that its job is being cancelled, before it is."""
+        """Store that the trial is pruned; call it before its job is cancelled."""
         self._note("pruning", True)
 
     def is_hopeless(self, figures: Iterable[tuple[int, float]]) -> bool:
-        """Give new intermediate figures to the pruner, the first of each step; tells whether it gave up at one of them.
+        """Report new intermediate values to the pruner, the first of each step; return whether it gives up the trial.
 
-        Each is judged when it comes, since the pruner compares with what others had at that very step. An attempt that
-        was resumed writes some steps again.
+        The pruner is asked after each value, because it compares with the values of other trials at the same step.
+        Repeated steps, which a resumed attempt writes again, are ignored.
         """
         hopeless = False
         for step, value in figures if self._prunes else ():
@@ -173,15 +173,15 @@ class KeptTrial:
         return hopeless
 
     def complete(self, value: float) -> None:
-        """End it with its figure."""
+        """End the trial with its value."""
         self._study.tell(self._trial, value, skip_if_finished=True)
 
     def prune(self) -> None:
-        """End it as one that was given up."""
+        """End the trial as pruned."""
         self._study.tell(self._trial, state=TrialState.PRUNED, skip_if_finished=True)
 
     def fail(self, reason: str) -> None:
-        """End it without a figure."""
+        """End the trial as failed, without a value."""
         self._note("reason", reason)
         self._study.tell(self._trial, state=TrialState.FAIL, skip_if_finished=True)
 
@@ -197,7 +197,7 @@ def _suggested(trial: optuna.Trial, name: str, one: BaseDistribution) -> Value:
         return trial.suggest_int(name, one.low, one.high, step=one.step, log=one.log)
     assert isinstance(one, CategoricalDistribution)
     chosen = trial.suggest_categorical(name, one.choices)
-    assert chosen is not None  # which a space cannot have
+    assert chosen is not None  # None is not a value of a space
     return chosen
 
 
@@ -213,7 +213,7 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
         return
     try:
         kept = get_storage(storage)
-    except Exception as error:  # of whatever database it is; the address may hold a password
+    except Exception as error:  # any database's; not quoted, because the URL may contain a password
         why = type(error).__name__
         raise InvalidOption(f"The storage of the study cannot be used ({why}): is it right, and there?") from error
     try:
@@ -224,7 +224,7 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
 
 @contextmanager
 def _locked(name: str, storage: str | None) -> Iterator[None]:
-    """Keep other processes of this machine away; the system lets go when the process ends, however it ends."""
+    """Hold a lock against other processes of this machine; the operating system releases it when the process ends."""
     if storage is not None:
         yield
         return
@@ -245,29 +245,32 @@ def _lock(lock: IO[str], name: str) -> None:
 
 
 def _repair(path: Path) -> None:
-    """Undo what a process left half done that was killed while it wrote, or whose machine lost its power."""
+    """Remove a stale lock and a partial line of a process that was killed, or lost power, while it wrote."""
     Path(f"{path}{_LOCK_OF_JOURNAL}").unlink(missing_ok=True)
     if not path.exists():
         return
     with path.open("r+b") as journal:
         content = journal.read()
-        journal.truncate(content.rfind(b"\n") + 1)  # Optuna adds whole lines, and would add to the half one
+        journal.truncate(content.rfind(b"\n") + 1)  # Optuna would append to a partial line
 
 
-def _agreed(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
-    """Return what the study is about. Raises InvalidOption if the plan is another."""
+def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
+    """Return the stored settings of the study; store the plan's in a new study.
+
+    Raises InvalidOption if the plan's settings differ from the stored ones.
+    """
     wanted = plan.settings()
-    kept = study.user_attrs.get(_OURS)
+    kept = study.user_attrs.get(_ATTRIBUTE)
     if kept is None:
         if study.get_trials(deepcopy=False):
             raise InvalidOption(f"The study {plan.name} has trials that are not ours: take another --study.")
         seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
         kept = {**wanted, "sampler": [plan.sampler, seed], "id": uuid.uuid4().hex[:12]}
-        study.set_user_attr(_OURS, kept)
+        study.set_user_attr(_ATTRIBUTE, kept)
     agreed: dict[str, Any] = kept
     if plan.seed is None:
         wanted["sampler"] = [plan.sampler, agreed["sampler"][1]]
-    changed = [words for key, words in _CHANGED.items() if wanted[key] != agreed[key]]
+    changed = [words for key, words in _SETTING_NAMES.items() if wanted[key] != agreed[key]]
     if changed:
         raise InvalidOption(
             f"There is a study {plan.name} already, and it is another: {' and '.join(changed)} differed. "
@@ -295,12 +298,12 @@ def _row(trial: FrozenTrial, study: str) -> TrialRow:
 
 
 def first_trials(plan: StudyPlan, count: int) -> list[Mapping[str, Value]]:
-    """Return what the first trials of a new study are like; with a seed, what they are."""
+    """Return the hyperparameters of the first trials of a new study; without a seed they are examples."""
     seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
     study = optuna.create_study(sampler=sampler_of(plan.sampler, seed, plan.space))
     return [study.ask(distributions(plan.space)).params for _ in range(count)]
 
 
-def be_quiet() -> None:
-    """Keep Optuna from telling what a command tells itself."""
+def silence_optuna() -> None:
+    """Disable Optuna's log lines below warnings, because the commands print the trials themselves."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)

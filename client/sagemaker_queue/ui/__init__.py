@@ -1,1 +1,1 @@
-"""The queue in a browser: a page that is served on the user's own machine, and asks with the user's own credentials."""
+"""The queue in a browser: pages served on the user's machine, which use the queue with the user's credentials."""

@@ -1,4 +1,4 @@
-"""The application: its pages, and the server of this machine that serves them."""
+"""The application: its pages, and the server on this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from sagemaker_queue.actions.poller import Poller
+from sagemaker_queue.config.pace import states
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.ui.frame import DARK, build_frame, build_head
 from sagemaker_queue.ui.guard import Access, Guard
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8787
-_GRACE_SECONDS = 1  # for open tabs, when it ends
+_GRACE_SECONDS = 1  # for open tabs when the server ends
 
 
 def listen(port: int | None) -> socket.socket:
-    """Return a socket on this machine alone: of that port, or by default of ``PORT`` or else of a free one.
+    """Return a socket that only this machine can reach, on the given port; None: on ``PORT``, or else any free port.
 
-    Raises ConfigError if that port is taken.
+    Raises ConfigError if the given port is in use.
     """
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -61,10 +62,10 @@ def serve(
 ) -> None:
     """Serve the pages until Ctrl-C or SIGTERM.
 
-    ``begun`` is called once they can be opened, and ``ended`` when they cannot any more; after SIGTERM this function
+    ``begun`` is called once the pages can be opened, and ``ended`` when the server ends; after SIGTERM this function
     does not return. Raises QueueError.
     """
-    poller = Poller(Viewer(queue), interval, watched=_somebody_looks)
+    poller = Poller(Viewer(queue), interval, watched=_has_open_tab, state_of=lambda view: states(view.status))
 
     async def root() -> None:
         build_head()
@@ -107,5 +108,5 @@ def serve(
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _somebody_looks() -> bool:
+def _has_open_tab() -> bool:
     return any(client.has_socket_connection for client in list(Client.instances.values()))

@@ -1,4 +1,4 @@
-"""What several pages are put together from."""
+"""Elements that several pages share: tables, columns, figures and headings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagemaker_queue.ui.view import View
 Row = Mapping[str, object]
 _ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
 _AGES_SECONDS = 5.0
-# Text, never HTML: names come from others. Below a proxy the page's address has a prefix.
+# Names are set as text, never as HTML, because they are user input. Behind a proxy, addresses have a prefix.
 _EACH_COLUMN = {
     "resizable": True,
     "minWidth": 70,
@@ -34,13 +34,13 @@ _LINK = """params => {
 
 
 def heading(text: str, level: int = 1) -> None:
-    """A heading of the page."""
+    """Add a heading of the page."""
     with ui.element(f"h{level}").classes("m-0"):
         ui.label(text)
 
 
 class Grid:
-    """A table that can be sorted, filtered and walked through by keys; thousands of rows do not slow it down."""
+    """A table that can be sorted, filtered and used by keyboard; it is fast also with thousands of rows."""
 
     def __init__(self, columns: Sequence[Mapping[str, Any]], empty: str, *, height: str, **options: Any) -> None:
         self.element = ui.aggrid(
@@ -68,17 +68,17 @@ class Grid:
             )
 
     def rows(self, rows: Sequence[Row]) -> None:
-        """Show these rows; what is selected, and where one has scrolled to, stays."""
+        """Show these rows; selection and scroll position are kept."""
         if rows != self._rows:
             self._rows = list(rows)
             self._send()
 
     def filter(self, text: str) -> None:
-        """Show the rows alone that have these words somewhere."""
+        """Show only the rows that contain these words."""
         self.element.run_grid_method("setGridOption", "quickFilterText", text)
 
     async def selected(self) -> list[str]:
-        """Return the identities of the rows that are selected."""
+        """Return the ids of the selected rows."""
         rows = await self.element.get_selected_rows()
         return [str(row["id"]) for row in rows]
 
@@ -88,57 +88,57 @@ class Grid:
 
 
 def grid(columns: Sequence[Mapping[str, Any]], empty: str, *, height: str = "60vh", **options: Any) -> Grid:
-    """Make a table."""
+    """Add a table."""
     return Grid(columns, empty, height=height, **options)
 
 
 def job_column(name: str) -> dict[str, Any]:
-    """A column of jobs' names, each a link to its page."""
+    """Return a column of jobs' names, each a link to its page."""
     return {"field": "job", "headerName": name, ":cellRenderer": _LINK, "width": 170, "pinned": "left"}
 
 
 def number_column(field: str, name: str, decimals: int = 0, **more: Any) -> dict[str, Any]:
-    """A column of numbers, each with as many decimals."""
+    """Return a column of numbers with a fixed number of decimals."""
     format = {":valueFormatter": f"params => smqNumber(params.value, {decimals})"}
     return {"field": field, "headerName": name, "type": "rightAligned", **format, **more}
 
 
 def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
-    """A column of times, in seconds since the epoch, told as distances from now.
+    """Return a column of times, in seconds since the epoch, which are shown relative to now.
 
-    ``how``: ``for``, ``ago``, ``in``, ``in about`` or ``at``; without it each row says it, in ``<field>How``.
+    ``how`` is ``for``, ``ago``, ``in``, ``in about`` or ``at``; without it, each row has it in ``<field>How``.
     """
-    told = f"'{how}'" if how else f"params.data.{field}How"
-    format = {":valueFormatter": f"params => smqWhen(params.value, {told})"}
+    form = f"'{how}'" if how else f"params.data.{field}How"
+    format = {":valueFormatter": f"params => smqWhen(params.value, {form})"}
     return {"field": field, "headerName": name, **format, **more}
 
 
 def seconds(time: datetime | None) -> float | None:
-    """Return a time as such a column has it."""
+    """Return a time as seconds since the epoch, for ``time_column``."""
     return time.timestamp() if time else None
 
 
-def told_state(job: JobSummary) -> str:
-    """A job's state, and what is special about it."""
+def state_text(job: JobSummary) -> str:
+    """Return a job's state, with a remark if the job is idle or held."""
     if job.idle_since:
         return f"{job.state}, idle for {age(job.idle_since)}"
     return f"{job.state}, held" if job.held else job.state
 
 
 def job_cells(job: JobSummary) -> dict[str, object]:
-    """What the row of a job has in each table, and by what it is known."""
+    """Return the cells that a job's row has in every table, with the row's id."""
     return {
         "id": job.job,
         "job": job.job,
-        "state": told_state(job),
+        "state": state_text(job),
         "project": job.project,
         "owner": short_owner(job.owner),
     }
 
 
-def job_plot(told: str) -> ui.plotly:
-    """Make a place for a figure in which a click upon a bar leads to the page of its job."""
-    plot = figure_plot(told)
+def job_plot(description: str) -> ui.plotly:
+    """Add an empty figure in which a click on a bar opens the page of its job."""
+    plot = figure_plot(description)
 
     def clicked(event: events.GenericEventArguments) -> None:
         for point in event.args.get("points", []):
@@ -151,20 +151,20 @@ def job_plot(told: str) -> ui.plotly:
     return plot
 
 
-def figure_plot(told: str) -> ui.plotly:
-    """Make a place for a figure; ``told`` is what it shows, for who cannot see it."""
+def figure_plot(description: str) -> ui.plotly:
+    """Add an empty figure, with a ``description`` for screen readers."""
     plot = ui.plotly(go.Figure()).classes("w-full")
-    return plot.props(f'role=img aria-label="{told}"')
+    return plot.props(f'role=img aria-label="{description}"')
 
 
 def fact(name: str, value: object) -> None:
-    """A fact about something, in a grid of two columns."""
+    """Add a name and a value to a grid of two columns."""
     ui.label(name).classes("smq-faint")
     ui.label(str(value)).style("overflow-wrap: anywhere")
 
 
-def nothing_yet(view: View) -> None:
-    """Teach how to begin, where the queue is empty."""
+def getting_started(view: View) -> None:
+    """Add instructions for a first job if the queue is empty and has no history."""
     if view.live or view.past:
         return
     with ui.column().classes("smq-card gap-1"):

@@ -1,4 +1,4 @@
-"""The pages as files, for a report: nothing in them asks anybody for anything."""
+"""Export of the pages to static files, which send no requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from sagemaker_queue.actions.usage.sums import PriceList, summed
+from sagemaker_queue.actions.usage.sums import PriceList, sum_usage
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.formatting import amount, moment, short_owner, visible
 from sagemaker_queue.models import JobSummary
@@ -40,14 +40,14 @@ vertical-align: top; overflow-wrap: anywhere } h2 { margin-top: 2em }
 
 
 def write_pages(queue: QueueClient, folder: Path) -> None:
-    """Write what the queue is like now to a folder, which is made.
+    """Write the present state of the queue to a folder, which is created if it is missing.
 
-    Raises QueueError, also if there is something else in it.
+    Raises QueueError, also if the folder contains other files.
     """
     check_folder(folder)
     view = Viewer(queue)()
     month = view.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    parts, total = summed(queue.history(month), "project", PriceList(queue.policy().policy.get("prices") or {}))
+    parts, total = sum_usage(queue.history(month), "project", PriceList(queue.policy().policy.get("prices") or {}))
     theme = Theme()
     rows = [_queue_row(job) for job in view.live]
     hours = {key: used.hours() for key, used in parts.items()}
@@ -77,7 +77,7 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise StorageError if something else is there than an earlier export."""
+    """Raise StorageError if the path is a file, or a folder with other files than those of an earlier export."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file: name a folder.")
     others = sorted(path.name for path in folder.iterdir() if path.name not in FILES) if folder.is_dir() else []

@@ -1,4 +1,4 @@
-"""What surrounds every page: the way to the others, how fresh it all is, light and dark, keys."""
+"""The frame of every page: links to the pages, time of the last answer, dark mode and keyboard shortcuts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACES: Mapping[str, str] = {
     "/usage": "Usage",
     "/what-if": "What if",
 }
-STORED = "smq-dark"  # in the browser
+STORED = "smq-dark"  # key in the browser's local storage
 DARK = (
     f"localStorage.getItem('{STORED}') === null ? matchMedia('(prefers-color-scheme: dark)').matches"
     f" : localStorage.getItem('{STORED}') === 'true'"
@@ -28,7 +28,7 @@ _KEYS = {
     "?": "this list",
     "Tab, Enter, arrows": "through links, buttons and rows",
 }
-# Ages in the tables grow in the browser: the rows are sent again only if something has happened.
+# The browser updates ages in the tables itself: rows are sent again only after a change.
 _AGES = """<script>
 function smqAge(seconds) {
   const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
@@ -49,7 +49,7 @@ function smqNumber(number, decimals) {
   const digits = {minimumFractionDigits: decimals, maximumFractionDigits: decimals};
   return number === null || number === undefined ? '' : number.toLocaleString('en', digits);
 }
-// At once, and not after the server has heard of it: what is typed next belongs to the filter.
+// Handled in the browser, without a round trip to the server, so that the next keys already go to the filter.
 document.addEventListener('keydown', event => {
   const filter = document.querySelector('[data-filter]');
   if (event.key === '/' && filter && !/^(INPUT|TEXTAREA)$/.test(event.target.tagName)) {
@@ -85,13 +85,13 @@ h1 { font-size: 1.4rem; font-weight: 600; line-height: 1.6 } h2 { font-size: 1.1
 
 
 def build_head() -> None:
-    """Put what belongs into the page's head, before it is sent."""
+    """Add styles and scripts to the page's head; must run before the page is sent."""
     ui.add_css(_STYLE)
     ui.add_head_html(_AGES)
 
 
 def build_frame(tab: Tab) -> None:
-    """Put the bar, and below it what there is to say about the queue's answers."""
+    """Build the bar with links, and below it a line for outages."""
     ui.colors(primary="#0072B2", negative="#a33c00", positive="#00664b")
     darkness = ui.dark_mode(tab.dark)
     keys = _keys_dialog()

@@ -1,8 +1,8 @@
-"""Access to the pages: a token, good once, buys a secret path and a cookie that browsers send below that path alone.
+"""Access control of the pages: a single-use token is exchanged for a secret path and a cookie for that path.
 
-Other users of the machine and pages of the web can reach a port of this machine, too. A cookie for 127.0.0.1 goes to
-every port of it, so this one has a path that only the browser of the person knows: servers on other ports are not
-asked for that path. Both are needed, so an address that is pasted somewhere lets nobody in.
+Other users of the machine and pages of the web can also reach a port of this machine. Browsers send a cookie for
+127.0.0.1 to every port of this machine. So the cookie is limited to a secret path, which the browser requests from no
+other server. A request needs both, so a leaked address alone gives no access.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-ENTER = "/enter"  # takes the token, in the body of a POST
+ENTER = "/enter"  # accepts the token, in the body of a POST
 _THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _LARGEST_FORM = 1000  # bytes
-_POLICY_VIOLATION = 1008  # of WebSocket
-# Scripts of the page's libraries are inline and evaluate text; whatever they do, nothing goes elsewhere.
+_POLICY_VIOLATION = 1008  # a close code of WebSocket
+# Scripts of the page's libraries are inline and evaluate text; default-src prevents requests to other servers.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
     "frame-ancestors 'self'; form-action 'self'; base-uri 'self'; object-src 'none'",
@@ -45,22 +45,22 @@ _FORM = (
 
 @dataclass
 class Access:
-    """The secrets of one start of the server.
+    """The secrets of one run of the server.
 
-    ``address`` is where a proxy serves the pages, such as https://hub.example/user/ann/proxy/8787; empty without one.
-    Raises ConfigError if it is no such address.
+    ``address`` is the URL at which a proxy serves the pages, such as https://hub.example/user/ann/proxy/8787; empty
+    without a proxy. Raises ConfigError if it is not a valid URL.
     """
 
     address: str = ""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     folder: str = field(default_factory=lambda: f"/s-{secrets.token_urlsafe(24)}", repr=False)  # the secret path
-    name: str = field(default_factory=lambda: f"smq-{secrets.token_hex(4)}")  # a browser has one jar for all ports
-    entered: Callable[[], None] = field(default=lambda: None, repr=False)  # called when the token is spent
+    name: str = field(default_factory=lambda: f"smq-{secrets.token_hex(4)}")  # unique, as ports share cookies
+    entered: Callable[[], None] = field(default=lambda: None, repr=False)  # called when the token is used
     spent: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Take the proxy's address apart."""
+        """Parse the proxy's address into prefix, host and scheme. Raises ConfigError if it is invalid."""
         parts = urlsplit(self.address)
         if self.address and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query):
             raise ConfigError(f"{self.address!r} is no address of a proxy, such as https://hub.example/proxy/8787.")
@@ -69,7 +69,7 @@ class Access:
         self.is_secure = parts.scheme == "https"
 
     def spend(self, token: str) -> bool:
-        """Return whether this is the token, which is good for the first time only."""
+        """Return whether this is the token and was not used before; if so, mark the token as used."""
         if self.spent or not secrets.compare_digest(token.encode(), self.token.encode()):
             return False
         self.spent = True
@@ -78,7 +78,7 @@ class Access:
 
 
 class Guard:
-    """Lets a request through that has the secret path and the cookie; Host and Origin must be right in any case."""
+    """A middleware that admits requests with the secret path and the cookie, and with own Host and Origin."""
 
     def __init__(self, app: App, access: Access) -> None:
         self._app = app
@@ -100,7 +100,7 @@ class Guard:
                 scope, send, "This page is served to 127.0.0.1 and localhost only, or to the proxy's address."
             )
         elif path == ENTER and asks == "POST" and headers.get("origin") == "null":
-            await self._enter(receive, send)  # the page of a file, and our own form, which have no origin
+            await self._enter(receive, send)  # the handover's file and our own form have no origin
         elif not self._is_own_origin(headers):
             await _refuse(scope, send, "This page answers to itself only, and to no other page of the web.")
         elif path == ENTER and asks == "POST":
@@ -121,7 +121,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is None:
             return True
-        # A proxy may say this machine's name as Host, and has another one itself.
+        # A proxy may send this machine's name as Host, while the browser's Origin is the proxy's host.
         own = {headers["host"].lower(), *([self._access.host] if self._access.host else [])}
         return urlsplit(origin).netloc.lower() in own
 
@@ -139,7 +139,7 @@ class Guard:
         elif not self._access.spend(form.get("token", [""])[0].strip()):
             await _answer(send, 403, "This is not the token that smq ui has printed.")
         else:
-            # No redirect: after one from a file's page, browsers would withhold the cookie.
+            # No redirect: browsers would not send the cookie after a redirect that began at a local file.
             onward = f'<meta http-equiv="refresh" content="0; url=.{self._access.folder}/">'
             await _answer(send, 200, f"{_PAGE}{onward}", {"Set-Cookie": self._set_cookie()})
 
@@ -149,14 +149,14 @@ class Guard:
         return f"{self._access.name}={self._access.cookie}; Path={path}; HttpOnly; SameSite=Strict{secure}"
 
     def _inner(self, scope: Scope, path: str) -> Scope:
-        """Return the request as the application knows it, which is told its place by the one header that it reads."""
+        """Return the request for the application: path below the secret folder, and that folder as a header."""
         kept = [(key, value) for key, value in scope["headers"] if not _is_of_a_proxy(key)]
         place = f"{self._access.prefix}{self._access.folder}".encode("latin-1")
         return {**scope, "path": path, "raw_path": path.encode(), "headers": [*kept, (b"x-forwarded-prefix", place)]}
 
 
 def _below(path: str, folder: str) -> str:
-    """Return a path as it is below the secret folder; empty if it is not there."""
+    """Return the path relative to the secret folder; empty if the path is outside it."""
     given, rest = path[: len(folder)], path[len(folder) :]
     return rest if secrets.compare_digest(given.encode(), folder.encode()) and rest.startswith("/") else ""
 
@@ -177,7 +177,7 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _body(receive: Receive) -> bytes:
-    """Read a form; nothing of one that is too large."""
+    """Return the body of a form; empty if it is too large."""
     body, more = b"", True
     while more and len(body) <= _LARGEST_FORM:
         message = await receive()

@@ -1,7 +1,7 @@
-"""The token's way to a browser on this machine: a page in a file that only the user can read.
+"""Handover of the token to a browser on this machine, by a page in a file that only the user can read.
 
-Command lines can be read by every user of a machine, so the browser is given the file's name, and the page in it posts
-the token.
+Every user of a machine can read command lines. So the browser's command has only the file's name, and the page in the
+file posts the token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Handover:
-    """A page that brings the token to the server at ``address``; as a context it is removed at the end."""
+    """A page that posts the token to the server at ``address``; a context manager that removes the page."""
 
     def __init__(self, address: str, access: Access) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="smq-ui-"))  # 0700
@@ -36,7 +36,7 @@ class Handover:
         access.entered = self.remove
 
     def __enter__(self) -> Handover:
-        """Return itself."""
+        """Return the handover; the page already exists."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,5 +44,5 @@ class Handover:
         self.remove()
 
     def remove(self) -> None:
-        """Remove the page and its folder, if they are still there."""
+        """Remove the page and its folder, if they still exist."""
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What may be done about jobs: hold, release, another priority, cancel."""
+"""Buttons to hold, release, cancel and prioritise jobs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nicegui import ui
 
 from sagemaker_queue.formatting import amount
 from sagemaker_queue.models import JobSummary
-from sagemaker_queue.ui.tab import Tab, tell
+from sagemaker_queue.ui.tab import Tab, show_message
 
-_NAMED = 8  # in a question
+_NAMED = 8  # jobs that a question names
 
 
 class JobButtons:
-    """Buttons for the jobs that are chosen; those alone can be pressed that the queue would obey."""
+    """The buttons for the selected jobs; only buttons for permitted actions are enabled."""
 
     def __init__(self, tab: Tab) -> None:
         self._tab = tab
@@ -30,13 +30,13 @@ class JobButtons:
         self._refused.classes("text-sm smq-faint")
         self._enable()
 
-    def know(self, jobs: Mapping[str, JobSummary]) -> None:
-        """What there is now."""
+    def update(self, jobs: Mapping[str, JobSummary]) -> None:
+        """Set the present jobs by name."""
         self._jobs = jobs
         self._enable()
 
-    def choose(self, names: Iterable[str]) -> None:
-        """The jobs that are meant."""
+    def select(self, names: Iterable[str]) -> None:
+        """Set the names of the selected jobs."""
         self._chosen = list(names)
         self._enable()
 
@@ -95,9 +95,9 @@ class JobButtons:
 
     async def _each(self, done: str, does: Callable[[str], Any]) -> None:
         names = [job.job for job in self._meant()]
-        obeyed = [name for name in names if await self._tab.ask(does, name) is not None]
-        if obeyed:
-            tell(f"{obeyed[0] if len(obeyed) == 1 else amount(len(obeyed), 'job')} {done}.")
+        changed = [name for name in names if await self._tab.ask(does, name) is not None]
+        if changed:
+            show_message(f"{changed[0] if len(changed) == 1 else amount(len(changed), 'job')} {done}.")
         self._tab.hurry()
 
 

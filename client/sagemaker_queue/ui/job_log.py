@@ -1,4 +1,4 @@
-"""The log of a job in a tab, which follows it to its end."""
+"""The log of a job in a tab, followed until the job has finished."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import Follower, JobEvent, Outage, StateReport
 from sagemaker_queue.ui.tab import Tab
 
-_LINES = 1000  # that are shown, the latest
-_AT_ONCE = 200  # that are sent to the browser in one go
-_SECONDS = 0.5
+_LINES = 1000  # latest lines that are shown
+_AT_ONCE = 200  # lines that are sent to the browser at once
+_SECONDS = 0.5  # between two updates of the browser
 
 
-class _LeftError(Exception):
-    """Nobody looks any more."""
+class _LogClosed(Exception):
+    """The log is not displayed any more."""
 
 
 class _Reader:
-    """Follows a job in a thread, until it has ended or nobody looks any more."""
+    """A thread that follows a job until it has finished or the log is closed."""
 
-    def __init__(self, tab: Tab, name: str, looked_at: Callable[[], bool]) -> None:
+    def __init__(self, tab: Tab, name: str, is_open: Callable[[], bool]) -> None:
         self._tab = tab
         self._name = name
-        self._looked_at = looked_at
+        self._is_open = is_open
         self.lines: deque[str] = deque(maxlen=_LINES)
         Thread(target=self._read, daemon=True).start()
 
     def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
-        if not self._looked_at():
-            raise _LeftError
+        if not self._is_open():
+            raise _LogClosed
 
     def _read(self) -> None:
         queue = self._tab.queue
         try:
             follower = Follower(queue, queue.aws_client("logs"), lines=LineChoice(tail=_LINES), pause=self._pause)
-            told = ""
+            last_state = ""
             for event in follower.follow(self._name):
                 text = _text(event)
-                if not isinstance(event, StateReport) or text != told:
+                if not isinstance(event, StateReport) or text != last_state:
                     self.lines.append(text)
-                told = text if isinstance(event, StateReport) else told
-        except _LeftError:
+                last_state = text if isinstance(event, StateReport) else last_state
+        except _LogClosed:
             pass
         except (QueueError, BotoCoreError, ClientError) as error:
             self.lines.append(f"-- The log cannot be read: {clean(str(error))}")
 
 
 def show_log(tab: Tab, name: str) -> None:
-    """Show what a job writes, as it writes it."""
+    """Show the log of a job, and update it while the job runs."""
     log = ui.log(max_lines=_LINES).classes("w-full smq-log").style("height: 45vh").props('aria-label="log"')
     reader = _Reader(tab, name, lambda: not log.is_deleted)
 

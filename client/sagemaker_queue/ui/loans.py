@@ -1,4 +1,4 @@
-"""Who borrows from whom: what projects use beyond their quota, and whose unused quota that may be."""
+"""Borrowed instances: usage of projects beyond their quota, and the projects whose quota is unused."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sagemaker_queue.models import QueueStatus
 
 @dataclass(frozen=True)
 class Loan:
-    """What one project uses of a pool beyond its quota."""
+    """The usage of a pool by one project beyond its quota."""
 
     pool: str
     borrower: str
     count: int
-    lenders: tuple[tuple[str, int], ...]  # projects that use less than their quota of that pool, and how much less
-    unassigned: int  # instances of the pool that are in nobody's quota
+    lenders: tuple[tuple[str, int], ...]  # projects that use less than their quota, and their unused instances
+    unassigned: int  # instances of the pool that are in no project's quota
 
     @property
     def sentence(self) -> str:
-        """The same for people."""
+        """Sentence about the loan, for users."""
         sources = [f"{name} leaves {left} of its quota unused" for name, left in self.lenders]
         if self.unassigned:
             sources.append(f"{amount(self.unassigned, 'instance')} {'is' if self.unassigned == 1 else 'are'} nobody's")
@@ -30,7 +30,7 @@ class Loan:
 
 
 def loans(status: QueueStatus) -> Iterator[Loan]:
-    """Yield what is borrowed at this moment, pool by pool."""
+    """Yield the present loans, pool by pool."""
     for pool in status.pools:
         quotas = {project.name: project.quota.get(pool.name, 0) for project in status.projects}
         used = {project.name: project.used.get(pool.name, 0) for project in status.projects}

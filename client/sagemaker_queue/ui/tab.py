@@ -1,4 +1,4 @@
-"""What the pages of one browser tab share: the queue, what it has answered last, and how to ask it."""
+"""The state that the pages of one browser tab share: the queue, its latest answer, and dark mode."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
 T = TypeVar("T")
-LOOK_SECONDS = 1.0  # between two looks at whether there are news; the queue is asked by the poller alone
+LOOK_SECONDS = 1.0  # between two checks for a new answer; only the poller sends requests to the queue
 
 
 @dataclass
 class Tab:
-    """One tab. Its elements belong to it alone, the poller to all."""
+    """A browser tab. All tabs share the poller."""
 
     queue: QueueClient
     poller: Poller[View]
@@ -32,16 +32,16 @@ class Tab:
 
     @property
     def theme(self) -> Theme:
-        """How figures are drawn in it."""
+        """Theme of the figures."""
         return Theme(self.dark)
 
     @property
     def view(self) -> View:
-        """What the queue has answered last."""
+        """Latest view of the queue."""
         return self.poller.latest
 
-    def kept_fresh(self, show: Callable[[View], Awaitable[None] | None]) -> None:
-        """Show what there is, now and when there are news, for as long as the place where this is called exists."""
+    def on_update(self, show: Callable[[View], Awaitable[None] | None]) -> None:
+        """Call ``show`` now, and after each new view or change of dark mode, until the calling page is closed."""
         shown: tuple[View, bool] | None = None
 
         async def look() -> None:
@@ -55,30 +55,30 @@ class Tab:
         ui.timer(LOOK_SECONDS, look)
 
     async def ask(self, question: Callable[..., T], *words: Any, **named: Any) -> T | None:
-        """Ask the queue in a thread; None, and a message, if it refuses or does not answer."""
+        """Call a method of the queue in a thread; after a QueueError, show a message and return None."""
         try:
             return await run.io_bound(question, *words, **named)
         except QueueError as error:
-            tell(str(error), is_bad=True)
+            show_message(str(error), is_error=True)
             return None
 
     def may_change(self, job: JobSummary) -> bool:
-        """Whether the queue would let this user hold, release or cancel the job."""
+        """Return whether this user may hold, release or cancel the job: its owner, or an administrator."""
         identity = self.view.identity
         return identity.admin or job.owner == identity.owner
 
     def hurry(self) -> None:
-        """Let the queue be asked at once."""
+        """Make the poller ask the queue at once."""
         self.poller.hurry()
 
 
-def tell(text: str, *, is_bad: bool = False) -> None:
-    """Show a message for some seconds; a bad one until it is closed."""
+def show_message(text: str, *, is_error: bool = False) -> None:
+    """Show a message for four seconds; an error stays until the user closes it."""
     ui.notify(
         visible(text),
-        type="negative" if is_bad else "positive",
+        type="negative" if is_error else "positive",
         position="top",
-        close_button="Close" if is_bad else False,
-        timeout=0 if is_bad else 4000,
+        close_button="Close" if is_error else False,
+        timeout=0 if is_error else 4000,
         multi_line=True,
     )

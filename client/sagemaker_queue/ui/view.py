@@ -1,4 +1,4 @@
-"""What all pages show: the queue as it was answered last, and what has ended in the hours before."""
+"""The data of all pages: the queue's latest status, and the attempts that ended in the last hours."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sagemaker_queue.models import Identity, JobSummary, PastAttempt, QueueStatu
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
-HOURS = 24.0  # of the past that is kept
-_OVERLAP = timedelta(minutes=2)  # an attempt is found in the history some time after it has ended
-_SELDOM = timedelta(minutes=1)  # the history is asked again though no attempt seems to have ended
+HOURS = 24.0  # length of the kept past
+_OVERLAP = timedelta(minutes=2)  # the history lists an attempt with a delay after its end
+_LONGEST_GAP = timedelta(minutes=1)  # the history is read at least this often, also if no attempt seems to have ended
 
 
 @dataclass(frozen=True)
 class View:
-    """What there was at one moment."""
+    """The state of the queue at one time."""
 
     at: datetime
     status: QueueStatus
@@ -29,25 +29,25 @@ class View:
 
 
 class Viewer:
-    """Asks for a view, in as few questions as it takes; one thread at a time may ask."""
+    """A reader of views that sends as few requests as possible. Not thread-safe."""
 
     def __init__(self, queue: QueueClient, hours: float = HOURS) -> None:
         self._queue = queue
         self._kept = timedelta(hours=hours)
         self._identity: Identity | None = None
         self._past: dict[tuple[str, int, datetime | None], PastAttempt] = {}
-        self._asked: datetime | None = None  # when the history was, last
+        self._asked: datetime | None = None  # when the history was last read
         self._attempts: frozenset[tuple[str, int]] = frozenset()
 
     def __call__(self) -> View:
-        """Ask. Raises QueueError."""
+        """Read a view from the queue. Raises QueueError."""
         self._identity = self._identity or self._queue.whoami()
         status = self._queue.queue()
         is_all = not (status.more_active or status.more_waiting)
         live = (*status.active, *status.waiting) if is_all else tuple(self._queue.jobs())
         now = datetime.now(timezone.utc)
         attempts = frozenset((job.job, job.attempt) for job in status.active)
-        if self._asked is None or self._attempts - attempts or now - self._asked > _SELDOM:
+        if self._asked is None or self._attempts - attempts or now - self._asked > _LONGEST_GAP:
             self._read_past(now)
         self._attempts = attempts
         return View(now, status, live, tuple(self._past.values()), self._identity)

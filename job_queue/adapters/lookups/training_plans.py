@@ -1,9 +1,11 @@
 """Training plans as DescribeTrainingPlan tells of them."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 
@@ -12,12 +14,16 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import DescribeTrainingPlanResponseTypeDef
 
 _UNKNOWN = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+_TRAINING = "training-job"  # the target of a plan for training jobs; others: hyperpod-cluster, endpoint, studio-apps
 _NEVER = frozenset({"Failed"})  # its purchase; the other statuses follow from the times
 
 
-def plan_parts(client: "SageMakerClient", arn: str) -> tuple[PlanPart, ...]:
-    """The times in which a plan has instances; none where SageMaker does not know it.
+def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
+    """Return the times in which a plan has instances for training jobs; none if SageMaker does not know the plan.
 
+    A plan for other resources only, such as endpoints, has 0 instances at its times.
+
+    :param in_use: counts the plan's instances that training jobs use; called only if a plan serves others as well.
     :raises Unavailable: SageMaker gave no usable answer.
     """
     try:
@@ -28,11 +34,11 @@ def plan_parts(client: "SageMakerClient", arn: str) -> tuple[PlanPart, ...]:
         raise Unavailable(f"SageMaker could not describe {arn}: {error}") from error
     except BotoCoreError as error:
         raise Unavailable(f"SageMaker did not describe {arn}: {error}") from error
-    return () if plan["Status"] in _NEVER else _parts(plan)
+    return () if plan["Status"] in _NEVER else _parts(plan, in_use)
 
 
-def _parts(plan: "DescribeTrainingPlanResponseTypeDef") -> tuple[PlanPart, ...]:
-    usable = _usable(plan)
+def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
+    usable = _usable(plan, in_use)
     parts = [
         PlanPart(
             min(usable, part.get("TotalInstanceCount", usable)),
@@ -47,15 +53,23 @@ def _parts(plan: "DescribeTrainingPlanResponseTypeDef") -> tuple[PlanPart, ...]:
     return tuple(parts)
 
 
-def _usable(plan: "DescribeTrainingPlanResponseTypeDef") -> int:
-    """Its instances, without those that are neither in use nor available: they are broken.
+def _usable(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int]) -> int:
+    """Count the instances that training jobs can have: neither unhealthy nor spare, and not in use by other resources.
 
-    The sum of both stays the same while jobs come and go, so it may be some minutes old. A plan that has not begun, or
-    that has several parts, has none available meanwhile, and all of them later.
+    The sum of available instances and those in use stays the same while jobs come and go, so it may be some minutes
+    old. A plan that has not begun, or that has several parts, has none available now and all of them later.
     """
-    total = plan.get("TotalInstanceCount", 0)
+    targets: Sequence[str] = plan.get("TargetResources") or [_TRAINING]
+    if _TRAINING not in targets:
+        log.warning("training plan is not for training jobs", plan=plan["TrainingPlanArn"], targets=targets)
+        return 0
+    broken = plan.get("UnhealthyInstanceCount", 0) + plan.get("AvailableSpareInstanceCount", 0)
+    total = max(0, plan.get("TotalInstanceCount", 0) - broken)
     if plan["Status"] != "Active" or "AvailableInstanceCount" not in plan or "InUseInstanceCount" not in plan:
         return total
     if len(plan.get("ReservedCapacitySummaries", ())) > 1:
         return total
-    return min(total, plan["AvailableInstanceCount"] + plan["InUseInstanceCount"])
+    used = plan["InUseInstanceCount"]
+    if set(targets) != {_TRAINING}:  # endpoints, clusters and apps use some of them
+        used = min(used, in_use())
+    return min(total, plan["AvailableInstanceCount"] + used)

@@ -16,6 +16,7 @@ from job_queue.domain.job import Job
 
 PLACE_PREFIX = "place#"  # of the partition of a bucket's places
 LOCKS = "places"  # the partition of locks
+LOCK_DIGITS = 16  # of a lock's name: two places never share a lock, however many jobs are submitted at once
 LOCK_SECONDS = 30  # longer than an invocation takes from looking to writing
 CLAIMS_BELOW = 500  # of one's own that are looked through
 CLAIMS_AT = 10  # of one owner, or of few
@@ -25,12 +26,13 @@ def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
     """The writes by which a new job takes its places.
 
     A place for checkpoints is locked, too: of two owners who look at the same moment and find it free, one is refused.
-    There are so many locks that two places hardly ever share one, and so few that they need not be cleared away.
+    DynamoDB deletes a lock (its attribute `expires`) some time after it has ended.
     """
     writes = [Put(lines_table, {**_key(place, job.name), "owner": job.owner}) for place in job.places]
     if len(job.places) > 1:
-        lock = {"line": LOCKS, "position": hashlib.sha256(job.places[0].encode()).hexdigest()[:4]}
-        held = {**lock, "owner": job.owner, "until": int(now) + LOCK_SECONDS}
+        lock = {"line": LOCKS, "position": hashlib.sha256(job.places[0].encode()).hexdigest()[:LOCK_DIGITS]}
+        until = int(now) + LOCK_SECONDS
+        held = {**lock, "owner": job.owner, "until": until, "expires": until + LOCK_SECONDS}
         writes.append(Put(lines_table, held, is_locked_by_nobody_else(job.owner, int(now))))
     return writes
 

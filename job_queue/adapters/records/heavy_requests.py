@@ -56,7 +56,7 @@ class HeavyRequests:
                 continue
             return position
         raise Busy(
-            "As many dry runs and previews are being computed as may be at once, or one of yours is.",
+            "As many dry runs, previews and requests for advice are computed as may be at once, or one of yours is.",
             remedy="Try again in a few seconds.",
         )
 

@@ -1,4 +1,6 @@
-"""The outlook as it was worked out last: one row, which the tick replaces each minute while jobs wait.
+"""The outlook as it was worked out last: two rows, which the tick replaces each minute while jobs wait.
+
+One has all of it, for those who look ahead anew. The other one has only what readers are told, as reads cost by size.
 
 It is JSON, packed: DynamoDB would take each of its numbers for a decimal, and a thousand jobs for a fifth of a row.
 """
@@ -10,7 +12,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from job_queue.adapters.dynamodb import Put, Tables
+from job_queue.adapters.dynamodb import Tables, Update
 from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Came, Outlook
 from job_queue.scheduler import PastUse, Reason
@@ -18,12 +20,13 @@ from job_queue.simulation.forecast import Doubt, Estimate
 
 OUTLOOK = "outlook"  # its partition, which holds nothing else
 LATEST = "latest"
+TOLD = "told"
 MOST_JOBS = (3000, 1000, 300, 0)  # live jobs that are told of: as many as fit
 LARGEST = 390_000  # bytes; DynamoDB takes 400 KB
 
 
 class OutlookRecord:
-    """Reads and replaces the row."""
+    """Reads and replaces the rows."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
@@ -31,17 +34,36 @@ class OutlookRecord:
 
     def replace(self, outlook: Outlook) -> None:
         """Store an outlook. Of two at the same time either is right. What does not fit is left out, the last jobs."""
-        content = next((it for it in (_packed(outlook, most) for most in MOST_JOBS) if len(it) <= LARGEST), None)
-        if content is None:
-            raise Unwritable("What projects have used takes more than a row may have.")
-        self._tables.transact([Put(self._lines_table, {"line": OUTLOOK, "position": LATEST, "content": content})])
+        for position, parts in ((LATEST, _all), (TOLD, _told)):
+            packed = (_packed(parts(outlook, most)) for most in MOST_JOBS)
+            content = next((it for it in packed if len(it) <= LARGEST), None)
+            if content is None:
+                raise Unwritable("What projects have used takes more than a row may have.")
+            self._tables.update(Update(self._lines_table, _key(position), set={"content": content}))
+
+    def told(self) -> Outlook:
+        """Return what readers are told of the one that was stored last; an empty one if there is none.
+
+        It has expected runtimes, starts and idle GPUs.
+        """
+        row = self._tables.get(self._lines_table, _key(TOLD))
+        if row is None:
+            return Outlook()
+        told = _unpacked(row["content"])
+        return Outlook(
+            told["at"],
+            told["expected"],
+            estimates=_estimates(told),
+            idle=told["idle"],
+            idle_at=told["idle_at"],
+        )
 
     def latest(self) -> Outlook:
         """The one that was stored last; an empty one if there is none."""
-        row = self._tables.get(self._lines_table, {"line": OUTLOOK, "position": LATEST})
+        row = self._tables.get(self._lines_table, _key(LATEST))
         if row is None:
             return Outlook()
-        told = json.loads(zlib.decompress(b85decode(row["content"])))
+        told = _unpacked(row["content"])
         return Outlook(
             told["at"],
             told["expected"],
@@ -50,26 +72,49 @@ class OutlookRecord:
             told["provisioning"],
             {project: PastUse(**it) for project, it in told["past_use"].items()},
             frozenset(told["counted"]),
-            {it["job"]: _estimate(it) for it in told["estimates"]},
+            _estimates(told),
             told.get("idle", {}),  # an older version has written it
             told.get("idle_at", 0.0),
         )
 
 
-def _packed(outlook: Outlook, most: int) -> str:
-    told = {
+def _told(outlook: Outlook, most: int) -> dict[str, Any]:
+    return {
         "at": outlook.at,
+        "expected": {job: round(it) for job, it in islice(outlook.expected.items(), most)},
+        "estimates": [_without_none(asdict(it)) for it in islice(outlook.estimates.values(), most)],
+        "idle": dict(islice(outlook.idle.items(), most)),
+        "idle_at": outlook.idle_at,
+    }
+
+
+def _all(outlook: Outlook, most: int) -> dict[str, Any]:
+    return {
+        **_told(outlook, most),
         "provisioning": outlook.provisioning,
         "expected": dict(islice(outlook.expected.items(), most)),
         "likely": {job: [*map(round, it)] for job, it in islice(outlook.likely.items(), most)},
         "came": [_without_none(asdict(it)) for it in outlook.came[:most]],
         "past_use": {project: asdict(it) for project, it in outlook.past_use.items()},
         "counted": sorted(outlook.counted),
-        "estimates": [_without_none(asdict(it)) for it in islice(outlook.estimates.values(), most)],
-        "idle": dict(islice(outlook.idle.items(), most)),
-        "idle_at": outlook.idle_at,
     }
+
+
+def _packed(told: dict[str, Any]) -> str:
     return b85encode(zlib.compress(json.dumps(told, separators=(",", ":")).encode())).decode()
+
+
+def _unpacked(content: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(zlib.decompress(b85decode(content)))
+    return told
+
+
+def _key(position: str) -> dict[str, str]:
+    return {"line": OUTLOOK, "position": position}
+
+
+def _estimates(told: dict[str, Any]) -> dict[str, Estimate]:
+    return {it["job"]: _estimate(it) for it in told["estimates"]}
 
 
 def _without_none(members: dict[str, Any]) -> dict[str, Any]:

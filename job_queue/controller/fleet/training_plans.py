@@ -1,6 +1,7 @@
 """Asks SageMaker about the policy's training plans, and tells jobs before their instances are taken back."""
 
 from collections.abc import Callable, Container
+from functools import partial
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
@@ -9,7 +10,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.cut_off import told_of_cut_off, told_of_extension
-from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, to_ask, was_extended
+from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, plan_of, to_ask, was_extended
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
@@ -44,10 +45,19 @@ class TrainingPlans:
     def _ask(self, arn: str, known: KnownPlan | None) -> None:
         parts = known.parts if known else None
         try:
-            parts = self._training.plan_parts(arn)
+            parts = self._training.plan_parts(arn, partial(self._in_use, arn))
         except Unavailable as error:  # what was known last counts
             log.warning("training plan not described", plan=arn, why=error.message)
         self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))
+
+    def _in_use(self, arn: str) -> int:
+        """Count the instances of a plan that training jobs use: attempts of the queue, and external jobs."""
+        policy = self._policies.of(self._repository.policy()).policy
+        pools = {pool.name for pool in policy.pools if (plan := plan_of(pool)) and plan.arn == arn}
+        active = [job for job in self._repository.active() if job.state is not JobState.STARTING]
+        own = sum(count for job in active for pool, count in job.slots.items() if pool in pools)
+        external = [job for job in self._repository.external() if job.plan == arn and not job.orphan]
+        return own + sum(sum(job.instance_counts.values()) for job in external)
 
 
 def cut_off_notices(cluster: ClusterState, leaving: Container[str], now: float) -> list[Transition]:

@@ -17,7 +17,7 @@ _OUT_OF_TIME = {
 class Ending:
     """How an attempt ended."""
 
-    status: str  # Completed, Failed or Stopped; else it was deleted, and nobody knows
+    status: str  # Completed, Failed or Stopped; any other: it was deleted before its end was known
     secondary: str = ""
     failure: str | None = None
     starved: bool = False  # stopped because its instances did not come in time

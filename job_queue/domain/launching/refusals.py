@@ -12,6 +12,7 @@ _QUOTA = re.compile(
     r"with current utilization of (?P<used>[\d.]{1,20}) \w{1,20} and a request delta of (?P<delta>[\d.]{1,20}) "
 )
 _TYPE_QUOTA = re.compile(r"(?P<instance_type>ml\.[\w.-]+) for (?P<spot>spot )?training job usage")
+_ALL_TYPES = re.compile(r"Number of instances across all (?P<spot>spot )?training jobs")
 
 # What a pool may put into a request, as messages name it. A request for a plan that has expired, say.
 _OF_POOL = re.compile(
@@ -29,6 +30,7 @@ class QuotaExceeded:
     limit: float
     delta: float  # what the request asked for
     unit: str  # Instances, Seconds, ...
+    used: float  # what SageMaker counts at present
 
     @property
     def is_full(self) -> bool:
@@ -44,8 +46,13 @@ class QuotaExceeded:
     @property
     def is_for_spot(self) -> bool:
         """Whether it is a quota for spot instances in training jobs."""
-        match = _TYPE_QUOTA.fullmatch(self.name)
+        match = _TYPE_QUOTA.fullmatch(self.name) or _ALL_TYPES.fullmatch(self.name)
         return bool(match and match["spot"])
+
+    @property
+    def is_for_all_types(self) -> bool:
+        """Whether it is a quota for instances of all types together in training jobs."""
+        return _ALL_TYPES.fullmatch(self.name) is not None
 
     @property
     def is_for_warm_pools(self) -> bool:
@@ -70,7 +77,8 @@ def quota_exceeded(message: str) -> QuotaExceeded | None:
     if match is None:
         return None
     try:
-        return QuotaExceeded(match["name"], float(match["limit"]), float(match["delta"]), match["unit"])
+        limit, delta, used = (float(match[figure]) for figure in ("limit", "delta", "used"))
+        return QuotaExceeded(match["name"], limit, delta, match["unit"], used)
     except ValueError:  # 1.2.3
         return None
 

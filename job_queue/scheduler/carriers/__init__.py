@@ -1,1 +1,1 @@
-"""Parts of an instance: carriers hold instances, members sit on their GPUs (ADR 0079)."""
+"""Shares of an instance: carriers hold instances, members get seats on their GPUs (ADR 0079)."""

@@ -1,4 +1,4 @@
-"""Carriers as the planner of instances sees them: jobs of one instance."""
+"""Carriers as input of the planner of instances: jobs of one instance."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,13 +7,14 @@ from job_queue.scheduler.carriers.packing import Bin, Packing
 from job_queue.scheduler.carriers.seats import Carrier
 from job_queue.scheduler.model import ActiveJob, JobState, WaitingJob
 
-LEAST = -(10**9)  # the priority of a carrier that nobody is on
+EMPTY_CARRIER_PRIORITY = -(10**9)  # the priority of a carrier without members
 
 
 def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
-    """Each is as important as the most important on board, and as costly to stop as all on board together.
+    """Yield each carrier as a job of one instance.
 
-    The instance of one that nobody stays on is as good as free.
+    Its priority is the highest of its members, and the cost of stopping it is the sum over its members. A carrier on
+    which no member stays counts as stopping, so its instance is as good as free.
     """
     return (_as_job(packing, carrier, now) for carrier in packing.carriers.values())
 
@@ -21,13 +22,13 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
 def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
     staying, joining = packing.staying(carrier.name), packing.joining[carrier.name]
     there: Sequence[ActiveJob | WaitingJob] = (*staying, *joining)
-    left = carrier.state is JobState.RUNNING and packing.is_left(carrier.name) and not carrier.stop_denied
+    left = carrier.state is JobState.RUNNING and packing.is_emptied(carrier.name) and not carrier.stop_denied
     leaving = [job for job in packing.on_board[carrier.name] if job.state is JobState.STOPPING]
     state = JobState.STOPPING if left else carrier.state
     return ActiveJob(
         name=carrier.name,
         project=carrier.project,
-        priority=max((job.priority for job in there), default=LEAST),
+        priority=max((job.priority for job in there), default=EMPTY_CARRIER_PRIORITY),
         slots={carrier.pool: 1},
         state=state,
         entered=min((job.entered for job in there), default=carrier.started),
@@ -49,9 +50,9 @@ def _start(job: ActiveJob | WaitingJob, now: float) -> float:
 
 
 def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[ActiveJob], carrier: Carrier) -> float | None:
-    """Seconds from the latest start on board until all have ended, where that is known of all.
+    """Return the seconds from the latest start of a member until all members have ended; None: not known of all.
 
-    :param times: each member's start, and for how long it runs.
+    :param times: start and runtime of each member.
     """
     ends = [start + runs for start, runs in times if runs is not None]
     if not ends or len(ends) < len(times):
@@ -61,18 +62,18 @@ def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[Active
 
 
 def _idle_since(staying: Sequence[ActiveJob]) -> float | None:
-    """Since when all of them have done nothing."""
+    """Return since when all members have been idle; None: some are not, or it is not known."""
     times = [job.idle_since for job in staying if job.idle_since is not None]
     return max(times) if times and len(times) == len(staying) else None
 
 
-def leader_of(it: Bin) -> WaitingJob:
-    """Who stands in the queue of instances for all that a carrier would be launched for; it ends when the last does."""
+def bin_as_waiting_job(it: Bin) -> WaitingJob:
+    """Return the waiting job that stands for a new carrier with all its members and ends with the last of them."""
     return replace(
         it.leader,
         max_runtime=_longest([job.max_runtime for job in it.members]),
         expected=_longest([job.expected for job in it.members]),
-        group=None,  # whose places were counted when its members were packed
+        group=None,  # the places in groups were counted when the members were packed
         max_parallel=None,
     )
 

@@ -1,4 +1,4 @@
-"""Why members wait."""
+"""Holds of members: the reasons why they wait."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -6,59 +6,60 @@ from dataclasses import replace
 
 from job_queue.scheduler.carriers.packing import Packing
 from job_queue.scheduler.carriers.seats import WHOLE
-from job_queue.scheduler.explain.messages import join
+from job_queue.scheduler.explain.messages import group_limit, join
 from job_queue.scheduler.model import Hold, JobState, Plan, Reason, Rule, Snapshot, WaitingJob
 
 
 class MemberHolds:
-    """Holds of members, beside those that the planner of instances has for who stands in its queue.
+    """Holds of members, in addition to the holds from the planner of instances.
 
     :param packing: read once the plan is made.
     """
 
     def __init__(self, snapshot: Snapshot, packing: Packing) -> None:
         self._snapshot, self._packing = snapshot, packing
-        self._sure: list[Hold] = []  # whatever the plan is
+        self._plan_independent: list[Hold] = []  # holds that do not depend on the plan
 
     def never_fits(self, member: WaitingJob) -> None:
-        """No instance that is shared has as many GPUs as it asks for."""
+        """Add a hold for a member that needs more GPUs than any shared instance of its pools has."""
         pools = {pool.name: pool for pool in self._snapshot.policy.pools}
         named = [pools[pool] for need in member.demand for pool in need if pool in pools]
         if not named:
             message = "None of the pools that it asks for is in the policy."
-            self._sure.append(Hold(member.name, Reason.NO_SUCH_POOL, message))
+            self._plan_independent.append(Hold(member.name, Reason.NO_SUCH_POOL, message))
             return
         have = [
             f"an instance of {pool.name} has {pool.gpus}" if pool.gpus else f"those of {pool.name} are not shared"
             for pool in named
         ]
         message = f"It asks for {gpus(member.gpus)} of one instance; {join(have)}."
-        self._sure.append(Hold(member.name, Reason.NEVER_FITS, message))
+        self._plan_independent.append(Hold(member.name, Reason.NEVER_FITS, message))
 
     def beyond_group(self, member: WaitingJob, used: int, most: int) -> None:
-        """As many of its group are active, or come before it, as may be at a time."""
-        message = (
-            f"Of its group {member.group} {used} {'job is' if used == 1 else 'jobs are'} active or about to be; "
-            f"{most} may be at a time (tag max_parallel). It waits until one ends."
-        )
-        self._sure.append(Hold(member.name, Reason.GROUP_LIMIT, message))
+        """Add a hold for a member whose group has no place left.
+
+        :param used: jobs of the group that are active or come before it.
+        :param most: jobs of the group that may be active at a time.
+        """
+        message = group_limit(member, used, most)
+        self._plan_independent.append(Hold(member.name, Reason.GROUP_LIMIT, message))
 
     def of(self, decided: Plan) -> tuple[Hold, ...]:
-        """All holds of a plan, those of the planner of instances among them."""
-        found = (*self._with_a_seat(decided), *self._of_bins(decided), *self._sure)
-        longer: dict[int, tuple[str, ...]] = {}  # most holds have the same tuple of blockers, which may be long
+        """Return all holds of a plan, including those from the planner of instances."""
+        found = (*self._of_seats(decided), *self._of_bins(decided), *self._plan_independent)
+        longer: dict[int, tuple[str, ...]] = {}  # most holds share the same tuple of blockers, which may be long
         for hold in found:
             if id(hold.blockers) not in longer:
                 longer[id(hold.blockers)] = tuple(self._with_members(hold.blockers))
         return tuple(replace(hold, blockers=longer[id(hold.blockers)]) for hold in found)
 
     def _with_members(self, names: Iterable[str]) -> Iterator[str]:
-        """Jobs that are in the way, and after each carrier those who are on board."""
+        """Yield blocking jobs, and after each carrier its members."""
         for name in names:
             yield name
             yield from (job.name for job in self._packing.on_board.get(name, ()))
 
-    def _with_a_seat(self, decided: Plan) -> Iterator[Hold]:
+    def _of_seats(self, decided: Plan) -> Iterator[Hold]:
         packing = self._packing
         gone = {eviction.job: eviction.claimant for eviction in decided.evictions}
         leaving: dict[str, list[str]] = defaultdict(list)
@@ -85,7 +86,7 @@ class MemberHolds:
         return f"GPUs of {carrier}, which others are leaving, are set aside for it."
 
     def _of_bins(self, decided: Plan) -> Iterator[Hold]:
-        """Who stands in the queue has its own hold; who is to be launched with it, the same."""
+        """Yield the holds from the planner of instances; other members of a bin get a copy of their leader's."""
         bins = {it.leader.name: it for it in self._packing.bins}
         for start in decided.starts:
             if start.job in bins:
@@ -104,7 +105,7 @@ class MemberHolds:
 
 
 def gpus(tenths: int | None) -> str:
-    """As in 1 GPU, 4 GPUs, 0.5 of a GPU."""
+    """Format tenths of GPUs, such as `1 GPU`, `4 GPUs` or `0.5 of a GPU`; None counts as 1 GPU."""
     if tenths is None or tenths == WHOLE:
         return "1 GPU"
     return f"{tenths // WHOLE} GPUs" if tenths > WHOLE else f"{tenths / WHOLE:g} of a GPU"

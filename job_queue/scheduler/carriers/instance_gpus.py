@@ -1,8 +1,8 @@
-"""How many accelerators an instance has.
+"""Numbers of accelerators of instance types.
 
-Source: the tables "Accelerated computing" of the EC2 instance type guide, for the types of SageMaker's service model;
-for Trainium 1 the NeuronCores, as torchrun starts a process on each. A type whose number is not certain, or is a
-matter of configuration (trn2), is left out.
+Source: the tables "Accelerated computing" of the EC2 instance type guide, for the types of SageMaker's service model.
+For Trainium 1 the number is that of NeuronCores, as torchrun starts a process on each. A type is left out if its number
+is not certain or depends on configuration (trn2).
 """
 
 from collections.abc import Mapping
@@ -35,4 +35,4 @@ _BY_FAMILY: Mapping[str, Mapping[str, int]] = {
 GPUS: Mapping[str, int] = {
     f"ml.{family}.{size}": count for family, sizes in _BY_FAMILY.items() for size, count in sizes.items()
 }
-"""SageMaker's instance type -> accelerators of one instance; types that are not here are unknown or have none."""
+"""SageMaker's instance type -> accelerators of one instance; types that are missing are unknown or have none."""

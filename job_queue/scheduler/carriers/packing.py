@@ -1,7 +1,7 @@
-"""Members on carriers: who sits down, who waits for a seat, who makes room, and for whom carriers are launched.
+"""Assignment of members to carriers: seats now, seats later, victims, and the members of new carriers.
 
-A member never takes what is promised to one that comes before it. Nobody is told here to leave an instance: that is
-the planner's, which takes carriers for jobs of one instance.
+A member never takes a seat that is promised to a member before it. Evictions of whole carriers are not decided here but
+in the planner of instances, which treats carriers as jobs of one instance.
 """
 
 from collections import defaultdict
@@ -22,55 +22,57 @@ class Bin:
 
     @property
     def leader(self) -> WaitingJob:
-        """Who has the place in the queue that the carrier is launched for."""
+        """The member whose place in the waiting queue counts for the carrier."""
         return self.members[0]
 
 
 class Packing:
-    """The seats of all carriers, and those who want one; in the order in which they come.
+    """The seats of all carriers, and the members that want one, in waiting order.
 
     :param snapshot: with the members among `active` and `waiting`.
-    :param spoken_for: carriers that everybody leaves because others wait for their instances.
+    :param reserved_carriers: carriers that all members leave because their instances are reserved for others.
     """
 
-    def __init__(self, snapshot: Snapshot, spoken_for: Collection[str] = ()) -> None:
+    def __init__(self, snapshot: Snapshot, reserved_carriers: Collection[str] = ()) -> None:
         self._now, self._settings = snapshot.now, snapshot.policy.settings
         self._guarantees = Guarantees(snapshot.policy)
         self._gpus = {pool.name: pool.gpus or 0 for pool in snapshot.policy.pools}
-        self._spoken_for = spoken_for
+        self._reserved_carriers = reserved_carriers
         self.carriers = {carrier.name: carrier for carrier in sorted(snapshot.carriers, key=lambda it: it.name)}
-        self._classes: dict[tuple[str, str], list[Carrier]] = defaultdict(list)  # of one kind and project
+        self._classes: dict[tuple[str, str], list[Carrier]] = defaultdict(list)  # (kind, project) -> carriers
         for carrier in self.carriers.values():
             self._classes[carrier.kind, carrier.project].append(carrier)
-        self.on_board = aboard(snapshot)
+        self.on_board = members_by_carrier(snapshot)
         self.evictions: dict[str, Evict] = {}
-        self._free: dict[str, Row] = {}  # nobody sits there
-        self._soon: dict[str, Row] = {}  # nobody sits there once those that stop are gone, and nobody was promised it
+        self._free: dict[str, Row] = {}  # carrier -> GPUs without a member
+        # carrier -> GPUs that are not promised and have no member once stopping members are gone
+        self._soon: dict[str, Row] = {}
         for name, carrier in self.carriers.items():
             self._free[name] = Row(carrier.gpus, map(_seat, self.on_board[name]))
             self._soon[name] = Row(carrier.gpus, map(_seat, self.staying(name)))
-        self._in_vain: list[tuple[object, int]] = []  # who found nobody that could leave, and its priority
-        self._orders: dict[str, VictimKey] = {}  # those of victim order that were asked for
-        self._askable: dict[str, bool] = {}  # who may be asked to leave, as far as it was looked up
-        self._kept: dict[str, str] = {}  # carrier -> the patient member for whom its seats are kept
+        # members (kind, project, GPUs, demand) and priorities for which no victims were found
+        self._failed_searches: list[tuple[object, int]] = []
+        self._victim_keys: dict[str, VictimKey] = {}  # cache of sort keys in victim order
+        self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
+        self._kept: dict[str, str] = {}  # carrier -> the patient member that its seats are kept for
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.seats: dict[str, SitDown] = {}
         self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have a seat
         self.bins: list[Bin] = []
 
     def staying(self, carrier: str) -> list[ActiveJob]:
-        """Who sits on a carrier and neither stops nor is to."""
+        """Return the members of a carrier that are neither stopping nor evicted by this plan."""
         jobs = self.on_board[carrier]
         return [job for job in jobs if job.state is not JobState.STOPPING and job.name not in self.evictions]
 
-    def is_left(self, carrier: str) -> bool:
-        """Whether nobody stays on a carrier, nor is to join: its instance is as good as free."""
+    def is_emptied(self, carrier: str) -> bool:
+        """Return whether no member stays on or joins a carrier: its instance is as good as free."""
         return not self.staying(carrier) and not self.joining[carrier]
 
-    # --- seats that are there ---------------------------------------------------------------------------
+    # --- existing seats ---------------------------------------------------------------------------------
 
     def seat(self, member: WaitingJob, closed: Collection[str] = ()) -> bool:
-        """Give a member a seat that is free, or promise it one that will be.
+        """Give a member a seat that is free, or promise it a seat that will be free. Return whether there is one.
 
         :param closed: carriers that it may not join.
         """
@@ -92,13 +94,13 @@ class Packing:
         return False
 
     def _of(self, member: WaitingJob) -> Iterable[Carrier]:
-        """The carriers that take a member, or will."""
+        """Return the active carriers of the member's kind, project and pools that are not reserved for others."""
         pools = {pool for need in member.demand for pool in need}
         return (
             carrier
             for carrier in self._classes.get((member.kind, member.project), ())
             if carrier.pool in pools
-            if carrier.state in (JobState.STARTING, JobState.RUNNING) and carrier.name not in self._spoken_for
+            if carrier.state in (JobState.STARTING, JobState.RUNNING) and carrier.name not in self._reserved_carriers
         )
 
     def _give(self, member: WaitingJob, seat: Seat, *, at_once: bool) -> None:
@@ -111,7 +113,7 @@ class Packing:
             self.promised[member.name] = seat.carrier
 
     def keep(self, member: WaitingJob) -> None:
-        """Who has waited for too long gets the next seats of a carrier: nobody behind it sits down there."""
+        """Keep the next seats of a carrier for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -120,10 +122,10 @@ class Packing:
             best = max(able, key=lambda carrier: (self._soon[carrier.name].free, carrier.name))
             self._kept[best.name] = member.name
 
-    # --- carriers that are not there --------------------------------------------------------------------
+    # --- new carriers -----------------------------------------------------------------------------------
 
     def launch_for(self, members: Iterable[WaitingJob]) -> None:
-        """Pack members, in waiting order, into as few carriers as first fit finds; of each class their own."""
+        """Pack members, in waiting order, into new carriers by first fit, separately by kind and project."""
         self.bins = []
         classes: dict[tuple[str, str], list[Bin]] = defaultdict(list)
         for member in members:
@@ -143,22 +145,25 @@ class Packing:
                 self.bins.append(Bin(row, [member]))
                 bins.append(self.bins[-1])
 
-    # --- seats that others leave ------------------------------------------------------------------------
+    # --- seats of victims -------------------------------------------------------------------------------
 
     def make_room(self, member: WaitingJob) -> bool:
-        """Have members of lower priority leave one carrier, as few and as cheap as will do; promise their seat."""
+        """Evict members of lower priority from one carrier, and promise their seat; return whether that was possible.
+
+        The victims are as few and as cheap as suffice.
+        """
         like_it = (member.kind, member.project, member.gpus, member.demand)
-        if any(like_it == other and member.priority <= priority for other, priority in self._in_vain):
+        if any(like_it == other and member.priority <= priority for other, priority in self._failed_searches):
             return False
         found = []
         for carrier in self._of(member):
-            if carrier.state is JobState.RUNNING and (victims := self._who_leaves(carrier, member)):
-                keys = sorted((self._order(victim) for victim in victims), reverse=True)
+            if carrier.state is JobState.RUNNING and (victims := self._victims_on(carrier, member)):
+                keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)
                 found.append((keys, carrier.name, victims))
         if not found:
-            self._in_vain.append((like_it, member.priority))
+            self._failed_searches.append((like_it, member.priority))
             return False
-        self._in_vain.clear()
+        self._failed_searches.clear()
         _, name, victims = min(found, key=lambda it: it[:2])
         for victim in victims:
             self.evictions[victim.name] = Evict(victim.name, member.name, Rule.PREEMPT)
@@ -168,19 +173,19 @@ class Packing:
         self._give(member, seat_on(name, gpus, member.gpus or 0), at_once=False)
         return True
 
-    def _who_leaves(self, carrier: Carrier, member: WaitingJob) -> Sequence[ActiveJob]:
-        """Whose leaving makes a place, in victim order, none of them needless; nobody where all together do not."""
+    def _victims_on(self, carrier: Carrier, member: WaitingJob) -> Sequence[ActiveJob]:
+        """Return the victims on a carrier that make a place, in victim order, none needless; empty: no place."""
         row, size = self._soon[carrier.name].copy(), member.gpus or 0
         leaving: list[ActiveJob] = []
         lower = [job for job in self.staying(carrier.name) if job.priority < member.priority and self._may_leave(job)]
-        for job in sorted(lower, key=self._order):
+        for job in sorted(lower, key=self._victim_key):
             if row.place(size) is not None:
                 break
             row.leave(_seat(job))
             leaving.append(job)
         if row.place(size) is None:
             return ()
-        for job in sorted(leaving, key=self._order, reverse=True):
+        for job in sorted(leaving, key=self._victim_key, reverse=True):
             row.take(_seat(job))
             if row.place(size) is None:
                 row.leave(_seat(job))
@@ -189,52 +194,58 @@ class Packing:
         return leaving
 
     def _may_leave(self, job: ActiveJob) -> bool:
-        if job.name not in self._askable:
+        if job.name not in self._evictable:
             runs = job.state is JobState.RUNNING
             whole = replace(job, slots=self._slots_of(job))
-            self._askable[job.name] = runs and self._guarantees.allow_to_evict(whole, self._now)
-        return self._askable[job.name]
+            self._evictable[job.name] = runs and self._guarantees.allow_to_evict(whole, self._now)
+        return self._evictable[job.name]
 
-    def _order(self, job: ActiveJob) -> VictimKey:
-        if job.name not in self._orders:
+    def _victim_key(self, job: ActiveJob) -> VictimKey:
+        if job.name not in self._victim_keys:
             whole = replace(job, slots=self._slots_of(job))
-            self._orders[job.name] = victim_order(whole, self._now, self._settings.idle_after)
-        return self._orders[job.name]
+            self._victim_keys[job.name] = victim_order(whole, self._now, self._settings.idle_after)
+        return self._victim_keys[job.name]
 
     def _slots_of(self, job: ActiveJob) -> Mapping[str, int]:
-        """As who holds an instance has them: what counts is how members compare, and whose guarantee it is."""
+        """Return one instance of the carrier's pool.
+
+        With it, members are compared with each other, and the pool's guaranteed runtime applies.
+        """
         return {self.carriers[job.seat.carrier].pool: 1} if job.seat else NOTHING
 
-    # --- carriers that can be emptied -------------------------------------------------------------------
+    # --- consolidation ----------------------------------------------------------------------------------
 
     def movable(self) -> Iterable[str]:
-        """Carriers all of whose members would have seats on others that run; whose members lose least come first."""
+        """Return the carriers whose members could all move to other running carriers, least work lost first."""
         found = []
         for name, carrier in self.carriers.items():
             staying = self.staying(name)
             if carrier.state is not JobState.RUNNING or not staying or self.joining[name]:
                 continue
-            if all(map(self._may_leave, staying)) and self._places_elsewhere(name) is not None:
+            if all(map(self._may_leave, staying)) and self._seats_elsewhere(name) is not None:
                 found.append((sum(self.work_lost(job) for job in staying), name))
         return [name for _, name in sorted(found)]
 
     def move(self, carrier: str, claimant: str) -> None:
-        """Have all members of a carrier leave it for seats on others, which are set aside for them."""
-        places = self._places_elsewhere(carrier)
+        """Evict all members of a carrier, and reserve seats on other carriers for them."""
+        places = self._seats_elsewhere(carrier)
         assert places is not None
         for job, seat in places:
             self.evictions[job.name] = Evict(job.name, claimant, Rule.CONSOLIDATE)
             self._soon[seat.carrier].take(seat)
         self._soon[carrier] = Row(self.carriers[carrier].gpus)
 
-    def _places_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, Seat]] | None:
-        """A seat, free now and promised to nobody, on another carrier for each who stays on this one; or nothing."""
+    def _seats_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, Seat]] | None:
+        """Return a seat on another carrier for each member that stays on this one; None: there are not enough.
+
+        The seats are free now and not promised.
+        """
         own = self.carriers[name]
         others = {
             it.name: (self._soon[it.name].copy(), self._free[it.name])
             for it in self._classes[own.kind, own.project]
             if it is not own and it.pool == own.pool
-            if it.takes_members and it.name not in self._kept and not self.is_left(it.name)
+            if it.takes_members and it.name not in self._kept and not self.is_emptied(it.name)
         }
         found = []
         for job in sorted(self.staying(name), key=lambda it: (-_seat(it).size, it.name)):
@@ -249,14 +260,14 @@ class Packing:
         return found
 
     def work_lost(self, job: ActiveJob) -> float:
-        """GPU-seconds that a stop of this member would throw away."""
+        """Return the GPU-seconds of work that a stop of this member would lose."""
         if job.started is None:
             return 0.0
         return max(0.0, self._now - max(job.started, job.checkpoint or job.started)) * _seat(job).size / WHOLE
 
 
-def aboard(snapshot: Snapshot) -> dict[str, list[ActiveJob]]:
-    """Carrier -> who sits on it."""
+def members_by_carrier(snapshot: Snapshot) -> dict[str, list[ActiveJob]]:
+    """Return the members of each carrier, by the carrier's name."""
     found: dict[str, list[ActiveJob]] = {carrier.name: [] for carrier in snapshot.carriers}
     for job in sorted(snapshot.active, key=lambda it: it.name):
         if job.seat is not None and job.seat.carrier in found:

@@ -1,4 +1,4 @@
-"""The GPUs of one instance, and who sits on them: on whole ones, or on a part of one, in tenths."""
+"""The GPUs of one instance and the members on them: whole GPUs, or a part of one GPU in tenths."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ WHOLE = 10  # tenths of a GPU
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What a member has of a carrier's instance."""
+    """The GPUs of a carrier's instance that a member has."""
 
     carrier: str
-    gpus: tuple[int, ...]  # their numbers, from 0
-    tenths: int = WHOLE  # of each of them
+    gpus: tuple[int, ...]  # indexes of the GPUs, from 0
+    tenths: int = WHOLE  # tenths of each GPU
 
     @property
     def size(self) -> int:
-        """Tenths of GPUs, of all of them together."""
+        """Tenths of GPUs, summed over all GPUs."""
         return len(self.gpus) * self.tenths
 
 
@@ -31,25 +31,25 @@ class Carrier:
     name: str
     pool: str
     project: str
-    kind: str  # whose members it takes
+    kind: str  # kind of its members
     gpus: int
     state: "JobState"
     started: float
-    empty_since: float | None = None  # nobody has sat on it since
+    empty_since: float | None = None  # since when it has no members
     preemptible: bool = True
-    owner: str = ""  # to whom it is charged
-    stop_denied: bool = False  # SageMaker denied a short while ago to stop it
-    ready: bool = True  # its agent has introduced itself, so members can be assigned
+    owner: str = ""  # the owner that is charged for it
+    stop_denied: bool = False  # SageMaker denied the queue's last request to stop it, a short while ago
+    ready: bool = True  # its agent has reported that it runs, so members can be assigned
 
     @property
     def takes_members(self) -> bool:
-        """Return whether a member can be assigned now."""
+        """Whether a member can be assigned now."""
         return self.ready and self.state.value == "running"
 
 
 @dataclass(frozen=True, slots=True)
 class SitDown:
-    """Assign this waiting member to a carrier that runs."""
+    """Assign this waiting member to a running carrier."""
 
     job: str
     seat: Seat
@@ -57,46 +57,46 @@ class SitDown:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch a carrier, for these waiting members."""
+    """Launch a carrier for these waiting members."""
 
-    members: tuple[str, ...]  # the first has the place in the queue that it is launched for
+    members: tuple[str, ...]  # the place of the first in the waiting queue counts for the carrier
     slots: Mapping[str, int]
 
 
 class Row:
-    """How much of each GPU of an instance is free, in tenths.
+    """Free tenths of each GPU of an instance.
 
-    Parts of GPUs go where the least is left over, whole ones to the first that are free, so that whole GPUs stay free.
+    Parts of GPUs go where the least is left over, whole GPUs to the first that are free, so that whole GPUs stay free.
     """
 
     def __init__(self, gpus: int, taken: Iterable[Seat] = ()) -> None:
         self._free = [WHOLE] * gpus
-        self.free = gpus * WHOLE  # tenths of GPUs that nobody has
+        self.free = gpus * WHOLE  # tenths of GPUs that no member has
         for seat in taken:
             self.take(seat)
 
     def copy(self) -> "Row":
-        """Another row with the same seats."""
+        """Return a copy that can be changed independently."""
         other = Row(0)
         other._free, other.free = list(self._free), self.free
         return other
 
     def take(self, seat: Seat) -> None:
-        """Somebody sits down."""
+        """Add a member's seat."""
         self.free -= seat.size
         for gpu in seat.gpus:
             self._free[gpu] -= seat.tenths
 
     def leave(self, seat: Seat) -> None:
-        """Somebody gets up."""
+        """Remove a member's seat."""
         self.free += seat.size
         for gpu in seat.gpus:
             self._free[gpu] += seat.tenths
 
     def place(self, size: int, other: "Row | None" = None) -> tuple[int, ...] | None:
-        """Which GPUs somebody gets who asks for so many tenths; None: there is no place.
+        """Return the GPUs for a member that needs `size` tenths; None: there is no place.
 
-        :param other: where they have to be free, too.
+        :param other: another state of the same GPUs, in which they must be free, too.
         """
         if self.free < size:
             return None
@@ -111,10 +111,10 @@ class Row:
         return tuple(whole[:count]) if len(whole) >= count else None
 
     def opens_a_gpu(self, gpus: tuple[int, ...], size: int) -> bool:
-        """Whether a part of a GPU would be the first on it."""
+        """Return whether the member would be the first with a part of this GPU."""
         return size < WHOLE and self._free[gpus[0]] == WHOLE
 
 
 def seat_on(carrier: str, gpus: tuple[int, ...], size: int) -> Seat:
-    """A seat of so many tenths on these GPUs."""
+    """Return a seat of `size` tenths in all on these GPUs."""
     return Seat(carrier, gpus, min(size, WHOLE))

@@ -1,26 +1,27 @@
-"""plan(snapshot) -> Plan, with members: carriers are jobs of one instance for the planner, members sit on them."""
+"""plan(snapshot) -> Plan, with members: `plan_instances` treats carriers as jobs, and members get seats on them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from job_queue.scheduler.candidates import Candidate, Groups, sort_out
-from job_queue.scheduler.carriers.as_jobs import carriers_as_jobs, leader_of
+from job_queue.scheduler.candidates import Candidate, Groups, find_candidates
+from job_queue.scheduler.carriers.as_jobs import bin_as_waiting_job, carriers_as_jobs
 from job_queue.scheduler.carriers.holds import MemberHolds
-from job_queue.scheduler.carriers.packing import Packing, aboard
+from job_queue.scheduler.carriers.packing import Packing, members_by_carrier
 from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch
-from job_queue.scheduler.fair_share import QueueTree
+from job_queue.scheduler.fair_share import ShareTree
 from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import WaitingOrder
-from job_queue.scheduler.planner import plan as plan_instances
+from job_queue.scheduler.planner import plan_instances
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 
 
 def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
-    """Decide one cycle. The order of `active`, `waiting` and `carriers` does not matter.
+    """Return the decisions of one cycle. The order of `active`, `waiting` and `carriers` does not matter.
 
-    :param explained: whether to say why the others wait, which takes half of the time. Otherwise there are no holds.
+    :param explained: whether to explain why the other jobs wait, which takes half of the time. If not, the plan has no
+        holds.
     """
     if not snapshot.carriers and all(job.gpus is None for job in snapshot.waiting):
         return plan_instances(snapshot, explained=explained)
@@ -28,21 +29,25 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
 
 
 class _SharedPlan:
-    """Seats that are there; instances that are free; seats that others leave; instances that others leave."""
+    """A plan that tries four ways to serve a member, in this order.
+
+    A member gets a free seat, a carrier on a free instance, the seats of victims, or a carrier on the instance of a
+    victim.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._packing = Packing(snapshot, spoken_for=set(_spoken_for(snapshot)))
+        self._packing = Packing(snapshot, reserved_carriers=set(_reserved_carriers(snapshot)))
         asked = {job.name: job for job in snapshot.waiting if job.gpus is not None}
-        members = [_where_it_fits(job, snapshot.policy) for job in asked.values()]
+        members = [_with_fitting_pools(job, snapshot.policy) for job in asked.values()]
         whole = [job for job in snapshot.waiting if job.gpus is None]
-        # A carrier is charged whole, and its members hold no slots.
+        # A carrier is charged as a whole instance, and its members hold no slots.
         charged = replace(snapshot, active=(*snapshot.active, *carriers_as_jobs(self._packing, snapshot.now)))
         spending = Spending(charged)
         order = WaitingOrder(snapshot, held_lately(charged), spending)
-        # A pool that refuses launches takes nobody's seat away.
+        # Members get seats on existing carriers even if their pool backs off.
         everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
-        candidates, refused = sort_out(everyone, QueueTree(snapshot.policy, spending.overspent), order, spending)
+        candidates, refused = find_candidates(everyone, ShareTree(snapshot.policy, spending.overspent), order, spending)
         self._holds = MemberHolds(snapshot, self._packing)
         fitting = {job.name for job in members if job.demand}
         for job in members:
@@ -55,10 +60,10 @@ class _SharedPlan:
         self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
         self._unseated: list[WaitingJob] = []
-        self._due = _due_to_leave(snapshot)
+        self._due_for_eviction = _due_for_eviction(snapshot)
 
     def decide(self, *, explained: bool) -> Plan:
-        """The plan."""
+        """Return the plan."""
         packing = self._packing
         for candidate in self._candidates:
             self._seat(candidate)
@@ -70,24 +75,24 @@ class _SharedPlan:
             decided = self._plan_instances(explained=explained)
         if self._consolidates(decided):
             decided = self._plan_instances(explained=explained)
-        return self._completed(decided, explained=explained)
+        return self._complete(decided, explained=explained)
 
     def _seat(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
         if not self._groups.may_start(candidate, has_place=False):
-            self._holds.beyond_group(member, *self._groups.figures(candidate))
+            self._holds.beyond_group(member, *self._groups.count_and_limit(candidate))
             return
         if not self._packing.seat(member, closed=self._closed_to(candidate)):
             self._packing.keep(member)
             self._unseated.append(member)
-        # Who waits counts as well: what is launched for a group is no more than it may use.
+        # A waiting member counts in its group, too, so that no more are launched for a group than it allows.
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> set[str]:
-        """Carriers that it would keep longer, while others wait for their instances.
+        """Return the carriers that a member may not join, because it would keep their instances from other jobs longer.
 
-        That is somebody patient before it in its project; or whoever may have the carrier leave once nobody on board is
-        guaranteed to run any more.
+        The other jobs are patient jobs before it in its project. They are also jobs that may evict the carrier as soon
+        as the guaranteed runtimes of its members are over.
         """
         pools = {
             pool
@@ -96,9 +101,9 @@ class _SharedPlan:
             for pool in it.pools
         }
         if not pools:
-            return self._due
-        end = self._snapshot.now + candidate.runs
-        return self._due | {
+            return self._due_for_eviction
+        end = self._snapshot.now + candidate.assumed_runtime
+        return self._due_for_eviction | {
             job.name
             for job in carriers_as_jobs(self._packing, self._snapshot.now)
             if pools & job.slots.keys() and job.max_runtime is not None and job.started is not None
@@ -106,9 +111,9 @@ class _SharedPlan:
         }
 
     def _plan_instances(self, *, explained: bool = False, without: str | None = None) -> Plan:
-        """What becomes of instances.
+        """Return the plan of whole instances.
 
-        :param without: a carrier, as if nobody stayed on it.
+        :param without: a carrier that is treated as if no member stayed on it.
         """
         snapshot, packing = self._snapshot, self._packing
         carriers = (
@@ -117,7 +122,7 @@ class _SharedPlan:
         )
         whole = (*(job for job in snapshot.active if job.seat is None), *self._in_groups())
         reserved = dict(snapshot.reserved)
-        for it in packing.bins:  # who leads may be another than when slots were set aside for it
+        for it in packing.bins:  # the leader may have changed since slots were reserved
             held = [reserved.pop(member.name) for member in it.members if member.name in reserved]
             if held:
                 reserved[it.leader.name] = held[0]
@@ -125,7 +130,7 @@ class _SharedPlan:
             replace(
                 snapshot,
                 active=(*whole, *carriers),
-                waiting=(*self._others, *map(leader_of, packing.bins)),
+                waiting=(*self._others, *map(bin_as_waiting_job, packing.bins)),
                 reserved=reserved,
                 carriers=(),
             ),
@@ -133,7 +138,7 @@ class _SharedPlan:
         )
 
     def _in_groups(self) -> Iterator[ActiveJob]:
-        """Members that are active, or about to be: in their groups they count beside others; they hold nothing."""
+        """Yield members that are active or get a seat as jobs without slots, so that they count in their groups."""
         for member in self._snapshot.active:
             if member.seat is not None and member.group is not None:
                 yield replace(member, slots=NOTHING, demand=(), preemptible=False, seat=None)
@@ -154,7 +159,7 @@ class _SharedPlan:
                 )
 
     def _blocked(self, decided: Plan) -> list[WaitingJob]:
-        """Members for which no carrier starts, nor will on what is free or being freed anyway."""
+        """Return the members for which no carrier starts, now or on slots that are being freed anyway."""
         served = {start.job for start in decided.starts}
         served |= decided.reservations.keys() - {eviction.claimant for eviction in decided.evictions}
         bins = [it for it in self._packing.bins if it.leader.name not in served]
@@ -162,24 +167,27 @@ class _SharedPlan:
         return [member for member in self._unseated if member.name in blocked]
 
     def _consolidates(self, decided: Plan) -> bool:
-        """Move the members of a carrier to others where that, and nothing else, lets somebody have its instance."""
+        """Move the members of one carrier to others, if only that gives another job its instance.
+
+        Return whether members were moved.
+        """
         for carrier in self._packing.movable():
             without = self._plan_instances(without=carrier)
             gained = without.reservations.keys() - decided.reservations.keys()
-            # Whom others leave for is served without it; and nobody is to leave who would not have.
+            # Jobs with a reservation in `decided` are served without the move. The move must not add evictions.
             if gained and len(without.evictions) <= len(decided.evictions):
                 self._packing.move(carrier, min(gained))
                 return True
         return False
 
-    # --- the plan as a whole ----------------------------------------------------------------------------
+    # --- the complete plan ------------------------------------------------------------------------------
 
-    def _completed(self, decided: Plan, *, explained: bool) -> Plan:
+    def _complete(self, decided: Plan, *, explained: bool) -> Plan:
         packing = self._packing
         gone = {eviction.job for eviction in decided.evictions}
         leaders = {it.leader.name: it for it in packing.bins}
         on_board = {job.name: job.seat.carrier for job in self._snapshot.active if job.seat is not None}
-        # Nobody leaves a carrier alone that leaves as a whole.
+        # Members of an evicted carrier leave with it, and are not evicted one by one.
         leaving = [it for it in packing.evictions.values() if on_board[it.job] not in gone]
         return replace(
             decided,
@@ -196,10 +204,10 @@ class _SharedPlan:
         )
 
 
-def _due_to_leave(snapshot: Snapshot) -> set[str]:
-    """Return the carriers that would leave for somebody if no runtime were guaranteed.
+def _due_for_eviction(snapshot: Snapshot) -> set[str]:
+    """Return the carriers that would be evicted if no runtime were guaranteed.
 
-    They take nobody on board: each new member would be guaranteed to run, and keep the instance.
+    They take no new members: a runtime would be guaranteed to each new member, and it would keep the instance.
     """
     policy = snapshot.policy
     pools = tuple(replace(it, min_runtime=None) for it in policy.pools)
@@ -211,16 +219,16 @@ def _due_to_leave(snapshot: Snapshot) -> set[str]:
     return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers}
 
 
-def _where_it_fits(member: WaitingJob, policy: Policy) -> WaitingJob:
-    """A member, with the pools alone whose instances are shared and have enough GPUs."""
+def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
+    """Return the member with only those pools whose instances are shared and have enough GPUs."""
     gpus = {pool.name: (pool.gpus or 0) * WHOLE for pool in policy.pools}
     able = tuple(need for need in member.demand if all(gpus.get(pool, 0) >= (member.gpus or 0) for pool in need))
     return replace(member, demand=able)
 
 
-def _spoken_for(snapshot: Snapshot) -> Iterator[str]:
-    """Carriers that everybody leaves, and whose instances are set aside for others than those they would take."""
-    on_board = aboard(snapshot)
+def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
+    """Yield carriers that all members leave and whose instances are reserved for jobs that cannot be their members."""
+    on_board = members_by_carrier(snapshot)
     left = [
         carrier
         for carrier in sorted(snapshot.carriers, key=lambda it: it.name)
@@ -247,9 +255,12 @@ def _takes(carrier: Carrier, job: WaitingJob) -> bool:
 
 
 def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ()) -> Counter[str]:
-    """Slots that are free or being freed, carriers that run not among them; less than nothing where all is too small.
+    """Return the slots that are free or being freed; negative if a pool is too small.
 
-    :param gone: carriers and jobs that are to leave.
+    Carriers hold their slots until they stop.
+
+    :param gone: carriers and jobs that are evicted.
+    :param starts: slots of jobs that start.
     """
     free = Counter({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
     free.subtract(snapshot.external)
@@ -266,7 +277,7 @@ def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ())
 
 
 def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, ...]:
-    """Empty carriers that somebody waits for, who is empty longest first; and those that were kept long enough."""
+    """Return empty carriers whose instances are needed, empty longest first, and those that were kept long enough."""
     gone = {eviction.job for eviction in decided.evictions}
     empty = [
         it

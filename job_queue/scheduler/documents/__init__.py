@@ -1,1 +1,1 @@
-"""Documents: the policy, and scenario files with the run from one to its stable state."""
+"""Documents: the policy, scenario files, and the run of a scenario to its stable state."""

@@ -1,4 +1,4 @@
-"""The policy document: plain data -> Policy. What it finds wrong it names: where, what, and what would be right."""
+"""The policy document: plain data -> Policy. Errors name the path, the fault, and the expected value."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -20,16 +20,16 @@ from job_queue.scheduler.model import (
 )
 from job_queue.scheduler.sharing.budget import NAMED_PERIODS, Budget, BudgetKind
 
-OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
+OVER_QUOTA_WEIGHTS: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MARKETS: Final = ("on_demand", "spot", "training_plan")
-MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
+LARGEST_AMOUNT: Final = 1e18  # largest amount; a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
-"""Reads a value that stands at a path of the document; raises DocumentError."""
+"""Reads a value at a path of the document; raises DocumentError."""
 
 
 class DocumentError(ValueError):
-    """Something in a document is not as it must be; path and message say where, as in policy.pools[0].capacity."""
+    """A fault in a document. Path and message name its location, such as policy.pools[0].capacity."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -50,9 +50,9 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
         "prices": mapping_of(_prices, "instance types to prices an hour"),
     }
     policy = Policy(**read_fields(document, path, readers, required=("pools", "projects")))
-    _once((pool.name for pool in policy.pools), f"{path}.pools")
+    _check_unique((pool.name for pool in policy.pools), f"{path}.pools")
     departments = [department.name for department in policy.departments]
-    _once([*departments, *(project.name for project in policy.projects)], f"{path}.projects")
+    _check_unique([*departments, *(project.name for project in policy.projects)], f"{path}.projects")
     for project in policy.projects:
         if project.department is not None and project.department not in departments:
             raise DocumentError(
@@ -64,9 +64,9 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
 def read_fields(
     document: object, path: str, readers: Mapping[str, Reader], required: Sequence[str] = ("name",)
 ) -> dict[str, Any]:
-    """The fields that are there, each read by its reader. Null counts as absent.
+    """Return the fields that are present, each read by its reader. Null counts as absent.
 
-    :raises DocumentError: where the document is no mapping, or a field is missing, unknown, or of another type.
+    :raises DocumentError: the document is not a mapping, or a field is missing, unknown, or of the wrong type.
     """
     if not isinstance(document, Mapping):
         raise DocumentError(path, f"must be a mapping of fields, not {shown(document)}")
@@ -83,7 +83,7 @@ def read_fields(
 
 
 def list_of(read: Reader) -> Reader:
-    """A reader of a list, each of whose entries is read by `read`."""
+    """Return a reader of a list whose entries are read by `read`."""
 
     def read_list(value: object, path: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -94,7 +94,10 @@ def list_of(read: Reader) -> Reader:
 
 
 def mapping_of(read: Reader, content: str) -> Reader:
-    """A reader of a mapping by name, each of whose values is read by `read`."""
+    """Return a reader of a mapping by name whose values are read by `read`.
+
+    :param content: keys and values in words, for the error message.
+    """
 
     def read_mapping(value: object, path: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -105,36 +108,36 @@ def mapping_of(read: Reader, content: str) -> Reader:
 
 
 def text(value: object, path: str) -> str:
-    """A text that is not empty."""
+    """Read a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise DocumentError(path, f"must be a text, not {shown(value)}")
     return value
 
 
-def whole(value: object, path: str) -> int:
-    """A whole number, of any sign."""
+def integer(value: object, path: str) -> int:
+    """Read a whole number of any sign."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise DocumentError(path, f"must be a whole number, not {shown(value)}")
     return value
 
 
 def count(value: object, path: str) -> int:
-    """A whole number from 0."""
-    number = whole(value, path)
+    """Read a whole number from 0."""
+    number = integer(value, path)
     if number < 0:
         raise DocumentError(path, f"must not be negative, but is {number}")
     return number
 
 
 def amount(value: object, path: str) -> float:
-    """A number from 0, in what unit the field says."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST:
+    """Read a number from 0, in the unit of its field."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LARGEST_AMOUNT:
         raise DocumentError(path, f"must be a number from 0, not {shown(value)}")
     return float(value)
 
 
-def truth(value: object, path: str) -> bool:
-    """True or false."""
+def boolean(value: object, path: str) -> bool:
+    """Read true or false."""
     if not isinstance(value, bool):
         raise DocumentError(path, f"must be true or false, not {shown(value)}")
     return value
@@ -144,22 +147,26 @@ slots = mapping_of(count, "pools to numbers of instances")
 
 
 def shown(value: object) -> str:
-    """A value as an error quotes it."""
+    """Format a value for an error message, cut to 60 characters."""
     quoted = repr(value)
     return quoted if len(quoted) <= 60 else f"{quoted[:57]}..."
 
 
 def _pool(document: object, path: str) -> Pool:
-    """Its market is `spot: true` or `training_plan: ARN`; neither is on demand. A plan has a capacity of its own."""
+    """Read a pool.
+
+    Its market is `spot: true` or `training_plan: ARN`, else on demand. A training plan has a capacity of its own, so
+    the field `capacity` is optional for it.
+    """
     readers = {
         "name": text,
         "capacity": count,
         "instance_type": text,
-        "spot": truth,
+        "spot": boolean,
         "training_plan": text,
         "min_runtime": amount,
         "keep_warm": amount,
-        "shared": truth,
+        "shared": boolean,
         "gpus": count,
     }
     fields = read_fields(document, path, readers)
@@ -178,16 +185,16 @@ def _pool(document: object, path: str) -> Pool:
 
 
 def _gpus(fields: dict[str, Any], path: str) -> int | None:
-    """Of an instance whose GPUs jobs may share; None: they may not."""
-    shared, said = fields.pop("shared", False), fields.pop("gpus", None)
+    """Return the GPUs of an instance whose GPUs jobs may share; None: they may not."""
+    shared, given = fields.pop("shared", False), fields.pop("gpus", None)
     if not shared:
-        if said is not None:
+        if given is not None:
             raise DocumentError(f"{path}.gpus", "belongs to `shared: true`, which is not there")
         return None
     known = GPUS.get(fields.get("instance_type", ""))
-    if said is not None and known is not None and said != known:
-        raise DocumentError(f"{path}.gpus", f"an {fields['instance_type']} has {known}, not {said}; leave it out")
-    found: int | None = said or known
+    if given is not None and known is not None and given != known:
+        raise DocumentError(f"{path}.gpus", f"an {fields['instance_type']} has {known}, not {given}; leave it out")
+    found: int | None = given or known
     if not found:
         raise DocumentError(f"{path}.shared", "how many GPUs an instance has is not known: say it with `gpus`")
     return found
@@ -212,10 +219,10 @@ def _project(document: object, path: str) -> Project:
         "admins": list_of(text),
         "roles": list_of(text),
         "buckets": list_of(text),
-        "priority_ceiling": whole,
+        "priority_ceiling": integer,
         "budget": _budget,
         "owner_budget": _budget,
-        "owners_share": truth,
+        "owners_share": boolean,
     }
     return Project(**read_fields(document, path, readers))
 
@@ -230,19 +237,19 @@ def _settings(document: object, path: str) -> Settings:
         "backfill": _one_of(Backfill),
         "usage_half_life": amount,
         "idle_after": amount,
-        "protect_project_quota": truth,
-        "allow_oversubscription": truth,
+        "protect_project_quota": boolean,
+        "allow_oversubscription": boolean,
         "window": count,
         "max_waiting": count,
     }
     fields = read_fields(document, path, readers, required=())
     if isinstance(document, Mapping) and "patience" in document:
-        fields.setdefault("patience", None)  # null: nothing is ever reserved
+        fields.setdefault("patience", None)  # null: no free slots are ever kept for a job
     return Settings(**fields)
 
 
 def _interactive(document: object, path: str) -> Interactive:
-    readers = {"first": truth, "max_per_owner": count, "idle_end": amount}
+    readers = {"first": boolean, "max_per_owner": count, "idle_end": amount}
     fields = read_fields(document, path, readers, required=())
     if isinstance(document, Mapping) and "max_per_owner" in document:
         fields.setdefault("max_per_owner", None)  # null: any number
@@ -250,7 +257,7 @@ def _interactive(document: object, path: str) -> Interactive:
 
 
 def _one_of(words: type[StrEnum]) -> Reader:
-    """A reader of one of these words."""
+    """Return a reader of one of these words."""
 
     def read_word(value: object, path: str) -> StrEnum:
         known = [word.value for word in words]
@@ -268,7 +275,7 @@ def _budget(document: object, path: str) -> Budget:
 
 
 def _period(value: object, path: str) -> int | None:
-    """Days; None: a calendar month."""
+    """Read the days of a period; None: a calendar month."""
     if isinstance(value, str) and value in NAMED_PERIODS:
         return NAMED_PERIODS[value]
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -277,7 +284,7 @@ def _period(value: object, path: str) -> int | None:
 
 
 def _prices(document: object, path: str) -> Prices:
-    """A number is the price in every market."""
+    """Read prices by market; a single number is the price in every market."""
     if not isinstance(document, Mapping):
         price = amount(document, path)
         return Prices(price, price, price)
@@ -286,13 +293,13 @@ def _prices(document: object, path: str) -> Prices:
 
 def _weight(value: object, path: str) -> float:
     if isinstance(value, str):
-        if value not in OVER_QUOTA:
-            raise DocumentError(path, f"must be {', '.join(OVER_QUOTA)} or a number, not {shown(value)}")
-        return OVER_QUOTA[value]
+        if value not in OVER_QUOTA_WEIGHTS:
+            raise DocumentError(path, f"must be {', '.join(OVER_QUOTA_WEIGHTS)} or a number, not {shown(value)}")
+        return OVER_QUOTA_WEIGHTS[value]
     return amount(value, path)
 
 
-def _once(names: Iterable[str], path: str) -> None:
+def _check_unique(names: Iterable[str], path: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -1,4 +1,4 @@
-"""The run from a snapshot to the stable state, plan by plan; and plans as plain data (scheduling rules, section 8)."""
+"""Run of a snapshot to its stable state, plan by plan; plans as plain data (scheduling rules, section 8)."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,21 +10,23 @@ from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Seat
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import waiting_order
-from job_queue.scheduler.sharing.ledger import after
+from job_queue.scheduler.sharing.ledger import past_use_after
 
-ROUNDS = 50  # a run that is not stable by then is given up
+MAX_ROUNDS = 50  # maximum number of plans in a run
 
 
 @dataclass
-class Run:
-    """A snapshot that plans are applied to; its time stands still."""
+class ScenarioRun:
+    """A snapshot to which plans are applied; its time does not change."""
 
     snapshot: Snapshot
 
     def apply(self, decided: Plan) -> bool:
-        """Carry out a plan: what was stopping is gone, what was starting runs, evicted jobs stop, new ones start.
+        """Carry out a plan: stopping jobs end, starting jobs run, evicted jobs stop, new jobs start.
 
-        Of a carrier all on board stop with it. Gives whether anything changed.
+        All members of an evicted carrier stop with it.
+
+        Return whether anything changed.
         """
         before = self.snapshot
         evicted = {eviction.job for eviction in decided.evictions}
@@ -51,13 +53,13 @@ class Run:
             waiting=tuple(waiting.values()),
             carriers=_carriers(before, decided, {job.seat.carrier for job in active if job.seat is not None}),
             reserved=decided.reservations,
-            past_use=after(before.policy, before.past_use, before.now, ended),
+            past_use=past_use_after(before.policy, before.past_use, before.now, ended),
         )
         return self.snapshot != before
 
 
 def _carriers(before: Snapshot, decided: Plan, used: set[str]) -> tuple[Carrier, ...]:
-    """Those of before, as far as they have not ended, and those that are launched."""
+    """Return the earlier carriers that have not ended, and the new ones."""
     gone = {eviction.job for eviction in decided.evictions} | set(decided.closes)
     carriers = []
     for it in before.carriers:
@@ -86,7 +88,7 @@ def _carriers(before: Snapshot, decided: Plan, used: set[str]) -> tuple[Carrier,
 
 
 def _new_name(leader: str, taken: set[str]) -> str:
-    """carrier-<who it is launched for>, and a number where there is one of that name."""
+    """Return `carrier-<leader>`, with a number if that name is taken."""
     names = (f"carrier-{leader}" + (f"-{number}" if number else "") for number in range(len(taken) + 1))
     return next(name for name in names if name not in taken)
 
@@ -103,13 +105,13 @@ def _waiting(job: ActiveJob, before: Snapshot) -> WaitingJob:
 
 
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
-    """The fields that a job has in either form."""
+    """Return the fields that active and waiting jobs have in common."""
     names = ("name", "project", "priority", "entered", "preemptible", "interactive", "max_runtime", "expected")
     return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel", "kind")}
 
 
 def plan_to_document(decided: Plan) -> dict[str, Any]:
-    """A plan as plain data. What concerns carriers is there where there is any."""
+    """Convert a plan to plain data. Fields of carriers are included only if they are not empty."""
     carriers = {
         "seat": [{"job": it.job, **seat_to_document(it.seat)} for it in decided.seats],
         "launch": [{"members": list(it.members), "slots": dict(it.slots)} for it in decided.launches],
@@ -125,17 +127,17 @@ def plan_to_document(decided: Plan) -> dict[str, Any]:
 
 
 def seat_to_document(seat: Seat) -> dict[str, Any]:
-    """A seat as plain data, as scenario files have it."""
+    """Convert a seat to plain data, as in scenario files."""
     part = {"part": seat.tenths / WHOLE} if seat.tenths < WHOLE else {}
     return {"carrier": seat.carrier, "gpus": list(seat.gpus), **part}
 
 
 def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
-    """Plan and apply until nothing changes, at most ROUNDS times: the rounds and where they led, as plain data."""
-    run, settings = Run(snapshot), snapshot.policy.settings
+    """Plan and apply until nothing changes, at most MAX_ROUNDS times; return all rounds and the final state."""
+    run, settings = ScenarioRun(snapshot), snapshot.policy.settings
     rounds: list[dict[str, Any]] = []
     stable = False
-    while not stable and len(rounds) < ROUNDS:
+    while not stable and len(rounds) < MAX_ROUNDS:
         decided = plan(run.snapshot)
         rounds.append(plan_to_document(decided))
         stable = not run.apply(decided)
@@ -163,5 +165,5 @@ def _slots_by_project(snapshot: Snapshot) -> dict[str, dict[str, int]]:
 
 
 def _carriers_at_the_end(snapshot: Snapshot) -> dict[str, Any]:
-    """Pool of each carrier, where there is one."""
+    """Return the pool of each carrier; empty if there is no carrier."""
     return {"carriers": {it.name: it.pool for it in snapshot.carriers}} if snapshot.carriers else {}

@@ -1,4 +1,4 @@
-"""Scenario files: a snapshot written down (scheduling rules, section 8)."""
+"""Scenario files: snapshots as YAML or JSON documents (scheduling rules, section 8)."""
 
 import json
 from collections import Counter, defaultdict
@@ -36,10 +36,10 @@ from job_queue.scheduler.sharing.budget import PastUse
 
 
 def read_scenario(path: Path) -> Snapshot:
-    """Read a scenario file, YAML or (by its name) JSON.
+    """Read a scenario file: JSON if its name ends in .json, else YAML.
 
     :raises OSError: the file cannot be read.
-    :raises DocumentError: it is no scenario; the message says where it fails.
+    :raises DocumentError: the file is not a scenario; the message names the path of the fault.
     """
     try:
         content = path.read_text(encoding="utf-8")
@@ -50,12 +50,12 @@ def read_scenario(path: Path) -> Snapshot:
 
 
 def scenario_from_document(content: object) -> Snapshot:
-    """The snapshot that a scenario describes. Without `now`, it is the latest time that the scenario names.
+    """Return the snapshot that a scenario describes. Without `now`, its time is the latest time in the scenario.
 
-    :raises DocumentError: it is no scenario; the message says where it fails.
+    :raises DocumentError: the document is not a scenario; the message names the path of the fault.
     """
     readers: dict[str, Reader] = {
-        "expect": lambda value, _: value,  # what the tests compare the plan with
+        "expect": lambda value, _: value,  # the plan that the tests expect
         "policy": policy_from_document,
         "active": list_of(_active_job),
         "carriers": list_of(_carrier),
@@ -78,10 +78,10 @@ def scenario_from_document(content: object) -> Snapshot:
 
 
 def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Snapshot:
-    """The scenario format's shorthand `reserved_for`, written out.
+    """Expand the shorthand `reserved_for` of the scenario format.
 
-    What a job that stops for another leaves is set aside for that other. It may be counted in the reservation that the
-    scenario names already, or come on top of it; so it is added only where that reservation is not enough.
+    The slots of a job that stops for another one are reserved for that other job. They may be included in the
+    reservation that the scenario names, or be additional. So they are added only if that reservation is not enough.
 
     :param makes_room_for: stopping job -> the waiting job that it makes room for.
     """
@@ -100,7 +100,7 @@ def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Sna
 
 
 def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
-    """A job, and for whom it stops."""
+    """Return a job and the name of the job that it stops for; None: it stops for no other job."""
     readers = _JOB | {
         "slots": _need,
         "state": _active_state,
@@ -129,19 +129,19 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
 def _waiting_job(content: object, path: str) -> WaitingJob:
     readers = _JOB | {
         "demand": list_of(_need),
-        "held": document.truth,
+        "held": document.boolean,
         "backoff_until": _time,
         "checkpoint": _time,
-        "warm": document.truth,
-        "more_wait": document.truth,
-        "left_idle": document.truth,
+        "warm": document.boolean,
+        "more_wait": document.boolean,
+        "left_idle": document.boolean,
         "after": list_of(_dependency),
         "gpus": _tenths,
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     if "gpus" in fields and any(sum(need.values()) != 1 for need in fields["demand"]):
         raise DocumentError(f"{path}.demand", "a job that asks for GPUs runs on 1 instance")
-    fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
+    fields.pop("checkpoint", None)  # checkpoint of a job that ran before; used only once it runs
     return WaitingJob(name=fields.pop("job"), **_not_preemptible(fields, path))
 
 
@@ -164,7 +164,7 @@ def _carrier(content: object, path: str) -> Carrier:
         "state": _active_state,
         "started": _time,
         "empty_since": _time,
-        "preemptible": document.truth,
+        "preemptible": document.boolean,
         "owner": document.text,
     }
     fields = read_fields(content, path, readers, required=("carrier", "pool", "project", "gpus", "started"))
@@ -181,7 +181,7 @@ def _seat(content: object, path: str) -> Seat:
 
 
 def _tenths(value: object, path: str) -> int:
-    """A number of whole GPUs, or tenths of one; read as tenths."""
+    """Read a number of whole GPUs, or a part of one in steps of 0.1; return tenths."""
     tenths = round(document.amount(value, path) * WHOLE, 6)
     if not tenths or tenths != int(tenths) or (tenths > WHOLE and tenths % WHOLE):
         raise DocumentError(path, f"must be whole GPUs, or tenths of one such as 0.5, not {shown(value)}")
@@ -219,7 +219,7 @@ def _active_state(value: object, path: str) -> JobState:
 
 
 def _time(value: object, path: str) -> float:
-    """An ISO 8601 time; YAML may have read it already. Without a zone it is UTC."""
+    """Read an ISO 8601 time, which YAML may have parsed already. A time without a zone is UTC."""
     try:
         time = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
@@ -246,10 +246,10 @@ def _at_least_one(value: object, path: str) -> int:
 _JOB: dict[str, Reader] = {
     "job": document.text,
     "project": document.text,
-    "priority": document.whole,
+    "priority": document.integer,
     "entered": _time,
-    "preemptible": document.truth,
-    "interactive": document.truth,
+    "preemptible": document.boolean,
+    "interactive": document.boolean,
     "max_runtime": document.amount,
     "owner": document.text,
     "group": document.text,
@@ -257,7 +257,7 @@ _JOB: dict[str, Reader] = {
     "expected": document.amount,
     "kind": document.text,
 }
-"""What active and waiting jobs have in common."""
+"""Fields that active and waiting jobs have in common."""
 
 
 def _latest(active: tuple[ActiveJob, ...], waiting: tuple[WaitingJob, ...]) -> float:

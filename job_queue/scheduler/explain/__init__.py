@@ -1,1 +1,1 @@
-"""Why each waiting job waits: reasons and messages, read from a finished plan state."""
+"""Reasons and messages for each waiting job, computed from a finished plan state."""

@@ -1,4 +1,4 @@
-"""Why each job waits: a reason, and a message with the figures, for whoever looks at the queue at night."""
+"""Reasons why jobs wait, and messages with the figures, for operators of the queue."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ from operator import itemgetter
 
 from job_queue.scheduler.candidates import Candidate, PoolBackoff, is_in_time
 from job_queue.scheduler.explain.messages import (
+    MessageParts,
     Pools,
-    UsageReport,
     behind,
     clock,
     demand,
@@ -23,9 +23,9 @@ from job_queue.scheduler.explain.messages import (
     of_pool,
     over_budget,
     sentence,
-    with_verb,
+    with_is,
 )
-from job_queue.scheduler.fair_share import Queue, Turns
+from job_queue.scheduler.fair_share import ServingOrder, ShareNode
 from job_queue.scheduler.model import (
     UNLIMITED,
     Calendar,
@@ -41,10 +41,10 @@ from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.spending import Spending
 
-AHEAD = 20  # how many of the jobs ahead a hold names
+MAX_AHEAD = 20  # maximum number of jobs ahead in a hold
 
 Demand = tuple[tuple[tuple[str, int], ...], ...]
-"""Alternatives, hashable."""
+"""Alternatives in a hashable form."""
 
 
 def explain(
@@ -55,15 +55,15 @@ def explain(
     order: WaitingOrder,
     spending: Spending,
 ) -> tuple[Hold, ...]:
-    """A hold for each waiting job that does not start, in the order in which they would be served.
+    """Return a hold for each waiting job that does not start, in the order in which they would be served.
 
-    The plan state stays as it is.
+    The plan state is not changed.
 
     :param candidates: the jobs that start as soon as there is room.
-    :param refused: jobs that cannot be served whatever is free, and why.
+    :param refused: the jobs that cannot be served on any free slots, with their reasons.
     :param state: the finished plan.
-    :param order: whose turn it is among the jobs of a project.
-    :param spending: what is spent of budgets.
+    :param order: the order of the jobs of a project.
+    :param spending: spent parts of budgets.
     """
     limited = {it.name: it for it in candidates if it.group and _is_beyond_its_group(it, state)}
     known = {candidate.name: candidate for candidate in candidates if candidate.name not in limited}
@@ -71,20 +71,20 @@ def explain(
     if not waiting:
         return ()
     waiting.sort(key=order)
-    usage = UsageReport(snapshot, state)
-    reasons = _Reasons(snapshot, known, limited, refused, state, usage, spending)
+    parts = MessageParts(snapshot, state)
+    reasons = _Reasons(snapshot, known, limited, refused, state, parts, spending)
     why = {job.name: reasons.of(job) for job in waiting}
-    everyone = _Lacking()
+    everyone = _JobsLackingSlots()
     holds: list[Hold] = []
     for job in _in_serving_order(waiting, known, state):
         if job.name in known:
             pools = known[job.name].pools
-            holds.append(Hold(job.name, *why[job.name], everyone.names(pools), usage.blockers(pools)))
+            holds.append(Hold(job.name, *why[job.name], everyone.names(pools), parts.blockers(pools)))
             everyone.add(job, pools)
         elif job.name in limited:
-            holds.append(Hold(job.name, *why[job.name], blockers=usage.active_in_group(limited[job.name])))
+            holds.append(Hold(job.name, *why[job.name], blockers=parts.active_in_group(limited[job.name])))
         elif refused.get(job.name) is Reason.OWNER_LIMIT:
-            holds.append(Hold(job.name, *why[job.name], blockers=usage.interactive_of_owner(job)))
+            holds.append(Hold(job.name, *why[job.name], blockers=parts.interactive_of_owner(job)))
         else:
             holds.append(Hold(job.name, *why[job.name]))
     return tuple(holds)
@@ -94,8 +94,8 @@ def _is_beyond_its_group(candidate: Candidate, state: PlanState) -> bool:
     return candidate.name not in state.reservations and not state.within_group(candidate)
 
 
-class _Lacking:
-    """The jobs seen so far that lack slots, by the pools they want."""
+class _JobsLackingSlots:
+    """The jobs so far that lack slots, by the pools that they need."""
 
     def __init__(self) -> None:
         self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
@@ -103,29 +103,29 @@ class _Lacking:
         self._names: dict[Pools, tuple[str, ...]] = {}
 
     def add(self, job: WaitingJob, pools: Pools) -> None:
-        """Enter a job; they come in the order in which they would be served."""
+        """Add a job. Jobs are added in the order in which they would be served."""
         self._jobs[pools].append((self._seen, job))
         self._seen += 1
 
     def wanting(self, pools: Pools) -> Iterator[WaitingJob]:
-        """Those that want one of these pools, in that order."""
+        """Return an iterator over the jobs that need one of these pools, in the order in which they were added."""
         found = [jobs for wanted, jobs in self._jobs.items() if wanted & pools]
         return (job for _, job in merge(*found, key=itemgetter(0)))
 
     def names(self, pools: Pools) -> tuple[str, ...]:
-        """The names of the first of them, at most AHEAD."""
-        names = self._names.get(pools) or tuple(job.name for job in islice(self.wanting(pools), AHEAD))
-        if len(names) == AHEAD:  # and so it stays
+        """Return the names of the first jobs that need one of these pools, at most MAX_AHEAD."""
+        names = self._names.get(pools) or tuple(job.name for job in islice(self.wanting(pools), MAX_AHEAD))
+        if len(names) == MAX_AHEAD:  # a full list does not change any more
             self._names[pools] = names
         return names
 
     def count(self, pools: Pools) -> int:
-        """How many want one of these pools."""
+        """Return how many jobs need one of these pools."""
         return sum(len(jobs) for wanted, jobs in self._jobs.items() if wanted & pools)
 
 
 class _Reasons:
-    """Reason and message of one job after the other, in waiting order (scheduling rules, section 6)."""
+    """Reasons and messages, for one job after the other in waiting order (scheduling rules, section 6)."""
 
     def __init__(
         self,
@@ -134,35 +134,36 @@ class _Reasons:
         limited: Mapping[str, Candidate],
         refused: Mapping[str, Reason],
         state: PlanState,
-        usage: UsageReport,
+        parts: MessageParts,
         spending: Spending,
     ) -> None:
         self._known = known
         self._limited = limited
         self._refused = refused
         self._state = state
-        self._usage = usage
+        self._parts = parts
         self._spending = spending
         self._backoff = PoolBackoff(snapshot)
         self._snapshot = snapshot
         self._now = snapshot.now
-        self._ahead: dict[str, _Lacking] = defaultdict(_Lacking)  # by project
-        self._projected: Counter[str] = Counter()  # of all projects
-        for queue in state.queues.tops:
-            self._projected.update(queue.projected)
+        self._ahead: dict[str, _JobsLackingSlots] = defaultdict(_JobsLackingSlots)  # by project
+        self._projected: Counter[str] = Counter()  # slots by pool, over all projects
+        for node in state.tree.top_nodes:
+            self._projected.update(node.projected)
         self._needs = cache(self._needs_of)
 
     def of(self, job: WaitingJob) -> tuple[Reason, str]:
-        """Why this job waits."""
+        """Return the reason and the message for this job."""
         if job.name in self._refused:
             reason = self._refused[job.name]
-            project = self._state.queues.project(job.project)
+            project = self._state.tree.project(job.project)
             if reason is Reason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
-                reason = Reason.OVER_QUOTA_NON_PREEMPTIBLE  # also once another job of its owner has ended
+                # the quota still holds it back when another job of its owner has ended
+                reason = Reason.OVER_QUOTA_NON_PREEMPTIBLE
                 return reason, self._over_non_preemptible_quota(project, job.demand)
             return reason, self._refusal(job, reason)
         if job.name in self._limited:
-            return Reason.GROUP_LIMIT, self._usage.group(self._limited[job.name])
+            return Reason.GROUP_LIMIT, self._parts.group(self._limited[job.name])
         candidate = self._known[job.name]
         ahead = self._ahead[job.project]
         first = next(ahead.wanting(candidate.pools), None)
@@ -175,9 +176,9 @@ class _Reasons:
         return reason, message
 
     def _reason(self, candidate: Candidate, *, others_ahead: bool) -> Reason:
-        """The first reason that applies.
+        """Return the first reason that applies.
 
-        :param others_ahead: whether jobs of its project that come first and want the same pools lack slots, too.
+        :param others_ahead: whether jobs of its project that come first and need the same pools lack slots, too.
         """
         state = self._state
         if candidate.name in state.reservations:
@@ -190,18 +191,18 @@ class _Reasons:
             return Reason.OVER_QUOTA_NON_PREEMPTIBLE
         if state.windows:
             lacking = [need for need in needs if not state.is_free(candidate, need)]
-            if any(state.is_free(candidate, need, through_windows=True) for need in lacking):
+            if any(state.is_free(candidate, need, include_windows=True) for need in lacking):
                 return Reason.KEPT_FOR_PATIENT_JOB
         if all(self._at_its_share(candidate.project, need) for need in needs):
             return Reason.BEHIND_FAIR_SHARE
         return Reason.BEHIND_HIGHER_PRIORITY if others_ahead else Reason.WAITING_FOR_CAPACITY
 
-    def _at_its_share(self, project: Queue, need: Slots) -> tuple[Queue, str] | None:
-        """The queue on its path, and the pool, where it is at its entitlement and others hold slots."""
-        for queue, pool, count in _asked(project, need):
-            held = queue.projected[pool]
-            if held + count > queue.entitlement[pool] and self._projected[pool] > held:
-                return queue, pool
+    def _at_its_share(self, project: ShareNode, need: Slots) -> tuple[ShareNode, str] | None:
+        """Return the node on the project's path and the pool where it is at its entitlement and others hold slots."""
+        for node, pool, count in _asked(project, need):
+            held = node.projected[pool]
+            if held + count > node.entitlement[pool] and self._projected[pool] > held:
+                return node, pool
         return None
 
     # --- messages ---------------------------------------------------------------------------------------
@@ -213,37 +214,37 @@ class _Reasons:
             return self._over_non_preemptible_quota(candidate.project, candidate.alternatives)
         needs = self._needs(tuple(tuple(need.items()) for need in candidate.alternatives))
         if reason is Reason.KEPT_FOR_PATIENT_JOB:
-            return f"N{needs}. {self._usage.windows(candidate)}"
+            return f"Needs {needs}. {self._parts.windows(candidate)}"
         if reason is Reason.WAITING_FOR_CAPACITY:
-            return f"N{needs}. {self._usage.protected(candidate)}"
+            return f"Needs {needs}. {self._parts.protected(candidate)}"
         if reason is Reason.WAITING_FOR_STOPPING:
             why = self._set_aside(candidate)
         elif reason is Reason.BEHIND_FAIR_SHARE:
             why = self._behind_fair_share(candidate)
         else:
             why = behind(candidate.job, first, count, self._snapshot)
-        return f"{why} It n{needs}."
+        return f"{why} It needs {needs}."
 
     def _needs_of(self, alternatives: Demand) -> str:
-        """`eeds 2 instances of p5; 1 of 4 is free, ...`, to follow an n of either size."""
+        """Return `2 instances of p5; 1 of 4 is free, ...`."""
         needs = [dict(need) for need in alternatives]
         pools = _pools_in_order(needs)
-        figures = [(f"{pool}: " if len(pools) > 1 else "") + self._usage.figures(pool) for pool in pools]
-        return f"eeds {demand(needs)}; {'; '.join(figures)}"
+        figures = [(f"{pool}: " if len(pools) > 1 else "") + self._parts.figures(pool) for pool in pools]
+        return f"{demand(needs)}; {'; '.join(figures)}"
 
     def _refusal(self, job: WaitingJob, reason: Reason) -> str:
-        pools = self._state.queues.project(job.project).pools_of(job)
+        pools = self._state.tree.project(job.project).pools_of(job)
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
-        tellers: Mapping[Reason, Callable[[WaitingJob], str]] = {
-            Reason.DEPENDENCY: self._usage.dependencies,
+        messages_by_reason: Mapping[Reason, Callable[[WaitingJob], str]] = {
+            Reason.DEPENDENCY: self._parts.dependencies,
             Reason.BACKOFF: self._backoff_message,
             Reason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
-            Reason.OWNER_LIMIT: self._usage.owner_limit,
+            Reason.OWNER_LIMIT: self._parts.owner_limit,
             Reason.OVER_BUDGET: partial(over_budget, spending=self._spending, now=self._now),
         }
-        if reason in tellers:
-            return tellers[reason](job)
+        if reason in messages_by_reason:
+            return messages_by_reason[reason](job)
         if reason is Reason.NO_SUCH_POOL:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
             asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
@@ -258,140 +259,152 @@ class _Reasons:
         return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
 
     def _outside_training_plan(self, job: WaitingJob) -> str:
-        """When the plans of its pools begin, or until when it would have to have ended."""
+        """Return when the training plans of the job's pools begin, or by when the job would have to end."""
         plans = {pool.name: pool.market for pool in self._snapshot.policy.pools}
         messages = []
         for pool in _pools_in_order(job.demand):
             plan, calendar = plans.get(pool), self._snapshot.calendars.get(pool)
             if calendar and not is_in_time(job, pool, self._snapshot):
                 name = f" {plan.name}" if isinstance(plan, TrainingPlan) else ""
-                messages.append(self._why_not_in_time(job, f"the training plan{name}{of_pool(pool)}", calendar))
+                messages.append(self._why_not_in_time(job, f"training plan{name}{of_pool(pool)}", calendar))
         return " ".join(messages)
 
     def _why_not_in_time(self, job: WaitingJob, plan: str, calendar: Calendar) -> str:
         if isinf(calendar.opens):
-            return f"Waits for {plan}: SageMaker has not told yet when it starts."
+            return f"Waits for the {plan}: SageMaker has not told yet when it starts."
         if calendar.opens > self._now:
-            return f"Waits for {plan}, which starts at {self._at(calendar.opens)}."
+            return f"Waits for the {plan}, which starts at {self._when(calendar.opens)}."
         if calendar.closes <= self._now:
-            return f"T{plan[1:]} is over: SageMaker has taken its instances back at {clock(calendar.closes)}."
+            return f"The {plan} is over: SageMaker has taken its instances back at {clock(calendar.closes)}."
         runs = "has no MaxRuntimeInSeconds" if job.max_runtime is None else f"may run for {duration(job.max_runtime)}"
         return (
-            f"Would be cut off by {plan}: it {runs} and may not be stopped, and SageMaker takes the plan's instances "
-            f"back at {self._at(calendar.closes)}."
+            f"Would be cut off by the {plan}: it {runs} and may not be stopped, and SageMaker takes the plan's "
+            f"instances back at {self._when(calendar.closes)}."
         )
 
     def _backoff_message(self, job: WaitingJob) -> str:
-        """When a job that backs off, by itself or with its pools, is tried again."""
+        """Return when a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             if job.refusal:
-                again = self._at(job.backoff_until)
+                again = self._when(job.backoff_until)
                 return f"SageMaker refused its launch. {sentence(job.refusal)} It is tried again at {again}."
-            return f"Could not be launched just now; is tried again at {self._at(job.backoff_until)}."
-        closed = {refusal.key: refusal for need in reversed(job.demand) for refusal in self._backoff.closed(need, job)}
+            return f"Could not be launched just now; is tried again at {self._when(job.backoff_until)}."
+        closed = {
+            refusal.key: refusal
+            for need in reversed(job.demand)
+            for refusal in self._backoff.blocking_refusals(need, job)
+        }
         messages = []
         for key, refusal in reversed(closed.items()):
             pool, paused = refusal.pool, refusal.paused
             if paused.at_fault:
                 messages.append(
                     f"SageMaker refuses what pool {pool} puts into requests; whoever keeps the policy should look. "
-                    f"{sentence(paused.at_fault)} The first in line is tried again at {self._at(paused.until)}."
+                    f"{sentence(paused.at_fault)} The first in line is tried again at {self._when(paused.until)}."
+                )
+                continue
+            if paused.lag and paused.until > self._now:
+                messages.append(
+                    f"{sentence(paused.lag)} After jobs have ended, that usually lasts a minute or a few. "
+                    f"The first in line is tried again at {self._when(paused.until)}."
                 )
                 continue
             instance_type = of_pool(pool) if key == pool else f" of {key.removeprefix(pool)[1:]}"
             fewest = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
             lacking = f"{fewest} instances{instance_type}"
             if paused.until > self._now:
-                until = self._at(paused.until)
+                until = self._when(paused.until)
                 messages.append(f"SageMaker has {lacking} just now; the first in line is tried again at {until}.")
             else:
                 messages.append(
                     f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; it is tried again "
-                    f"when {with_verb(refusal.count)} free, and {with_verb(max(0, self._backoff.free[pool]))}."
+                    f"when {with_is(refusal.count)} free, and {with_is(max(0, self._backoff.free[pool]))}."
                 )
         return " ".join(messages)
 
-    def _at(self, until: float) -> str:
+    def _when(self, until: float) -> str:
         return f"{clock(until)}, in {duration(until - self._now)}"
 
     def _set_aside(self, candidate: Candidate) -> str:
-        """What is set aside for a job and what it waits for."""
+        """Return which slots are reserved for a job, and which stops it waits for."""
         slots = self._state.reservations[candidate.name]
         aside = f"{demand([slots]).capitalize()} {'is' if sum(slots.values()) == 1 else 'are'} set aside for it"
         if not any(covers(slots, need) for need in candidate.alternatives):
             return f"{aside}; the rest is held by jobs that cannot be stopped yet."
-        leaving = self._usage.leaving(frozenset(slots))
+        leaving = self._parts.leaving(frozenset(slots))
         have = "has" if len(leaving) == 1 else "have"
         return f"{aside}; it starts when {join(leaving) or 'they'} {have} stopped."
 
     def _over_limit(self, candidate: Candidate) -> str:
-        queue, pool, held = next(
-            (queue, pool, held)
-            for queue, pool, count in _asked(candidate.project, candidate.alternatives[0])
-            if (held := max(queue.current[pool], queue.projected[pool])) + count > queue.limit.get(pool, UNLIMITED)
+        node, pool, held = next(
+            (node, pool, held)
+            for node, pool, count in _asked(candidate.project, candidate.alternatives[0])
+            if (held := max(node.current[pool], node.projected[pool])) + count > node.limit.get(pool, UNLIMITED)
         )
         return (
-            f"Needs {demand(candidate.alternatives)}; {level(queue)} {queue.name} holds "
-            f"{instances(held, pool)} and may never hold more than {queue.limit[pool]}, which is its limit."
+            f"Needs {demand(candidate.alternatives)}; {level(node)} {node.name} holds "
+            f"{instances(held, pool)} and may never hold more than {node.limit[pool]}, which is its limit."
         )
 
-    def _over_non_preemptible_quota(self, project: Queue, alternatives: Sequence[Slots]) -> str:
-        queue, pool = next(place for need in alternatives for place in _over_quota(project, need))
+    def _over_non_preemptible_quota(self, project: ShareNode, alternatives: Sequence[Slots]) -> str:
+        node, pool = next(place for need in alternatives for place in _over_quota(project, need))
         return (
             f"Needs {demand(alternatives)} and is not preemptible, so it may use nothing but quota; "
-            f"{level(queue)} {queue.name} has a quota of {instances(queue.quota.get(pool, 0), pool)}, "
-            f"and jobs that are not preemptible hold {queue.non_preemptible[pool]} of it."
+            f"{level(node)} {node.name} has a quota of {instances(node.quota.get(pool, 0), pool)}, "
+            f"and jobs that are not preemptible hold {node.non_preemptible[pool]} of it."
         )
 
     def _behind_fair_share(self, candidate: Candidate) -> str:
         found = (self._at_its_share(candidate.project, need) for need in candidate.alternatives)
-        queue, pool = next(filter(None, found))
-        quota = queue.quota.get(pool, 0)
+        node, pool = next(filter(None, found))
+        quota = node.quota.get(pool, 0)
         return (
-            f"{level(queue).capitalize()} {queue.name} holds {instances(queue.projected[pool], pool)} and is due "
-            f"{queue.entitlement[pool]} (quota {quota}{lately(queue, pool)}), so nobody has to give way to it; "
-            f"{self._usage.others(queue, pool)}."
+            f"{level(node).capitalize()} {node.name} holds {instances(node.projected[pool], pool)} and is due "
+            f"{node.entitlement[pool]} (quota {quota}{lately(node, pool)}), so nobody has to give way to it; "
+            f"{self._parts.others(node, pool)}."
         )
 
 
-def _asked(project: Queue, need: Slots) -> Iterator[tuple[Queue, str, int]]:
-    """What an alternative asks of each queue on the project's path: queue, pool, slots."""
-    return ((queue, pool, count) for queue in project.path for pool, count in need.items())
+def _asked(project: ShareNode, need: Slots) -> Iterator[tuple[ShareNode, str, int]]:
+    """Yield the node, the pool and the slots that an alternative needs, for each node on the project's path."""
+    return ((node, pool, count) for node in project.path for pool, count in need.items())
 
 
-def _over_quota(project: Queue, need: Slots) -> list[tuple[Queue, str]]:
-    """Where jobs that are not preemptible would hold more than the quota with this alternative: queue and pool."""
+def _over_quota(project: ShareNode, need: Slots) -> list[tuple[ShareNode, str]]:
+    """Return where non-preemptible jobs would exceed the quota with this alternative: node and pool."""
     return [
-        (queue, pool)
-        for queue, pool, count in _asked(project, need)
-        if queue.non_preemptible[pool] + count > queue.quota.get(pool, 0)
+        (node, pool)
+        for node, pool, count in _asked(project, need)
+        if node.non_preemptible[pool] + count > node.quota.get(pool, 0)
     ]
 
 
 def _pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
-    """Every pool that is named, once."""
+    """Return each pool that the alternatives name, once, in order."""
     return list(dict.fromkeys(pool for need in alternatives for pool in need))
 
 
 def _in_serving_order(
     waiting: Iterable[WaitingJob], known: Mapping[str, Candidate], state: PlanState
 ) -> Iterator[WaitingJob]:
-    """In which order jobs, given in waiting order, would be served if slots came free one after the other.
+    """Yield the jobs in the order in which they would be served if slots came free one after the other.
 
-    Who cannot be served at all keeps its place in its project.
+    Jobs that cannot be served at all keep their position among the jobs of their project.
+
+    :param waiting: in waiting order.
     """
-    usage: dict[Queue, Counter[str]] = {}  # projected, with the jobs that come first in it
-    queued: dict[Queue, deque[WaitingJob]] = {}
+    usage: dict[ShareNode, Counter[str]] = {}  # projected usage, including the jobs yielded so far
+    queued: dict[ShareNode, deque[WaitingJob]] = {}
     for job in waiting:
-        queued.setdefault(state.queues.project(job.project), deque()).append(job)
+        queued.setdefault(state.tree.project(job.project), deque()).append(job)
     for project in queued:
-        usage |= {queue: Counter(queue.projected) for queue in project.path}
+        usage |= {node: Counter(node.projected) for node in project.path}
 
-    def next_need(project: Queue) -> Slots | None:
+    def next_need(project: ShareNode) -> Slots | None:
         first = next((job for job in queued.get(project, ()) if job.name in known), None)
         return None if first is None else known[first.name].alternatives[0]
 
-    turns = Turns(next_need, usage.__getitem__)
+    turns = ServingOrder(next_need, usage.__getitem__)
     for project in queued:
         turns.refresh(project)
     while (served := turns.next()) is not None:
@@ -402,8 +415,8 @@ def _in_serving_order(
         yield job
         candidate = known[job.name]
         own = state.reserved_for(candidate)
-        for queue, pool, count in _asked(served, candidate.alternatives[0]):
-            usage[queue][pool] += max(0, count - own.get(pool, 0))
+        for node, pool, count in _asked(served, candidate.alternatives[0]):
+            usage[node][pool] += max(0, count - own.get(pool, 0))
         turns.refresh(served)
     for jobs in queued.values():
         yield from jobs

@@ -1,4 +1,4 @@
-"""What messages are made of: words and figures, and how a plan leaves the pools."""
+"""Parts of messages: words, figures, and the state of the pools after a plan."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -8,14 +8,14 @@ from functools import cache
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate, Group
-from job_queue.scheduler.fair_share import Queue, part_of_paths
+from job_queue.scheduler.fair_share import ShareNode, diverging_nodes
 from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Order, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import (
     LOWEST_INTERACTIVE,
     WaitingKey,
     expected_runtime,
-    place_in_time,
     rank,
+    sort_time,
     waiting_order,
 )
 from job_queue.scheduler.plan_state import PlanState
@@ -23,22 +23,25 @@ from job_queue.scheduler.sharing.spending import Spending
 from job_queue.scheduler.victims import victim_order
 
 Pools = frozenset[str]
-NAMED = 3  # how many things a list names before it says "and n more"
+MAX_NAMES = 3  # names in a list before it ends in "and n more"
 NOT_ENOUGH = "stopping all that may be stopped would not free enough"
 
 
 def of_pool(pool: str) -> str:
-    """` of p5`; nothing for the one pool that exists while no policy is applied."""
+    """Format a pool, such as ` of p5`; empty for the default pool, which is the only pool without a policy."""
     return "" if pool == DEFAULT else f" of {pool}"
 
 
 def instances(count: int, pool: str) -> str:
-    """`2 instances of p5`."""
+    """Format a number of instances, such as `2 instances of p5`."""
     return f"{count} instance{'' if count == 1 else 's'}{of_pool(pool)}"
 
 
 def demand(alternatives: Sequence[Slots]) -> str:
-    """`1 instance of p5 and 2 instances of c6, or 4 instances of p4`; `8, 4 or 2 instances of p5`."""
+    """Format alternatives.
+
+    Examples: `1 instance of p5 and 2 instances of c6, or 4 instances of p4`; `8, 4 or 2 instances of p5`.
+    """
     sizes: dict[object, list[Slots]] = {}
     for need in alternatives:
         sizes.setdefault(tuple(need) if len(need) == 1 else tuple(need.items()), []).append(need)
@@ -53,24 +56,24 @@ def _in_sizes(needs: Sequence[Slots]) -> str:
 
 
 def join(words: Sequence[str]) -> str:
-    """`a, b and c`; long lists end in `and 7 more`."""
-    if len(words) > NAMED + 1:
-        words = [*words[:NAMED], f"{len(words) - NAMED} more"]
+    """Format a list, such as `a, b and c`; long lists end in `and 7 more`."""
+    if len(words) > MAX_NAMES + 1:
+        words = [*words[:MAX_NAMES], f"{len(words) - MAX_NAMES} more"]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def with_verb(count: int) -> str:
-    """`1 is` or `2 are`."""
+def with_is(count: int) -> str:
+    """Format a number with its verb, such as `1 is` or `2 are`."""
     return f"{count} {'is' if count == 1 else 'are'}"
 
 
 def clock(seconds: float) -> str:
-    """A time as `2026-11-20 12:05:00 UTC`."""
+    """Format a time, in seconds since the epoch, as `2026-11-20 12:05:00 UTC`."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h 5 min`."""
+    """Format a duration in seconds, such as `40 s`, `12 min` or `3 h 5 min`."""
     minutes = round(seconds / 60)
     if seconds < 120:
         return f"{max(0, round(seconds))} s"
@@ -78,7 +81,7 @@ def duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _User:
+class _SlotUser:
     """A job that holds slots of a pool once the plan is carried out."""
 
     key: WaitingKey
@@ -89,10 +92,10 @@ class _User:
         return f"{self.key[-1]} (priority {-self.key[1]})"
 
 
-class UsageReport:
-    """How a finished plan leaves the pools: who uses what, what is set aside, and whom nobody may stop.
+class MessageParts:
+    """Parts of the messages about a finished plan: users of pools, reservations, and jobs that keep their slots.
 
-    Each method gives a part of a message, and is computed once for the same arguments.
+    Each method returns a part of a message. Results are cached by argument.
     """
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
@@ -100,9 +103,10 @@ class UsageReport:
         self._state = state
         self._capacity = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
         self._waiting = {job.name: job for job in snapshot.waiting}
-        self._users: dict[str, list[_User]] = defaultdict(list)
+        self._users: dict[str, list[_SlotUser]] = defaultdict(list)
         self._set_aside_for: dict[str, list[str]] = defaultdict(list)  # pool -> jobs
-        self._staying: dict[str, list[ActiveJob]] = defaultdict(list)  # project -> who keeps its slots, in victim order
+        # project -> jobs that keep their slots, in victim order
+        self._staying: dict[str, list[ActiveJob]] = defaultdict(list)
         keys = {job.name: waiting_order(job) for job in snapshot.active}
         keys |= {job.name: waiting_order(job) for job in snapshot.waiting}
         for job in snapshot.active:
@@ -131,7 +135,7 @@ class UsageReport:
 
     def _enter(self, key: WaitingKey, slots: Slots, *, leaving: bool) -> None:
         for pool, count in slots.items():
-            self._users[pool].append(_User(key, count, leaving))
+            self._users[pool].append(_SlotUser(key, count, leaving))
 
     def _enter_groups(self, snapshot: Snapshot, state: PlanState) -> None:
         jobs: Iterable[ActiveJob | WaitingJob] = (*snapshot.active, *(self._waiting[name] for name in state.started))
@@ -142,7 +146,7 @@ class UsageReport:
     # --- dependencies -----------------------------------------------------------------------------------
 
     def dependencies(self, job: WaitingJob) -> str:
-        """The jobs that it waits for, with their states where they are known."""
+        """Return the jobs that a job depends on, with their states if known."""
         states = {other.name: other.state.value for other in self._snapshot.active}
         words = []
         for name, any_outcome in job.after:
@@ -153,26 +157,23 @@ class UsageReport:
     # --- groups -----------------------------------------------------------------------------------------
 
     def active_in_group(self, candidate: Candidate) -> tuple[str, ...]:
-        """The active jobs of its group."""
+        """Return the active jobs of the candidate's group."""
         return tuple(sorted(self._in_group[candidate.group])) if candidate.group else ()
 
     def group(self, candidate: Candidate) -> str:
-        """How many jobs of its group are active, and how many may be."""
-        used, most = self._state.groups.figures(candidate)
-        are = "job is" if used == 1 else "jobs are"
-        may = f"{most} may be at a time (tag max_parallel)"
-        return f"Of its group {candidate.job.group} {used} {are} active or about to be; {may}. It waits until one ends."
+        """Return how many jobs of the candidate's group are active, and how many may be."""
+        return group_limit(candidate.job, *self._state.groups.count_and_limit(candidate))
 
     # --- interactive jobs -------------------------------------------------------------------------------
 
     def interactive_of_owner(self, job: WaitingJob) -> tuple[str, ...]:
-        """The interactive jobs of a job's owner that are active or start."""
+        """Return the interactive jobs of a job's owner that are active or start."""
         started = (it for it in self._snapshot.waiting if it.name in self._state.started)
         live: Iterable[ActiveJob | WaitingJob] = (*self._snapshot.active, *started)
         return tuple(sorted(it.name for it in live if it.interactive and it.owner == job.owner))
 
     def owner_limit(self, job: WaitingJob) -> str:
-        """How many interactive jobs its owner may have at a time, and which there are."""
+        """Return how many interactive jobs an owner may have at a time, and which there are."""
         most, names = self._snapshot.policy.interactive.max_per_owner, self.interactive_of_owner(job)
         jobs = "job" if most == 1 else "jobs"
         may = f"An owner may have {most} interactive {jobs} at a time (interactive.max_per_owner in the policy)"
@@ -180,19 +181,19 @@ class UsageReport:
             return f"{may}, and another of its owner comes first."
         return f"{may}. It waits until {join(names)} {'ends' if len(names) == 1 else 'have ended'}."
 
-    # --- who uses a pool --------------------------------------------------------------------------------
+    # --- usage of a pool --------------------------------------------------------------------------------
 
     def _blockers(self, pools: Pools) -> tuple[str, ...]:
-        """Who holds slots of these pools, highest priority first."""
+        """Return the jobs that use slots of these pools, highest priority first."""
         return tuple(key[-1] for key in sorted({user.key for pool in pools for user in self._users[pool]}))
 
     def _figures(self, pool: str) -> str:
-        """`1 of 4 is free, 2 are used by a (priority 5) and b (priority 3), 1 by jobs outside the queue`."""
+        """Return `1 of 4 is free, 2 are used by a (priority 5) and b (priority 3), 1 by jobs outside the queue`."""
         free = max(0, self._state.free[pool])
         parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
         windows = {name: window.slots[pool] for name, window in self._state.windows.items() if pool in window.slots}
-        in_windows = min(free, sum(windows.values()))  # others may have started on some of them
-        aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
+        in_windows = min(free, sum(windows.values()))  # other jobs may have started on some of these slots
+        aside = free - in_windows - max(0, min(free - in_windows, self._state.available_soon(pool)))
         marks = [f"{aside} set aside for {join(self._set_aside_for[pool])}"] if aside else []
         if in_windows:
             marks.append(f"{in_windows} kept for {join(list(windows))}")
@@ -201,39 +202,46 @@ class UsageReport:
         if staying := [user for user in self._users[pool] if not user.leaving]:
             parts.append(f"{_count(staying)} used by {join(_named(staying))}")
         if external := self._snapshot.external.get(pool, 0):
-            parts.append(f"{external if staying else f'{with_verb(external)} used'} by jobs outside the queue")
+            parts.append(f"{external if staying else f'{with_is(external)} used'} by jobs outside the queue")
         if leaving := [user for user in self._users[pool] if user.leaving]:
             parts.append(f"{_count(leaving)} being freed by {join(_named(leaving))}")
         return ", ".join(parts)
 
     def _leaving(self, pools: Pools) -> list[str]:
-        """The jobs whose slots are being freed in these pools; the first few by name."""
+        """Return the jobs whose slots are being freed in these pools; the first few by name, the others as "".
+
+        So the list has the right length.
+        """
         found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
         return _named([user for _, user in sorted(found.items())])
 
     def windows(self, candidate: Candidate) -> str:
-        """For whom slots are reserved in backfill windows that it could use."""
+        """Return the jobs whose backfill windows contain slots that the candidate could use."""
         names = [name for name, window in self._state.windows.items() if window.slots.keys() & candidate.pools]
         first = self._waiting[names[0]]
         waited = duration(self._snapshot.now - first.entered)
         rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return f"What is free is kept for {first.name} (priority {first.priority}), which has waited {waited}{rest}."
 
-    def others(self, queue: Queue, pool: str) -> str:
-        """`b holds 2 and is due 3`: the others on the same level that hold slots."""
-        users = self._on_level(queue.parent, pool)
-        more = len(users) - (queue.projected[pool] > 0) - NAMED - 1
-        first = islice((other for other in users if other is not queue), NAMED + 1)
+    def others(self, node: ShareNode, pool: str) -> str:
+        """Return `b holds 2 and is due 3`: the other nodes on the same level that hold slots."""
+        users = self._on_level(node.parent, pool)
+        more = len(users) - (node.projected[pool] > 0) - MAX_NAMES - 1
+        first = islice((other for other in users if other is not node), MAX_NAMES + 1)
         words = [f"{other.name} holds {other.projected[pool]} and is due {other.entitlement[pool]}" for other in first]
         return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "others hold none"
 
-    def _others_on_level(self, parent: Queue | None, pool: str) -> list[Queue]:
-        return [queue for queue in (parent.children if parent else self._state.queues.tops) if queue.projected[pool]]
+    def _others_on_level(self, parent: ShareNode | None, pool: str) -> list[ShareNode]:
+        return [node for node in (parent.children if parent else self._state.tree.top_nodes) if node.projected[pool]]
 
-    # --- why nobody makes room --------------------------------------------------------------------------
+    # --- jobs that keep their slots ---------------------------------------------------------------------
 
     def protected(self, candidate: Candidate) -> str:
-        """`No job of its project there has a lower priority than 3. Others keep theirs: nlp holds 2 and is due 2.`"""
+        """Return why no job makes room: first for jobs of the project, then for other projects.
+
+        An example: `No job of its project there has a lower priority than 3. Other projects keep theirs: nlp holds 2
+        and is due 2.`
+        """
         own = "It made room as its GPUs did nothing, so it preempts nobody until it has run again."
         if not candidate.job.left_idle:
             own = self._own_keep(candidate.job.project, candidate.rank, candidate.pools)
@@ -247,28 +255,28 @@ class UsageReport:
             return f"No job of its project there has a lower priority than {rank}."
         return f"Of lower priority there: {self._protections(lower)}."
 
-    def _why_others_keep(self, claimant: Queue, pools: Pools) -> str:
+    def _why_others_keep(self, claimant: ShareNode, pools: Pools) -> str:
         holders = [(project, pool) for project, pool in self._holders(pools) if project is not claimant]
         if not holders:
             return ""
-        rights = [self._right(project, pool, claimant) for project, pool in holders[:NAMED]]
+        rights = [self._right(project, pool, claimant) for project, pool in holders[:MAX_NAMES]]
         if (more := len(holders) - len(rights)) > 0:
             rights.append(f"and {more} more")
         return f"Other projects keep theirs: {'; '.join(rights)}."
 
-    def _holders_of(self, pools: Pools) -> list[tuple[Queue, str]]:
-        """Projects that hold slots, and in which pool; who holds most first."""
+    def _holders_of(self, pools: Pools) -> list[tuple[ShareNode, str]]:
+        """Return the projects that hold slots, each with the pool; most slots first."""
         found = [
-            (self._state.queues.project(name), pool)
+            (self._state.tree.project(name), pool)
             for name, jobs in self._staying.items()
             for pool in pools
             if any(pool in job.slots for job in jobs)
         ]
-        return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].place, held[1]))
+        return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].policy_index, held[1]))
 
-    def _right(self, project: Queue, pool: str, claimant: Queue) -> str:
-        """By what right a project keeps what it holds: compared where the two paths part."""
-        side = part_of_paths(claimant, project)[1]
+    def _right(self, project: ShareNode, pool: str, claimant: ShareNode) -> str:
+        """Return why a project keeps its slots, compared on the level where its path and the claimant's differ."""
+        side = diverging_nodes(claimant, project)[1]
         holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
         if side.projected[pool] <= side.entitlement[pool]:
             return f"{holds} and is due {side.entitlement[pool]}"
@@ -278,7 +286,7 @@ class UsageReport:
         return f"{holds} and is due {side.entitlement[pool]}, but {self._protections(jobs)}"
 
     def _protections(self, jobs: Iterable[ActiveJob]) -> str:
-        """`a and b may not be stopped; c is still being launched`."""
+        """Return `a and b (may not be stopped); c (still being launched)`."""
         names: dict[str, list[str]] = defaultdict(list)
         for job in jobs:
             names[self._protection(job)].append(job.name)
@@ -295,16 +303,19 @@ class UsageReport:
         return f"guaranteed to run until {clock(until)}" if until > self._snapshot.now else NOT_ENOUGH
 
 
-def _named(users: Sequence[_User]) -> list[str]:
-    return [str(user) if place <= NAMED else "" for place, user in enumerate(users)]
+def _named(users: Sequence[_SlotUser]) -> list[str]:
+    return [str(user) if place <= MAX_NAMES else "" for place, user in enumerate(users)]
 
 
-def _count(users: Iterable[_User]) -> str:
-    return with_verb(sum(user.count for user in users))
+def _count(users: Iterable[_SlotUser]) -> str:
+    return with_is(sum(user.count for user in users))
 
 
 def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
-    """Who of its project comes first; and, where that one came later and is expected to be shorter, for how long."""
+    """Return which job of the project comes first.
+
+    If that job entered later and is expected to be shorter, also return how long shorter jobs may pass.
+    """
     name = f"{first.name} ({_precedence(first, snapshot)})" if first else "another"
     others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"
     message, settings = f"Waits behind {others} slots, too.", snapshot.policy.settings
@@ -313,7 +324,7 @@ def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snap
     by_submission = settings.order is Order.SUBMISSION
     if by_submission or first is None or first.priority != job.priority or first.entered <= job.entered or first.warm:
         return message
-    until = place_in_time(job, settings) - snapshot.now
+    until = sort_time(job, settings) - snapshot.now
     bound = f"who is submitted in {duration(until)} or later does" if until > 0 else "whoever is submitted now does"
     return (
         f"{message} {first.name} came later and is expected to run for {_runtime(first)}, this job for "
@@ -326,26 +337,40 @@ def _precedence(job: WaitingJob, snapshot: Snapshot) -> str:
 
 
 def _runtime(job: WaitingJob) -> str:
-    """`1 h 0 min`; `24 h 0 min (nothing is known of it)`."""
+    """Format an expected runtime: `1 h 0 min`; `24 h 0 min (nothing is known of it)`."""
     unknown = " (nothing is known of it)" if job.expected is None and job.max_runtime is None else ""
     return f"{duration(expected_runtime(job))}{unknown}"
 
 
-def level(queue: Queue) -> str:
-    """What a queue is."""
-    return "department" if queue.is_department else "project"
+def group_limit(job: WaitingJob, used: int, most: int) -> str:
+    """Return how many jobs of a job's group are active or will be, and how many may be.
+
+    :param used: jobs that are counted in the group.
+    :param most: jobs of the group that may be active at a time.
+    """
+    are = "job is" if used == 1 else "jobs are"
+    may = f"{most} may be at a time (tag max_parallel)"
+    return f"Of its group {job.group} {used} {are} active or about to be; {may}. It waits until one ends."
 
 
-def lately(queue: Queue, pool: str) -> str:
-    """`, and it has held 3.5 on average lately, where 2.0 would be its share`; nothing where that does not count."""
-    if pool not in queue.had:
+def level(node: ShareNode) -> str:
+    """Return whether a node is a department or a project, as a word."""
+    return "department" if node.is_department else "project"
+
+
+def lately(node: ShareNode, pool: str) -> str:
+    """Return use lately, such as `; it has held 3.5 on average lately, where its share would be 2.0`.
+
+    The text is empty if past use does not count.
+    """
+    if pool not in node.past:
         return ""
-    held, fair = queue.had[pool]
+    held, fair = node.past[pool]
     return f"; it has held {held:.1f} on average lately, where its share would be {fair:.1f}"
 
 
 def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
-    """Whose budget is spent, how much of it, and when the next period begins."""
+    """Return whose budget is spent, how much was used, and when the next period begins."""
     account = spending.forbids(job)
     spent = spending.spent(account) if account else None
     assert account is not None
@@ -360,5 +385,5 @@ def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """SageMaker's words, with a full stop."""
+    """Return SageMaker's message with a full stop."""
     return text if text.endswith((".", "!", "?", ")")) else f"{text}."

@@ -1,1 +1,1 @@
-"""Sharing over time: what was used before, budgets, and how a pool is divided by them."""
+"""Sharing over time: past use, budgets, and the division of a pool by them."""

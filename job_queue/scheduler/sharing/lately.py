@@ -1,4 +1,4 @@
-"""What projects and owners have held lately, as one plan sees it: what has ended, and what runs."""
+"""Use of projects and owners lately, as one plan sees it: finished attempts and active jobs."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -10,24 +10,27 @@ from job_queue.scheduler.sharing.division import Past
 from job_queue.scheduler.sharing.ledger import LN2, decayed
 
 Owner = tuple[str, str]
-"""A project, and who owns jobs in it."""
+"""A project, and an owner of jobs in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lately:
-    """Slots on average: use divided by what one slot would count for that was held ever since."""
+    """Use lately, as slots held on average.
 
-    projects: Mapping[tuple[str, str], Past]  # by project and pool
-    owners: Mapping[Owner, float]  # of all pools, and what they hold now
+    Decayed instance-seconds are divided by those of one slot that was always held (half-life / ln 2).
+    """
+
+    projects: Mapping[tuple[str, str], Past]  # project, pool -> use
+    owners: Mapping[Owner, float]  # average slots in all pools, plus the slots that they hold now
 
     def of(self, projects: list[str], pool: str) -> Past:
-        """Of some projects together."""
+        """Return the total use of some projects in a pool."""
         found = [self.projects[name, pool] for name in projects if (name, pool) in self.projects]
         return Past(fsum(past.lately for past in found), sum(past.holds for past in found))
 
 
 def held_lately(snapshot: Snapshot) -> Lately | None:
-    """What was held lately; None: the policy does not want to know."""
+    """Return the use lately; None: the policy has no `usage_half_life`."""
     half_life = snapshot.policy.settings.usage_half_life
     if half_life is None:
         return None
@@ -48,6 +51,6 @@ def held_lately(snapshot: Snapshot) -> Lately | None:
             used[job.project, pool].append(count * part)
             holds[job.project, pool] += count * stays
             owners[job.project, job.owner].append(count * (part + stays))
-    # Sums of floats that do not depend on the order of the jobs.
+    # fsum: sums of floats that do not depend on the order of the jobs.
     projects = {place: Past(fsum(parts), holds[place]) for place, parts in used.items()}
     return Lately(projects, {owner: fsum(parts) for owner, parts in owners.items()})

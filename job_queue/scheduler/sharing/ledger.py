@@ -1,8 +1,8 @@
-"""Adds up what attempts have used: what was used lately weighs more, and of a budget's period all weighs alike.
+"""Totals of the use by attempts: recent use counts more, and for a budget all use in its period counts in full.
 
-A use of an instance that is one half-life old counts for half of a present one, so an attempt from `b` to `e` counts at
-`t` for the integral of 2^-((t - x) / H) from `b` to `e`. That is exact whatever the order in which attempts are entered
-and the times at which somebody asks.
+Use that is one half-life old counts half. So an attempt from `b` to `e` counts, at time `t`, for the integral of
+`2^-((t - x) / H)` from `b` to `e`. The totals are exact for any order in which attempts are entered, and for any times
+at which totals are read.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -12,29 +12,29 @@ from math import exp, expm1, inf, log
 from job_queue.scheduler.model import Policy, Project, Slots
 from job_queue.scheduler.sharing.budget import Budget, PastUse
 
-MOST_OWNERS = 10_000  # that are remembered in each project; who has used least is forgotten first
+MOST_OWNERS = 10_000  # owners kept in each project; owners with the least use are dropped first
 LN2 = log(2)
 
 
 def decay(seconds: float, half_life: float) -> float:
-    """What remains of a unit of use after so many seconds."""
+    """Return the factor by which use counts after that many seconds."""
     return exp(-LN2 * max(0.0, seconds) / half_life)
 
 
 def decayed(duration: float, half_life: float) -> float:
-    """What using an instance for so many seconds until now counts for, in seconds."""
+    """Return the decayed use, in seconds, of an instance that was used for the last `duration` seconds."""
     return -expm1(-LN2 * max(0.0, duration) / half_life) * half_life / LN2
 
 
 def remembers(policy: Policy) -> bool:
-    """Whether any plan under this policy looks at what was used before."""
+    """Return whether plans under this policy depend on past use."""
     return policy.settings.usage_half_life is not None or any(it.budget or it.owner_budget for it in policy.projects)
 
 
 def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
-    """Attempts that ended before that do not matter now, in seconds since the epoch: their use weighs nothing any more.
+    """Return the time before which ended attempts do not count any more, in seconds since the epoch.
 
-    :param half_lives: after so many, use is forgotten: after 10, a thousandth is left.
+    :param half_lives: half-lives after which use no longer counts: after 10, a thousandth is left.
     """
     half_life = policy.settings.usage_half_life
     times = [now if half_life is None else now - half_lives * half_life]
@@ -44,8 +44,8 @@ def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
 
 
 @dataclass(slots=True)
-class _Lately:
-    """Instance-seconds, as of a time."""
+class _DecayedUse:
+    """Decayed instance-seconds at a point in time."""
 
     value: float = 0.0
     at: float = -inf
@@ -60,55 +60,55 @@ class _Lately:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _PeriodUse:
     """Instance-seconds in one period of a budget."""
 
     budget: Budget
-    began: float = -inf  # the period
-    by_whom: dict[str, float] = field(default_factory=dict)
+    began: float = -inf  # start of the period
+    by_owner: dict[str, float] = field(default_factory=dict)
 
-    def enter(self, whom: str, instances: int, began: float, ended: float) -> None:
-        self._turn(ended)
+    def enter(self, owner: str, instances: int, began: float, ended: float) -> None:
+        self._begin_period(ended)
         in_period = max(0.0, ended - max(began, self.began))
         if in_period:
-            self.by_whom[whom] = self.by_whom.get(whom, 0.0) + instances * in_period
+            self.by_owner[owner] = self.by_owner.get(owner, 0.0) + instances * in_period
 
     def as_of(self, now: float) -> Mapping[str, float]:
-        return self.by_whom if self.budget.begins(now) <= self.began else {}
+        return self.by_owner if self.budget.begins(now) <= self.began else {}
 
-    def _turn(self, time: float) -> None:
+    def _begin_period(self, time: float) -> None:
         if (began := self.budget.begins(time)) > self.began:
-            self.began, self.by_whom = began, {}
+            self.began, self.by_owner = began, {}
 
 
-class _Account:
-    """Of one project."""
+class _ProjectUse:
+    """Use of one project."""
 
     def __init__(self, project: Project, half_life: float | None, known: Container[str]) -> None:
         self._half_life = half_life
         self._known = known
-        self._pools: dict[str, _Lately] = {}
-        self._owners: dict[str, _Lately] = {}
-        self._spent = _Spent(project.budget) if project.budget else None
-        self._spent_by_owner = _Spent(project.owner_budget) if project.owner_budget else None
+        self._pools: dict[str, _DecayedUse] = {}
+        self._owners: dict[str, _DecayedUse] = {}
+        self._spent = _PeriodUse(project.budget) if project.budget else None
+        self._spent_by_owner = _PeriodUse(project.owner_budget) if project.owner_budget else None
 
     def begin(self, past: PastUse, now: float) -> None:
         if self._half_life is not None:
-            self._pools = {pool: _Lately(value, now) for pool, value in past.lately.items()}
-            self._owners = {owner: _Lately(value, now) for owner, value in past.lately_by_owner.items()}
+            self._pools = {pool: _DecayedUse(value, now) for pool, value in past.lately.items()}
+            self._owners = {owner: _DecayedUse(value, now) for owner, value in past.lately_by_owner.items()}
         if self._spent:
-            self._spent.began, self._spent.by_whom = self._spent.budget.begins(now), {"": past.spent}
+            self._spent.began, self._spent.by_owner = self._spent.budget.begins(now), {"": past.spent}
         if self._spent_by_owner:
             owners = self._spent_by_owner
-            owners.began, owners.by_whom = owners.budget.begins(now), dict(past.spent_by_owner)
+            owners.began, owners.by_owner = owners.budget.begins(now), dict(past.spent_by_owner)
 
     def enter(self, owner: str, slots: Slots, began: float, ended: float) -> None:
         total = sum(slots.values())
         if self._half_life is not None:
             for pool, count in slots.items():
                 if pool in self._known:
-                    self._pools.setdefault(pool, _Lately()).enter(count, began, ended, self._half_life)
-            self._owners.setdefault(owner, _Lately()).enter(total, began, ended, self._half_life)
+                    self._pools.setdefault(pool, _DecayedUse()).enter(count, began, ended, self._half_life)
+            self._owners.setdefault(owner, _DecayedUse()).enter(total, began, ended, self._half_life)
             if len(self._owners) > 2 * MOST_OWNERS:
                 half_life, owners = self._half_life, self._owners
                 now = max(it.at for it in owners.values())
@@ -118,10 +118,10 @@ class _Account:
             self._spent.enter("", total, began, ended)
         if self._spent_by_owner:
             self._spent_by_owner.enter(owner, total, began, ended)
-            spent = self._spent_by_owner.by_whom
+            spent = self._spent_by_owner.by_owner
             if len(spent) > 2 * MOST_OWNERS:
                 most = sorted(spent, key=lambda it: (-spent[it], it))[:MOST_OWNERS]
-                self._spent_by_owner.by_whom = {it: spent[it] for it in most}
+                self._spent_by_owner.by_owner = {it: spent[it] for it in most}
 
     def past_use(self, now: float) -> PastUse:
         lately: dict[str, float] = {}
@@ -135,19 +135,19 @@ class _Account:
 
 
 class UseLedger:
-    """What the attempts of a policy's projects have used that have ended. Times are seconds since the epoch.
+    """Use by the finished attempts of a policy's projects. Times are seconds since the epoch.
 
-    It remembers a number for each pool and owner of a project, however many attempts there were. Projects that the
-    policy does not have are not counted, and pools that it does not have count for owners and budgets alone.
+    The ledger stores one number for each pool and owner of a project, for any number of attempts. Projects that are not
+    in the policy are ignored. Pools that are not in the policy count only for owners and budgets.
 
-    :param past: what was used before, as of `now`.
+    :param past: use before, as of `now`.
     """
 
     def __init__(self, policy: Policy, past: Mapping[str, PastUse] | None = None, now: float = 0.0) -> None:
         half_life = policy.settings.usage_half_life
         pools = {pool.name for pool in policy.pools}
         self._accounts = {
-            project.name: _Account(project, half_life, pools)
+            project.name: _ProjectUse(project, half_life, pools)
             for project in policy.projects
             if half_life is not None or project.budget or project.owner_budget
         }
@@ -156,17 +156,19 @@ class UseLedger:
                 self._accounts[name].begin(use, now)
 
     def enter(self, project: str, owner: str, slots: Slots, began: float, ended: float) -> None:
-        """An attempt has used these slots."""
+        """Add the use of these slots by an attempt."""
         if ended > began and project in self._accounts:
             self._accounts[project].enter(owner, slots, began, ended)
 
     def past_use(self, now: float) -> dict[str, PastUse]:
-        """What a snapshot of that time is to have. It may not be earlier than the last end that was entered."""
+        """Return the past use for a snapshot at `now`, which must not be before the last end that was entered."""
         return {name: account.past_use(now) for name, account in self._accounts.items()}
 
 
-def after(policy: Policy, past: Mapping[str, PastUse], now: float, ended: Iterable["Attempt"]) -> Mapping[str, PastUse]:
-    """What was used once these attempts have ended, too, just now."""
+def past_use_after(
+    policy: Policy, past: Mapping[str, PastUse], now: float, ended: Iterable["Attempt"]
+) -> Mapping[str, PastUse]:
+    """Return the past use once these attempts have ended at `now`, too."""
     attempts = list(ended)
     if not attempts or not remembers(policy):
         return past
@@ -177,4 +179,4 @@ def after(policy: Policy, past: Mapping[str, PastUse], now: float, ended: Iterab
 
 
 Attempt = tuple[str, str, Slots, float]
-"""Project, owner, slots, and when it began."""
+"""Project, owner, slots, and start in seconds since the epoch."""

@@ -1,4 +1,4 @@
-"""Budgets as one plan sees them: what is spent of each in its present period, by what has ended and what runs."""
+"""Spending of budgets as one plan sees it: in the present period, by finished attempts and active jobs."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,29 +9,32 @@ from job_queue.scheduler.model import ActiveJob, Project, Snapshot, WaitingJob
 from job_queue.scheduler.sharing.budget import HOUR, Budget, BudgetKind
 
 Account = tuple[str, str | None]
-"""A project, and one of its owners; None: the project itself."""
+"""A project and one of its owners; None: the project itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What is spent of a budget."""
+    """The spent part of a budget."""
 
     budget: Budget
     seconds: float = 0.0  # instance-seconds
-    instances: int = 0  # that go on spending
+    instances: int = 0  # active instances, which continue to spend
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left."""
+        """Whether the budget is spent."""
         return self.seconds >= self.budget.seconds
 
     @property
     def hours(self) -> float:
-        """Instance-hours."""
+        """The spent instance-hours."""
         return self.seconds / HOUR
 
     def changes(self, now: float) -> float:
-        """When it is spent or begins anew, in seconds since the epoch; never if it is not spent, and nobody spends."""
+        """Return when the budget will be spent or its next period begins, in seconds since the epoch.
+
+        Infinite if the budget is not spent and no instance is active.
+        """
         ends = self.budget.ends(now)
         if self.is_over:
             return ends
@@ -39,7 +42,7 @@ class Spent:
 
 
 class Spending:
-    """What is spent of all budgets that the jobs of a snapshot have to do with."""
+    """Spending of all budgets that matter for the jobs of a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -51,20 +54,20 @@ class Spending:
             self._active[job.project, job.owner].append(job)
 
     def __bool__(self) -> bool:
-        """Whether there is any budget."""
+        """Return whether there is any budget."""
         return bool(self._projects)
 
     @property
     def overspent(self) -> frozenset[str]:
-        """Projects that come last: their soft budget is spent."""
+        """The projects whose soft budget is spent: they come last."""
         return frozenset(name for name in self._projects if self._is_over((name, None), BudgetKind.SOFT))
 
     def comes_last(self, project: str, owner: str) -> bool:
-        """Whether an owner comes last in a project, with a soft budget that is spent."""
+        """Return whether an owner comes last in a project, because the owner's soft budget is spent."""
         return project in self._projects and self._is_over((project, owner), BudgetKind.SOFT)
 
     def forbids(self, job: WaitingJob | ActiveJob) -> Account | None:
-        """Whose hard budget is spent, so that a job may not start; None: nobody's."""
+        """Return the account whose spent hard budget forbids the job to start; None: no account."""
         if job.project in self._projects:
             for account in ((job.project, None), (job.project, job.owner)):
                 if self._is_over(account, BudgetKind.HARD):
@@ -72,7 +75,7 @@ class Spending:
         return None
 
     def spent(self, account: Account) -> Spent | None:
-        """What is spent of a project's budget, or of an owner's in it; None: it has none."""
+        """Return the spent part of a project's or an owner's budget; None: there is no such budget."""
         if account not in self._found:
             budget = _budget(self._projects.get(account[0]), account)
             if budget is None:
@@ -81,7 +84,7 @@ class Spending:
         return self._found[account]
 
     def changes(self) -> Iterator[float]:
-        """When budgets that matter will be spent, or begin anew, in seconds since the epoch."""
+        """Yield the times at which relevant budgets will be spent or begin a new period, in seconds since the epoch."""
         waiting = [(job.project, owner) for job in self._snapshot.waiting for owner in (None, job.owner)]
         for account in dict.fromkeys((*self._active, *waiting)):
             if spent := self.spent(account):

@@ -1,1 +1,1 @@
-"""Who holds what of a simulated fleet, and what is free."""
+"""The simulated fleet: runs, attempts and carriers, and the slots that they leave free."""

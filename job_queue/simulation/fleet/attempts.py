@@ -1,4 +1,4 @@
-"""What becomes of a job, its attempts, and what a snapshot says of the time to come."""
+"""Runs of simulated jobs and their attempts, and conversions between them and the planner's snapshots."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,43 +20,43 @@ from job_queue.scheduler import (
 )
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-SHORTEST_LOOK = 60.0  # seconds
-LOOKS = 50  # in a half-life
+SHORTEST_TIMER = 60.0  # seconds between two timers for the decay of past use, at least
+TIMERS_PER_HALF_LIFE = 50  # timers for the decay of past use
 
 
 @dataclass(slots=True)
 class JobRun:
-    """What became of a job. Times are seconds since the simulation's beginning."""
+    """The history of a job. Times are seconds since the beginning of the simulation."""
 
     job: SimulatedJob
-    ended: float | None = None  # None: it never was
-    starts: list[float] = field(default_factory=list)  # of its attempts
+    ended: float | None = None  # None: it has not finished
+    starts: list[float] = field(default_factory=list)  # starts of its attempts
     preemptions: int = 0
-    done: float = 0  # seconds of its work that are not lost
-    lost: float = 0  # seconds of work that had to be done again
-    provisioned: float = 0  # seconds that its instances took to come for the first time
+    done: float = 0  # seconds of work that are done and not lost
+    lost: float = 0  # seconds of work that preemptions lost
+    provisioned: float = 0  # seconds of its first provisioning
     restarts: float = 0  # seconds of stopping, and of provisioning again
-    trained: list[tuple[float, float]] = field(default_factory=list)  # from when to when, of each attempt that is over
+    trained: list[tuple[float, float]] = field(default_factory=list)  # begin and end, by ended attempt
 
 
 @dataclass(eq=False, slots=True)
 class Attempt:
-    """One that holds slots, or a seat on a carrier."""
+    """An attempt that holds slots, or a seat on a carrier."""
 
     run: JobRun
     slots: Slots
     launched: float
-    trains: float  # when its instances are up
+    trains: float  # when it begins to train, since its instances are up
     stopping: bool = False
     expected: float | None = None  # seconds from the launch until its end
-    seen: ActiveJob | None = None  # as it was in the snapshot that the simulation began with
-    seat: Seat | None = None  # of a member, which has no slots
+    seen: ActiveJob | None = None  # its state in the first snapshot
+    seat: Seat | None = None  # a member has a seat and no slots
 
     def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
-        """As the planner sees it.
+        """Return the attempt as the planner sees it.
 
-        :param checkpoint: when it was saved last; None: never.
-        :param at_first: whether nothing has happened since the snapshot that the simulation began with.
+        :param checkpoint: time of its last checkpoint; None: it has none.
+        :param at_first: whether nothing has happened since the first snapshot.
         """
         job, seen = self.run.job, self.seen
         state = JobState.STOPPING if self.stopping else JobState.RUNNING
@@ -87,30 +87,33 @@ class Attempt:
 
 
 def expiries(snapshot: Snapshot) -> list[float]:
-    """When backoffs end and training plans begin."""
+    """Return the future times at which backoffs end and training plans begin."""
     times = [job.backoff_until for job in snapshot.waiting if job.backoff_until is not None]
     times += [paused.until for paused in snapshot.paused.values()]
     times += [calendar.opens for calendar in snapshot.calendars.values()]
     return [time for time in times if snapshot.now < time < inf]
 
 
-def looks_at_use(snapshot: Snapshot) -> list[float]:
-    """When past use may change a plan though nothing happens: somebody is due more, or a budget is spent, or anew."""
+def use_timers(snapshot: Snapshot) -> list[float]:
+    """Return the times at which past use may change a plan although no event happens.
+
+    Shares change as past use decays, budgets are spent, and new budget periods begin.
+    """
     times = list(Spending(snapshot).changes())
     half_life = snapshot.policy.settings.usage_half_life
     if half_life is not None and snapshot.active:
-        times.append(snapshot.now + max(SHORTEST_LOOK, half_life / LOOKS))
+        times.append(snapshot.now + max(SHORTEST_TIMER, half_life / TIMERS_PER_HALF_LIFE))
     return times
 
 
 def guarantees(policy: Policy) -> frozenset[float]:
-    """The guaranteed runtimes that there are."""
-    said = [pool.min_runtime for pool in policy.pools] + [project.min_runtime for project in policy.projects]
-    return frozenset(seconds for seconds in (*said, policy.settings.min_runtime) if seconds)
+    """Return the different guaranteed runtimes of the policy."""
+    runtimes = [pool.min_runtime for pool in policy.pools] + [project.min_runtime for project in policy.projects]
+    return frozenset(seconds for seconds in (*runtimes, policy.settings.min_runtime) if seconds)
 
 
 def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:
-    """The slots of each pool that are not held."""
+    """Return the slots of each pool that are not held; negative if more are held than there are."""
     at_the_time = replace(world, now=now)
     free = {pool.name: at_the_time.capacity(pool) - world.external.get(pool.name, 0) for pool in world.policy.pools}
     for slots in held:
@@ -120,7 +123,7 @@ def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, 
 
 
 def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
-    """A job as it waits for the first time."""
+    """Return the job as it waits for the first time."""
     return WaitingJob(
         job.name,
         job.project,
@@ -138,7 +141,10 @@ def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
 
 
 def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overheads) -> SimulatedJob:
-    """A job of a snapshot that runs for so long, from its start to its end."""
+    """Return a job of a snapshot as a simulated job.
+
+    :param runtime: seconds from its start to its end.
+    """
     if isinstance(job, WaitingJob):
         demand, gpus = job.demand, job.gpus
     else:
@@ -158,9 +164,12 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
 
 
 def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough: int) -> tuple[list[WaitingJob], bool]:
-    """Of each waiting queue as many as the queue reads, by priority and submission; and whether there are more.
+    """Return the waiting jobs that the queue would read, and whether some were left out.
 
-    :param enough: the first of these that are looked at, in the order in which they are served.
+    The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
+
+    :param enough: jobs of each waiting queue that are returned at most, the first in the order in which they are
+        served.
     """
     found: list[WaitingJob] = []
     queues: dict[tuple[str, bool, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)

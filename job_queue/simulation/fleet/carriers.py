@@ -9,34 +9,37 @@ from job_queue.scheduler import Carrier, JobState, Policy, Slots, WaitingJob
 
 
 class Carriers:
-    """Those that there are, whose they are, and for how long nobody has been on board."""
+    """The carriers of the fleet, their owners, and since when they are empty."""
 
     def __init__(self, policy: Policy) -> None:
         self._gpus = {pool.name: pool.gpus or 0 for pool in policy.pools}
         self._keep = {pool.name: pool.keep_warm or 0.0 for pool in policy.pools}
-        self._there: dict[str, Carrier] = {}
+        self._by_name: dict[str, Carrier] = {}
         self._owners: dict[str, str] = {}
-        self._aboard = Counter[str]()
+        self._members = Counter[str]()
         self._numbers = count(1)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._there
+        return name in self._by_name
 
     @property
     def all(self) -> tuple[Carrier, ...]:
-        """Each as the planner sees it."""
-        return tuple(self._there.values())
+        """The carriers as the planner sees them."""
+        return tuple(self._by_name.values())
 
     def held(self) -> Iterable[Slots]:
-        """The slots of each."""
-        return ({carrier.pool: 1} for carrier in self._there.values())
+        """Yield the slots of each carrier."""
+        return ({carrier.pool: 1} for carrier in self._by_name.values())
 
     def enter(self, carrier: Carrier) -> None:
-        """There is this one."""
-        self._there[carrier.name] = carrier
+        """Add a carrier."""
+        self._by_name[carrier.name] = carrier
 
     def launch(self, leader: WaitingJob, slots: Slots, now: float) -> Carrier:
-        """One that is launched for members, the first of whom leads; it is there once it has entered."""
+        """Return a new carrier; it is part of the fleet after `enter`.
+
+        :param leader: the first of the members for which the carrier is launched.
+        """
         (pool,) = slots
         carrier = Carrier(
             name=f"carrier {next(self._numbers)} for {leader.name}",
@@ -52,40 +55,40 @@ class Carriers:
         self._owners[carrier.name] = leader.owner
         return carrier
 
-    def is_up(self, name: str, now: float) -> None:
-        """Its instance has come, unless it leaves already: members may sit down."""
-        carrier = self._there.get(name)
+    def mark_running(self, name: str, now: float) -> None:
+        """Mark a starting carrier as running, since its instance is up; a stopping or removed one stays as it is."""
+        carrier = self._by_name.get(name)
         if carrier is not None and carrier.state is JobState.STARTING:
-            self._there[name] = replace(carrier, state=JobState.RUNNING, empty_since=now)
+            self._by_name[name] = replace(carrier, state=JobState.RUNNING, empty_since=now)
 
     def stop(self, name: str) -> None:
-        """It is to leave its instance."""
-        self._there[name] = replace(self._there[name], state=JobState.STOPPING)
+        """Mark a carrier as stopping."""
+        self._by_name[name] = replace(self._by_name[name], state=JobState.STOPPING)
 
-    def leaves(self, name: str) -> bool:
-        """Whether it is leaving its instance, or has left it."""
-        return name not in self._there or self._there[name].state is JobState.STOPPING
+    def is_leaving(self, name: str) -> bool:
+        """Return whether the carrier is stopping or has ended."""
+        return name not in self._by_name or self._by_name[name].state is JobState.STOPPING
 
     def remove(self, name: str) -> tuple[Carrier, str]:
-        """Its instance is free. Gives what it was, and whose."""
-        return self._there.pop(name), self._owners.pop(name, "")
+        """Remove a carrier whose instance is free, and return it and its owner ("" for a carrier of the snapshot)."""
+        return self._by_name.pop(name), self._owners.pop(name, "")
 
-    def sit_down(self, name: str) -> None:
-        """A member comes on board."""
-        self._aboard[name] += 1
-        if name in self._there:
-            self._there[name] = replace(self._there[name], empty_since=None)
+    def add_member(self, name: str) -> None:
+        """Count a member that starts on the carrier."""
+        self._members[name] += 1
+        if name in self._by_name:
+            self._by_name[name] = replace(self._by_name[name], empty_since=None)
 
-    def get_up(self, name: str, now: float) -> None:
-        """A member has left."""
-        self._aboard[name] -= 1
-        if name in self._there and not self._aboard[name]:
-            self._there[name] = replace(self._there[name], empty_since=now)
+    def remove_member(self, name: str, now: float) -> None:
+        """Count a member as gone; `empty_since` is `now` if it was the last."""
+        self._members[name] -= 1
+        if name in self._by_name and not self._members[name]:
+            self._by_name[name] = replace(self._by_name[name], empty_since=now)
 
     def empty_until(self) -> list[float]:
-        """When each of those that run and are empty has been kept for long enough."""
+        """Return for each running and empty carrier the time at which its keep-warm time ends."""
         return [
             (it.started if it.empty_since is None else it.empty_since) + self._keep[it.pool]
-            for it in self._there.values()
-            if it.state is JobState.RUNNING and not self._aboard[it.name]
+            for it in self._by_name.values()
+            if it.state is JobState.RUNNING and not self._members[it.name]
         ]

@@ -1,4 +1,4 @@
-"""Since when slots are free, where some seconds are looked at together: who starts on them has started then."""
+"""When slots came free within a step of the simulation: a job that takes such slots starts at that time."""
 
 from collections import defaultdict
 from math import inf
@@ -9,22 +9,25 @@ LONG_AGO = -inf
 
 
 class FreeSlots:
-    """The slots that came free in the step that is being looked at."""
+    """The times at which slots came free in the present step."""
 
     def __init__(self) -> None:
         self._freed: dict[str, list[tuple[float, int]]] = defaultdict(list)
 
     def begin(self) -> None:
-        """Another step begins."""
+        """Forget the times of the last step."""
         self._freed.clear()
 
     def free(self, time: float, slots: Slots) -> None:
-        """Somebody left them then."""
+        """Record that slots came free at this time."""
         for pool, count in slots.items():
             self._freed[pool].append((time, count))
 
     def idle_before(self, free: Slots) -> None:
-        """The step is over, and so many are free: those that nobody left in it were free before."""
+        """Record the slots that were free before the step.
+
+        :param free: all slots that are free at its end.
+        """
         for pool, freed in self._freed.items():
             freed.sort()
             idle = free.get(pool, 0) - sum(count for _, count in freed)
@@ -32,18 +35,18 @@ class FreeSlots:
                 freed.insert(0, (LONG_AGO, idle))
 
     def take(self, slots: Slots) -> float | None:
-        """Who starts takes those that have been free for the longest time. Gives since when it has all that it needs.
+        """Take the slots that have been free for the longest time, and return when the last of them came free.
 
-        None: since before the step, or nobody knows.
+        None: before the step, or unknown.
         """
         since = LONG_AGO
         for pool, count in slots.items():
             left = count
             freed = self._freed.get(pool, [])
             while left > 0 and freed:
-                time, there = freed.pop(0)
-                if there > left:
-                    freed.insert(0, (time, there - left))
-                left -= there
+                time, available = freed.pop(0)
+                if available > left:
+                    freed.insert(0, (time, available - left))
+                left -= available
                 since = max(since, time)
         return None if since == LONG_AGO else since

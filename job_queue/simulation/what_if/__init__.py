@@ -1,1 +1,1 @@
-"""What if: two snapshots of the queue that differ in the policy, and what that makes of it."""
+"""The comparison of two policies, or capacities, on the live queue."""

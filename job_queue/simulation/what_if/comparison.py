@@ -1,4 +1,4 @@
-"""What another policy, or another number of instances, would make of the queue as it is: now, and in the next hours."""
+"""The effect that another policy, or other capacities, would have on the present queue: now, and in the next hours."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from job_queue.scheduler import Evict, Hold, JobState, Plan, Reason, Slots, Snapshot, Start, WaitingJob, plan
 from job_queue.simulation.basis import Basis
-from job_queue.simulation.what_if.futures import FuturesOfBoth, Starts
+from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
-NOTICEABLE = 300.0  # seconds by which a wait has to differ; futures are looked at in steps of so many
-NOTICEABLE_PART = 0.1  # or the part of the wait
+NOTICEABLE = 300.0  # seconds by which a wait must differ to be reported; futures have steps of this size
+NOTICEABLE_PART = 0.1  # or this part of the wait, if that is longer
 
 
 @dataclass(frozen=True, slots=True)
 class Unstartable:
-    """A waiting job that could start under the policy that holds, and not under the other, however idle the fleet."""
+    """A waiting job that could start under the policy in force but not under the other, even on an idle fleet."""
 
     job: str
     project: str
@@ -24,46 +24,46 @@ class Unstartable:
 
 @dataclass(frozen=True, slots=True)
 class ChangedWait:
-    """A waiting job that waits noticeably longer, or less long. Starts are epoch seconds."""
+    """A waiting job that waits noticeably longer or shorter. Starts are epoch seconds."""
 
     job: str
     project: str
-    before: float  # inf: not within the time looked at
+    before: float  # inf: not within the horizon
     after: float
 
     @property
     def difference(self) -> float:
-        """Seconds that it waits longer; below 0: less long."""
+        """The seconds that it waits longer; negative: shorter."""
         return self.after - self.before
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectFigures:
-    """A project under both policies."""
+    """The figures of a project under both policies."""
 
     project: str
     waiting: int  # jobs
-    known: int  # of these, with a start that is known, or known to be later than the time looked at
-    wait_before: float | None  # mean wait of the known ones from now on, in seconds; later counts as the whole time
+    known: int  # waiting jobs whose start is known, or known to be after the horizon
+    wait_before: float | None  # mean wait of the known ones from now on, in seconds; at most the horizon
     wait_after: float | None
-    used_before: Slots  # once what is decided now has been done: by those that stay, start, or have others stopped
+    used_before: Slots  # after the present plan: by jobs that stay or start, and by claimants of evictions
     used_after: Slots
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changes. Of now: what one cycle decides under the other policy and not under the one that holds."""
+    """The differences between two policies. `starts`, `kept_waiting` and `evictions` compare one cycle of each now."""
 
     starts: tuple[Start, ...]
-    kept_waiting: tuple[str, ...]  # would start now, and would not under the other policy
+    kept_waiting: tuple[str, ...]  # start under the policy in force and not under the other
     evictions: tuple[Evict, ...]
     unstartable: tuple[Unstartable, ...]
-    waits: tuple[ChangedWait, ...]  # those that change most first; without those that start now
+    waits: tuple[ChangedWait, ...]  # the largest change first; without the jobs in `starts`
     projects: tuple[ProjectFigures, ...]
-    waiting: int  # jobs that were looked at
-    known: int  # of these, with a start that is known under both, or known to be later
+    waiting: int  # all waiting jobs
+    known: int  # waiting jobs whose start is known under both policies, or known to be after the horizon
     futures: int
-    all_examined: bool  # whether there was time to see of every job if it could start at all
+    all_examined: bool  # whether there was time to examine for every job whether it can start at all
 
 
 def compare(
@@ -75,21 +75,21 @@ def compare(
 ) -> Comparison:
     """Compare two policies on the same jobs.
 
-    :param before: the queue under the policy that holds.
-    :param after: the same jobs, runtimes and arrivals under another one.
-    :param horizon: seconds from now that are looked at; 0: now alone.
-    :param may_go_on: asked before what takes long. Where it says no, what is known by then is told.
-    :param on_progress: called with the part of the first future that is done; its errors end the comparison.
+    :param before: the queue under the policy in force.
+    :param after: the same jobs, runtimes and arrivals under another policy.
+    :param horizon: seconds from now that are simulated; 0: only the present plans are compared.
+    :param may_go_on: asked before each slow step. If False, the comparison contains the results so far.
+    :param on_progress: called with the finished part of the first future; an error that it raises ends the comparison.
     """
     now, then = plan(before.snapshot), plan(after.snapshot)
     starts_now, starts_then = set(now.begins), set(then.begins)
     evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
-    futures = FuturesOfBoth(before, after, horizon, may_go_on, on_progress)
+    futures = PairedFutures(before, after, horizon, may_go_on, on_progress)
     if horizon > 0:
-        futures.look(1)  # before all else: on_progress gives up early where it would take too long
+        futures.simulate(1)  # first, so that on_progress can end a slow comparison early
     unstartable, all_examined = _newly_unstartable(before.snapshot, after.snapshot, starts_then, may_go_on)
     if horizon > 0:
-        futures.look()
+        futures.simulate()
     expected = futures.starts()
     known = expected.before.keys() & expected.after.keys()
     return Comparison(
@@ -106,7 +106,7 @@ def compare(
     )
 
 
-# --- who can start at all ---------------------------------------------------------------------------
+# --- jobs that cannot start -------------------------------------------------------------------------
 
 
 def _newly_unstartable(
@@ -118,7 +118,7 @@ def _newly_unstartable(
     for job in after.waiting:
         if job.name in starting:
             continue
-        same = (_what_it_asks(job), _what_it_asks(as_before[job.name]))
+        same = (_needs(job), _needs(as_before[job.name]))
         if same not in known:
             if not may_go_on():
                 return tuple(found), False
@@ -130,35 +130,35 @@ def _newly_unstartable(
     return tuple(found), True
 
 
-def _what_it_asks(job: WaitingJob) -> object:
-    """All that matters where nobody else is there."""
+def _needs(job: WaitingJob) -> object:
+    """Return all attributes that decide whether a job starts on an idle fleet."""
     demand = tuple(tuple(sorted(need.items())) for need in job.demand)
     return job.project, demand, job.preemptible, job.interactive, job.kinds, job.gpus
 
 
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
-    """Why it would wait if nobody else were there, all pools had their instances, and nothing held it."""
+    """Return why the job would wait if it were alone, all pools had their instances, and nothing held it."""
     free = replace(job, held=False, backoff_until=None, after=(), more_wait=False, max_runtime=None)
     empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={})
     decided = plan(replace(empty, waiting=(free,)))
     return None if decided.begins else decided.holds[0]
 
 
-# --- who waits longer -------------------------------------------------------------------------------
+# --- changed waits ----------------------------------------------------------------------------------
 
 
-def _changed_waits(snapshot: Snapshot, expected: Starts, told: set[str]) -> tuple[ChangedWait, ...]:
+def _changed_waits(snapshot: Snapshot, expected: Starts, reported: set[str]) -> tuple[ChangedWait, ...]:
     changed = [
         ChangedWait(job.name, job.project, expected.before[job.name], expected.after[job.name])
         for job in snapshot.waiting
-        if job.name in expected.before and job.name in expected.after and job.name not in told
+        if job.name in expected.before and job.name in expected.after and job.name not in reported
     ]
     noticeable = [wait for wait in changed if _is_noticeable(wait, snapshot.now)]
     return tuple(sorted(noticeable, key=lambda wait: (-abs(wait.difference), wait.job)))
 
 
 def _is_noticeable(wait: ChangedWait, now: float) -> bool:
-    if wait.before == wait.after:  # also where neither is within the time looked at
+    if wait.before == wait.after:  # also if both are after the horizon
         return False
     return abs(wait.difference) >= max(NOTICEABLE, NOTICEABLE_PART * (min(wait.before, wait.after) - now))
 
@@ -193,15 +193,15 @@ def _mean_wait(starts: Mapping[str, float], jobs: list[str], now: float, horizon
 
 
 def _used(snapshot: Snapshot, decided: Plan) -> dict[str, Counter[str]]:
-    """Slots of each project once what is decided has been done: reserved ones are then used."""
+    """Return the slots that each project uses after the plan was carried out; reserved slots count as used."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
-    leaves = {evict.job for evict in decided.evictions} | set(decided.closes)
+    leaving = {evict.job for evict in decided.evictions} | set(decided.closes)
     projects = {job.name: job.project for job in snapshot.active} | {job.name: job.project for job in snapshot.waiting}
     for active in snapshot.active:
-        if active.name not in leaves and active.state is not JobState.STOPPING:
+        if active.name not in leaving and active.state is not JobState.STOPPING:
             used[active.project].update(active.slots)
     for carrier in snapshot.carriers:
-        if carrier.name not in leaves and carrier.state is not JobState.STOPPING:
+        if carrier.name not in leaving and carrier.state is not JobState.STOPPING:
             used[carrier.project][carrier.pool] += 1
     for name, slots in decided.begins.items():
         used[projects[name]].update(slots)

@@ -1,4 +1,4 @@
-"""When waiting jobs start under two policies, in the same futures: so what differs is the policies' doing."""
+"""Starts of waiting jobs under two policies in the same futures, so that only the policies make a difference."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,32 +8,32 @@ from random import Random
 
 from job_queue.scheduler import Policy
 from job_queue.simulation.basis import Basis
-from job_queue.simulation.forecast import TOGETHER, Doubt, Estimate, forecast
+from job_queue.simulation.forecast import JOBS_IN_ALL_FUTURES, Doubt, Estimate, forecast
 from job_queue.simulation.workload import SimulatedJob
 
 MOST_FUTURES = 5
-GOLDEN = 0.618033988749895  # a step by which any number of places is spread evenly
+GOLDEN_RATIO = 0.618033988749895  # multiples of it modulo 1 are spread evenly, however many there are
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Of each waiting job when it starts under each policy: epoch seconds, or `inf` if not within the time looked at.
+    """The start of each waiting job under each policy: epoch seconds, or `inf` if not within the horizon.
 
-    Who is not named is not known: it waits for jobs of which nobody knows when they end.
+    A job that is missing has an unknown start: it waits for jobs whose ends are unknown.
     """
 
     before: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
-    futures: int = 0  # that were looked at; each start is the median of them
+    futures: int = 0  # simulated futures; each start is their median
 
 
-class FuturesOfBoth:
-    """Looks at futures one after the other, each under both policies: as many as do not take long.
+class PairedFutures:
+    """Simulates futures one after the other, each under both policies: as many as are fast to simulate.
 
-    :param horizon: seconds from now that are looked at.
-    :param may_go_on: asked at each moment of a future. Where it says no, the futures that are done count.
-    :param on_progress: called at each moment of the first future with the part of it that is done, under both policies
-        together. An error that it raises ends the look.
+    :param horizon: seconds from now that are simulated.
+    :param may_go_on: asked at each moment of a future. If False, only the finished futures count.
+    :param on_progress: called at each moment of the first future with its finished part, under both policies together.
+        An error that it raises ends the simulation.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class FuturesOfBoth:
         self._on_progress = on_progress
         self._found: tuple[defaultdict[str, list[float | None]], ...] = (defaultdict(list), defaultdict(list))
         live = len(before.snapshot.active) + len(before.snapshot.waiting)
-        self._most = max(1, min(MOST_FUTURES, TOGETHER // max(1, live)))
+        self._most = max(1, min(MOST_FUTURES, JOBS_IN_ALL_FUTURES // max(1, live)))
         self._done = 0
 
-    def look(self, most: int = MOST_FUTURES) -> None:
-        """Look at futures until `most` are done, fewer where that would take long."""
+    def simulate(self, most: int = MOST_FUTURES) -> None:
+        """Simulate futures until `most` are done; fewer if that would be slow."""
         while self._done < min(most, self._most) and self._may_go_on():
-            looked = [self._future(basis, done) for basis, done in zip(self._policies, (0.0, 0.5), strict=True)]
+            simulated = [self._future(basis, done) for basis, done in zip(self._policies, (0.0, 0.5), strict=True)]
             if not self._may_go_on():
-                break  # the second was not looked at to its end
-            for starts, of_all in zip(looked, self._found, strict=True):
+                break  # the second simulation was cut off
+            for starts, of_all in zip(simulated, self._found, strict=True):
                 for name, start in starts.items():
                     of_all[name].append(start)
             self._done += 1
@@ -77,13 +77,6 @@ class FuturesOfBoth:
         return _future(basis, self._done, self._horizon, self._may_go_on, on_progress)
 
 
-def starts_in_both(before: Basis, after: Basis, horizon: float, may_go_on: Callable[[], bool]) -> Starts:
-    """Look at as many futures as do not take long; see `FuturesOfBoth`."""
-    futures = FuturesOfBoth(before, after, horizon, may_go_on)
-    futures.look()
-    return futures.starts()
-
-
 def _future(
     basis: Basis,
     number: int,
@@ -91,16 +84,19 @@ def _future(
     may_go_on: Callable[[], bool],
     on_progress: Callable[[float], None],
 ) -> dict[str, float | None]:
-    """One of them: what each job's runtime is in it, and who comes, depends on its number and on names alone."""
+    """Return the start of each job in one future; `inf`: after the horizon; None: unknown.
+
+    Runtimes depend only on the number of the future and the jobs' names, arrivals only on the number.
+    """
     runtimes = {
-        name: (likely[int(_place(name, number) * len(likely))],) for name, likely in basis.runtimes.items() if likely
+        name: (likely[int(_quantile(name, number) * len(likely))],) for name, likely in basis.runtimes.items() if likely
     }
-    comers = tuple(_served(basis.arrivals(Random(number)), basis.snapshot.policy))  # noqa: S311  (no secret)
+    arriving = tuple(_served(basis.arrivals(Random(number)), basis.snapshot.policy))  # noqa: S311  (no secret)
     estimates = forecast(
         basis.snapshot,
         runtimes,
         basis.overheads,
-        lambda _: comers,
+        lambda _: arriving,
         futures=1,
         horizon=horizon,
         may_go_on=may_go_on,
@@ -110,22 +106,22 @@ def _future(
     return {name: _start(estimate, end) for name, estimate in estimates.items()}
 
 
-def _place(name: str, number: int) -> float:
-    """Where in its distribution a job's runtime is: over many futures each part has its turn."""
-    return (Random(name).random() + number * GOLDEN) % 1  # noqa: S311  (no secret)
+def _quantile(name: str, number: int) -> float:
+    """Return the quantile of a job's runtime in its distribution; over many futures they are spread evenly."""
+    return (Random(name).random() + number * GOLDEN_RATIO) % 1  # noqa: S311  (no secret)
 
 
-def _served(comers: Iterable[SimulatedJob], policy: Policy) -> Iterator[SimulatedJob]:
-    """Those that a policy has a project and pools for; others would be refused when they come."""
+def _served(arriving: Iterable[SimulatedJob], policy: Policy) -> Iterator[SimulatedJob]:
+    """Yield the arriving jobs for which the policy has a project and pools; it would refuse the others."""
     projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}
-    for job in comers:
+    for job in arriving:
         demand = tuple(need for need in job.demand if need.keys() <= pools)
         if demand and job.project in projects:
             yield replace(job, demand=demand)
 
 
 def _start(estimate: Estimate, end: float) -> float | None:
-    """When; `inf`: not before the end; None: nobody can tell."""
+    """Return the estimated start; `inf`: after the end; None: unknown."""
     if estimate.start is not None:
         return estimate.start if estimate.start <= end else inf
     return inf if estimate.doubt in (Doubt.NEVER, Doubt.FAR) else None

@@ -25,6 +25,7 @@ USAGE = re.compile(rf"{TYPE} for (training job|spot training job|training warm p
 DEFAULTS = {LONGEST_RUN: 432_000, LONGEST_KEPT: 3_600, LARGEST_JOB: 20, LARGEST_SPOT_JOB: 20}
 """What every account has at first, in seconds and instances (guide: regions-quotas)."""
 STRICT_HISTORY = 300
+STRICT_QUOTA_LAG = 60.0  # seconds; syne-tune issue 250: "can take several minutes"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Times:
 TIMES = Times(stop_grace=10.0, unheard_grace=0.5, startup_delay=0.0, deletion=0.5)
 # AWS gives 120 s to stop, and takes minutes to start.
 STRICT_TIMES = Times(stop_grace=5.0, unheard_grace=5.0, startup_delay=2.0, deletion=2.0)
+TARGETS = ("training-job", "hyperpod-cluster", "endpoint", "studio-apps")
+"""The resources that a training plan may be for, as DescribeTrainingPlan names them."""
 _PLAN_NAME = r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}"
 
 
@@ -72,6 +75,7 @@ class PlanOption:
     start: Moment
     end: Moment
     instance_type: str | None = None
+    targets: tuple[str, ...] = ("training-job",)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class Account:
     history: int = 0
     """How many training jobs have ended before."""
     plans: tuple[PlanOption, ...] = ()
+    quota_lag: float | None = None
+    """Seconds for which instances count toward quotas after a job or a warm pool has ended; None is 0."""
 
 
 def strict_account(given: Account) -> Account:
@@ -96,6 +102,7 @@ def strict_account(given: Account) -> Account:
         list_rate=given.list_rate or Rate(2, 2),
         history=given.history or STRICT_HISTORY,
         plans=given.plans,
+        quota_lag=STRICT_QUOTA_LAG if given.quota_lag is None else given.quota_lag,
     )
 
 
@@ -136,11 +143,14 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_plan(text: str) -> PlanOption:
-    """`NAME=COUNT,START,END` or `NAME=COUNT,START,END,TYPE`."""
+    """Read `NAME=COUNT,START,END[,TYPE][,TARGET+TARGET]`; a plan without targets is for training jobs."""
     name, _, rest = text.partition("=")
     parts = [part.strip() for part in rest.split(",")]
+    targets: tuple[str, ...] = ("training-job",)
+    if len(parts) > 3 and (named := parts[-1].split("+")) and set(named) <= set(TARGETS):  # noqa: PLR2004
+        targets, parts = tuple(named), parts[:-1]
     if not re.fullmatch(_PLAN_NAME, name) or len(parts) not in (3, 4):
-        raise ValueError(f"{text!r} is not of the form NAME=COUNT,START,END[,TYPE], such as june=8,+0,+7200")
+        raise ValueError(f"{text!r} is not of the form NAME=COUNT,START,END[,TYPE][,TARGETS], such as june=8,+0,+7200")
     if not re.fullmatch(r"[1-9][0-9]{0,4}", parts[0]):
         raise ValueError(f"the plan {name} must have from 1 to 99999 instances, not {parts[0]!r}")
     start, end = parse_moment(parts[1]), parse_moment(parts[2])
@@ -149,7 +159,7 @@ def parse_plan(text: str) -> PlanOption:
     kind = parts[3] if len(parts) == 4 else None  # noqa: PLR2004
     if kind is not None and not re.fullmatch(TYPE, kind):
         raise ValueError(f"the plan {name} has no instance type {kind!r}; one is such as ml.p5.48xlarge")
-    return PlanOption(name, int(parts[0]), start, end, kind)
+    return PlanOption(name, int(parts[0]), start, end, kind, targets)
 
 
 def parse_moment(text: str) -> Moment:

@@ -17,6 +17,7 @@ from local_cloud.sagemaker.wire import EmulatedError
 RECALL = 1800.0  # seconds before the end at which instances are taken back
 DEFAULT_TYPE = "ml.p5.48xlarge"  # shown for a plan that takes any type: the API wants one
 ZONE = "a"
+TRAINING_JOB = "training-job"  # the target of a plan that training jobs may name
 
 
 class TrainingPlan:
@@ -31,6 +32,7 @@ class TrainingPlan:
         self._prefix = prefix
         self._instances = option.instances
         self._type = option.instance_type
+        self._targets = option.targets
         self._clock = clock
         self._users: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -58,6 +60,8 @@ class TrainingPlan:
             raise invalid(
                 f"The training plan {self.arn} is in status Expired. It must be in status Scheduled or Active."
             )
+        if TRAINING_JOB not in self._targets:
+            raise invalid(f"The training plan {self.arn} is for {', '.join(self._targets)} and not for {TRAINING_JOB}.")
         if self._type and (others := sorted(set(types) - {self._type})):
             raise invalid(
                 f"The instance type {others[0]} does not match the instance type {self._type} of the training plan "
@@ -103,7 +107,9 @@ class TrainingPlan:
             "CurrencyCode": "USD",
             "AvailableInstanceCount": free,
             "InUseInstanceCount": in_use,
-            "TargetResources": ["training-job"],
+            "UnhealthyInstanceCount": 0,
+            "AvailableSpareInstanceCount": 0,
+            "TargetResources": list(self._targets),
             "ReservedCapacitySummaries": [reserved],
             **common,
         }

@@ -42,6 +42,11 @@ class WarmPool:
             return self._status
 
     @property
+    def ended_at(self) -> float | None:
+        """When its instances were gone, in epoch seconds; None: they are there."""
+        return self._ended_at
+
+    @property
     def available(self) -> bool:
         """Whether it holds instances that another job may take."""
         return self.status == "Available"

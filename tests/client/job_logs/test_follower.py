@@ -422,3 +422,66 @@ class TestSmqLogs:
         scene.logs.failures = ["AccessDeniedException"]
         assert self.run(scene) == 1
         assert "smq: The logs cannot be read from CloudWatch" in capsys.readouterr().err
+
+
+class HourOverError(Exception):
+    """The hour that is simulated is over."""
+
+
+def followed_for_an_hour(scene: Scene, logs: Any, **options: Any) -> list[float]:
+    """When the queue was asked, in seconds, of a job that does not change."""
+    passed, asked = 0.0, list[float]()
+
+    def pause(seconds: float) -> None:
+        nonlocal passed
+        asked.extend([passed] * (len(scene.server.received) - len(asked)))
+        passed += seconds
+        if passed > 3600:
+            raise HourOverError
+
+    with pytest.raises(HourOverError):
+        list(Follower(scene.queue, logs, pause=pause, **options).follow("job1"))
+    return asked
+
+
+def always(scene: Scene, state: str, *attempts: dict[str, Any], **more: Any) -> None:
+    scene.server.always_answers(200, {"job": "job1", "state": state, "attempts": attempts, "history": [], **more})
+
+
+class CountedLogs(Logs):
+    """Counts how often lines are asked for."""
+
+    looks = 0
+
+    def get_log_events(self, **arguments: Any) -> dict[str, Any]:
+        self.looks += 1
+        return super().get_log_events(**arguments)
+
+
+def test_a_waiting_job_is_asked_about_more_and_more_rarely(scene: Scene) -> None:
+    always(scene, "pending")
+    asked = followed_for_an_hour(scene, None)
+    assert 9 <= sum(time < 60 for time in asked) <= 13
+    assert 85 <= len(asked) <= 145
+    gaps = [after - before for before, after in zip(asked, asked[1:])]
+    assert min(gaps) >= 5 and max(gaps) <= 37.5
+
+
+def test_a_job_far_from_its_start_is_asked_about_each_minute(scene: Scene) -> None:
+    always(scene, "pending", askAgainAfter=60)
+    assert 50 <= len(followed_for_an_hour(scene, None)) <= 85
+
+
+def test_lines_of_a_running_job_come_as_soon_as_ever_while_the_queue_is_asked_rarely(scene: Scene) -> None:
+    logs = CountedLogs()
+    logs.write("job1-qstamp-1/algo-1-1", "one line")
+    always(scene, "running", {"attempt": 1, "trainingJobName": "job1-qstamp-1"})
+    asked = followed_for_an_hour(scene, logs)
+    assert 85 <= len(asked) <= 145
+    assert logs.looks >= 3600 / 7, "about each five seconds"
+
+
+def test_a_poll_that_a_user_sets_is_the_shortest_pause(scene: Scene) -> None:
+    always(scene, "pending")
+    asked = followed_for_an_hour(scene, None, poll=120)
+    assert min(after - before for before, after in zip(asked, asked[1:])) >= 120

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from sagemaker_queue.config.notice_settings import Wanted
+from sagemaker_queue.config.notice_settings import NoticeFilter
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.models import FINISHED, JobDetail, JobSummary
 from sagemaker_queue.notices.watch import Watch
@@ -52,7 +52,7 @@ class Queue:
 
 
 def watching(queue: Queue, *kinds: str, waited: float = 0, meant: str = "") -> Watch:
-    wanted = Wanted(frozenset(kinds), waited) if kinds else Wanted(waited=waited)
+    wanted = NoticeFilter(frozenset(kinds), waited) if kinds else NoticeFilter(waited=waited)
     return Watch(queue, lambda job: job.job.startswith(meant), wanted)  # type: ignore[arg-type]
 
 

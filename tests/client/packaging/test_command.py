@@ -11,7 +11,7 @@ from sagemaker_queue.actions.job_settings import default_name, stem
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.packaging.command import PLACEHOLDER, CommandJob, DataLink, next_name, resubmitted
+from sagemaker_queue.packaging.command import PLACEHOLDER, CommandJob, DataLink, next_name, resubmission
 from sagemaker_queue.packaging.container import run
 from sagemaker_queue.packaging.sweep import expand, parse_grid
 
@@ -147,7 +147,7 @@ class TestRequest:
         (tmp_path / "hyperparameters.json").write_text(json.dumps(request["HyperParameters"]))
         (tmp_path / "resourceconfig.json").write_text('{"hosts": ["algo-1", "algo-2"], "current_host": "algo-2"}')
         job = run.Job(tmp_path)
-        assert "--nnodes=2" in run.launched(job)
+        assert "--nnodes=2" in run.launch_command(job)
         assert json.loads(job.environment()["SM_HOSTS"]) == ["algo-1", "algo-2"]
 
     def test_channels_have_names_of_their_own_and_folders_end_in_a_slash(self) -> None:
@@ -198,12 +198,12 @@ class TestRequest:
 class TestAgain:
     def test_another_name_and_checkpoints_beside(self) -> None:
         request = a_job(checkpoint_home=HOME / "checkpoints", tags={"priority": "1", "team": "x"}).request()
-        later = resubmitted(
+        later = resubmission(
             {**request, "Tags": [*request["Tags"], {"Key": "after", "Value": "a"}]}, "j", after=["b", "c:any"]
         )
         assert {tag["Key"]: tag["Value"] for tag in later["Tags"]}["after"] == "b c:any"
         assert len(later["Tags"]) == len(request["Tags"]) + 1
-        again = resubmitted(request, "job1-r2", priority=5)
+        again = resubmission(request, "job1-r2", priority=5)
         assert again["TrainingJobName"] == "job1-r2"
         assert again["CheckpointConfig"] != request["CheckpointConfig"]
         assert {tag["Key"]: tag["Value"] for tag in again["Tags"]} == {"priority": "5", "team": "x"}
@@ -221,8 +221,8 @@ class TestAgain:
     )
     def test_it_never_writes_into_the_checkpoints_of_the_first(self, kept: str, beside: str) -> None:
         request = {"TrainingJobName": "job1", "CheckpointConfig": {"S3Uri": kept, "LocalPath": "/c"}}
-        assert resubmitted(request, "job2")["CheckpointConfig"] == {"S3Uri": beside, "LocalPath": "/c"}
-        assert resubmitted(request, "job2", resume=True)["CheckpointConfig"]["S3Uri"] == kept
+        assert resubmission(request, "job2")["CheckpointConfig"] == {"S3Uri": beside, "LocalPath": "/c"}
+        assert resubmission(request, "job2", resume=True)["CheckpointConfig"]["S3Uri"] == kept
 
     def test_names_count_on(self) -> None:
         assert [next_name(name) for name in ("job", "job-r2", "job-r9", "lr-0-1")] == [

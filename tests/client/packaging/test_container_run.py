@@ -23,7 +23,7 @@ import pytest
 
 from sagemaker_queue.packaging.command import entry_point
 from sagemaker_queue.packaging.container import run
-from sagemaker_queue.remote_shell.words import MarkedCommand, MarkedOutput
+from sagemaker_queue.remote_shell.command_lines import MarkedCommand, MarkedOutput
 
 RUN = Path(run.__file__)
 PYTHON = os.environ.get("PYTHON_OF_THE_CONTAINER", sys.executable)

@@ -13,7 +13,7 @@ from moto import mock_aws
 
 from sagemaker_queue.cli.entry import main
 from sagemaker_queue.data_links import S3Address
-from sagemaker_queue.packaging.download import Folder, Refused, path_parts
+from sagemaker_queue.packaging.download import Folder, PathRefused, path_parts
 from sagemaker_queue.packaging.storage import Storage
 
 pytestmark = pytest.mark.attack
@@ -91,7 +91,7 @@ def test_a_file_is_told_where_another_key_is_the_same_file(s3: Any, tmp_path: Pa
     folder = Folder(tmp_path, storage)
     folder.fetch(found[0], "A")
     os.link(tmp_path / "A", tmp_path / "a")
-    with pytest.raises(Refused, match="the same file here as A"):
+    with pytest.raises(PathRefused, match="the same file here as A"):
         folder.fetch(found[1], "a")
     assert (tmp_path / "A").read_bytes() == b"r/A"
 
@@ -101,7 +101,7 @@ def test_a_file_is_told_where_another_key_is_the_same_file(s3: Any, tmp_path: Pa
     ["CON", "nul.txt", "deep/Aux", "com1.tar.gz", "LPT9", "C:/x", "file:stream", "dot.", "blank ", "a/b:c/d", "CON .x"],
 )
 def test_windows_is_given_no_device_drive_or_stream(key: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(PathRefused):
         path_parts(key, windows=True)
 
 

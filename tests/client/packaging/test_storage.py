@@ -40,11 +40,11 @@ def names(s3: Any, bucket: str = DEFAULT) -> list[str]:
 
 def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: Storage, s3: Any) -> None:
     assert storage.default_bucket() == DEFAULT
-    storage.make_ready(DEFAULT)
-    storage.make_ready(DEFAULT)
+    storage.ensure_bucket(DEFAULT)
+    storage.ensure_bucket(DEFAULT)
     assert [one["Name"] for one in s3.list_buckets()["Buckets"]] == [DEFAULT]
     with pytest.raises(StorageError, match="There is no bucket other: make it, or name another one"):
-        storage.make_ready("other")
+        storage.ensure_bucket("other")
 
 
 def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(storage: Storage, s3: Any, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(storage: Sto
 
 
 def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Storage, s3: Any, tmp_path: Path) -> None:
-    storage.make_ready(DEFAULT)
+    storage.ensure_bucket(DEFAULT)
     (tmp_path / "x").write_text("12345")
     for key in ("set/a", "set/deep/b", "set-other/c", "set"):
         storage.put(tmp_path / "x", S3Address(DEFAULT, key))
@@ -79,7 +79,7 @@ def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Stora
 
 
 def test_more_than_a_thousand_objects_are_removed(storage: Storage, s3: Any) -> None:
-    storage.make_ready(DEFAULT)
+    storage.ensure_bucket(DEFAULT)
     for number in (0, 999, 1000, 1004):  # whether the others are there is all the same to S3
         s3.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
     storage.remove([S3Address(DEFAULT, f"many/{number}") for number in range(1005)])
@@ -88,7 +88,7 @@ def test_more_than_a_thousand_objects_are_removed(storage: Storage, s3: Any) -> 
 
 def test_objects_on_several_pages_are_found(storage: Storage, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
-    storage.make_ready(DEFAULT)
+    storage.ensure_bucket(DEFAULT)
     for number in range(5):
         s3.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
     assert len(list(storage.objects(S3Address(DEFAULT, "many")))) == 5
@@ -107,7 +107,7 @@ def test_what_goes_wrong_is_told_in_a_sentence(storage: Storage, tmp_path: Path)
 
 
 def test_what_is_there_is_found_by_the_right_to_list_alone(storage: Storage, s3: Any) -> None:
-    storage.make_ready(DEFAULT)
+    storage.ensure_bucket(DEFAULT)
     for key in ("a", "a-b/c", "a/b", "a/b/c", "ab"):
         s3.put_object(Bucket=DEFAULT, Key=key, Body=b"1")
 

@@ -83,7 +83,7 @@ def test_a_fleet_without_pools_says_so(theme: Any) -> None:
 
 
 def test_the_timeline_of_a_job(theme: Any) -> None:
-    from sagemaker_queue.ui.figures.timeline import timeline_figure, told_as_text
+    from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
 
     history = (
         Transition("pending", NOW - 3 * HOUR, 1, "submitted"),
@@ -96,7 +96,7 @@ def test_the_timeline_of_a_job(theme: Any) -> None:
     text_of(timeline_figure(job, NOW, theme))
     assert found.keys() == {"pending", "running", "preempted", "completed"}
     assert list(found["running"].x) == [3_600_000]
-    assert told_as_text(job) == "job1: completed, 0 attempts in 3h00m since it was submitted."
+    assert timeline_text(job) == "job1: completed, 0 attempts in 3h00m since it was submitted."
 
 
 def test_shares_and_use(theme: Any) -> None:
@@ -125,13 +125,13 @@ def test_usage_and_waits(theme: Any) -> None:
 
 
 def test_002_a_quota_below_running_jobs_is_told_on_the_page_with_what_applying_it_takes() -> None:
-    from sagemaker_queue.ui.pages.what_if import told_of
+    from sagemaker_queue.ui.pages.what_if import preview_sentences
 
     lowered = "The quota of the project a would fall from 2 to 1 p5, and its running non-preemptible jobs hold 2: x, y."
-    _, told, force = told_of(PreviewAnswer(in_use=(lowered,)))
+    _, told, force = preview_sentences(PreviewAnswer(in_use=(lowered,)))
     assert told == lowered
     assert "--force" in force
-    assert told_of(PreviewAnswer()) == ["Nothing of note would change."]
+    assert preview_sentences(PreviewAnswer()) == ["Nothing of note would change."]
 
 
 def test_projects_look_different_however_many_there_are() -> None:

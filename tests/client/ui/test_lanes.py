@@ -83,7 +83,7 @@ def test_who_shares_an_instance_has_no_lane_and_is_named_on_it() -> None:
     ]
     empty = PastAttempt("carrier--2", 1, slots={"p5": 1}, launched=NOW - 3 * HOUR, ended=NOW - HOUR, carries=8)
     found = drawn(QueueStatus(pools=(P5,), active=(carrier, *members), waiting=(late,)), before, *was, empty)
-    assert [(span.job, span.aboard, span.label) for span in found] == [
+    assert [(span.job, span.members, span.label) for span in found] == [
         ("carrier--0", ("old",), "old"),
         ("carrier--2", (), "shared, empty"),
         ("carrier--1", ("one", "two"), "one, two"),

@@ -54,6 +54,8 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
     measured.metrics.idle({"p5": 3})
     measured.metrics.add(Metric.LOST_NOTIFICATIONS, 3)
     seen: Json = {}
+    queue.training.down = True
+    queue.tick()
     for line in measured.lines():
         (directive,) = line["_aws"]["CloudWatchMetrics"]
         assert directive["Namespace"] == NAMESPACE
@@ -75,6 +77,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         "Preemptions": ("Count", True),
         "Backoffs": ("Count", True),
         "CycleTime": ("Milliseconds", False),
+        "MinutesSinceReconciliation": ("None", False),
         "LastingRefusals": ("Count", False),
         "ForgedAttempts": ("Count", False),
         "UnstoppableAttempts": ("Count", False),
@@ -218,3 +221,30 @@ def test_more_values_than_fit_in_a_line_are_all_printed(measured: Measured, caps
     for _ in range(250):
         measured.metrics.add(Metric.LEASE_CONFLICTS)
     assert sum(len(line["LeaseConflicts"]) for line in measured.lines()) == 250
+
+
+def test_minutes_since_the_last_reconciliation_grow_while_sagemakers_list_cannot_be_read(measured: Measured) -> None:
+    queue = measured.queue
+    queue.tick()
+    assert measured.values(Metric.RECONCILIATION_AGE) == [0]
+    queue.training.down = True
+    for minutes in (1, 2, 3):
+        queue.tick(60)
+        assert measured.values(Metric.RECONCILIATION_AGE) == [minutes]
+    queue.training.down = False
+    queue.tick(60)
+    assert measured.values(Metric.RECONCILIATION_AGE) == [0]
+
+
+def test_before_the_first_reconciliation_there_is_no_age(measured: Measured) -> None:
+    measured.queue.training.down = True
+    measured.queue.tick()
+    assert measured.values(Metric.RECONCILIATION_AGE) == []
+
+
+def test_an_event_measures_no_reconciliation(measured: Measured) -> None:
+    measured.queue.tick()
+    measured.queue.submit("job1")
+    measured.lines()
+    measured.queue.end("job1-qstamp-1")
+    assert measured.values(Metric.RECONCILIATION_AGE) == []

@@ -9,6 +9,7 @@ from api_contract.models import JobSummary, Reason
 from job_queue.api import routes
 from job_queue.api.responses import queue_status
 from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, bytes_of, sent_bytes
+from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import ExternalJob, iso
 from tests.jobs import NOW, OWNER, a_body, a_job
 from tests.payloads import api_event
@@ -101,13 +102,14 @@ def test_those_that_wait_and_those_outside_have_room_beside_those_that_run() -> 
         queue.start_outside(f"theirs{number}")
     for _ in range(3):  # twenty are described in each
         queue.tick()
-    cluster, decided = queue.dry_run.forecast()
-    whole = queue_status(cluster, decided, sees=lambda job: True)
+    cluster, decided = queue.forecast()
+    plan = PublishedPlan.of(cluster, decided, queue.now)
+    whole = queue_status(cluster, plan, queue.now, sees=lambda job: True)
     assert (len(whole.active), len(whole.waiting), len(whole.external)) == (40, 20, 60)
     assert not (whole.more_active or whole.more_waiting or whole.more_external)
     for share in (2, 4, 8):
         room = bytes_of(whole) // share
-        part = queue_status(cluster, decided, lambda job: True, room)
+        part = queue_status(cluster, plan, queue.now, lambda job: True, room)
         assert bytes_of(part) < room + 100
         assert part.active and part.waiting and part.external
         assert part.more_active and part.more_external

@@ -31,7 +31,7 @@ def listed(queue: Harness) -> list[str]:
 
 
 def looked_at(queue: Harness) -> list[str]:
-    cluster, _ = queue.dry_run.forecast()
+    cluster, _ = queue.forecast()
     return [*cluster.active, *cluster.waiting]
 
 

@@ -9,8 +9,9 @@ from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.job import REASON_BYTES
 from job_queue.services.job_commands import JobCommands
+from local_cloud.dynamodb.units import size_of
 from tests.jobs import OWNER
-from tests.memory_tables import MAX_ROW, size_of
+from tests.memory_tables import MAX_ROW
 from tests.queue_harness import Harness
 
 pytestmark = pytest.mark.attack

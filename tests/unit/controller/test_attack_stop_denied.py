@@ -46,7 +46,7 @@ def test_who_waits_for_it_is_told() -> None:
     queue.submit("hostile", 1)
     queue.training.untagged.add("hostile-qstamp-1")
     queue.submit("urgent", 1000)
-    cluster, plan = queue.dry_run.forecast()
+    cluster, plan = queue.forecast()
     (hold,) = [hold for hold in plan.holds if hold.job == "urgent"]
     assert hold.reason is Reason.WAITING_FOR_CAPACITY
     assert "hostile (cannot be stopped: SageMaker denies it to the queue)" in hold.message

@@ -116,7 +116,7 @@ def test_lack_of_capacity_backoffs_the_pool_and_is_nobodys_failure(happens: Any,
     queue.submit("job2", 1)
     assert queue.state("job2") == "pending"
     assert len(creates(queue)) == calls
-    _, decided = queue.dry_run.forecast()
+    _, decided = queue.forecast()
     assert [(hold.job, hold.reason) for hold in decided.holds] == [
         ("job1", Reason.BACKOFF),
         ("job2", Reason.BACKOFF),
@@ -162,7 +162,7 @@ def test_a_pool_of_any_type_is_backoffd_for_the_type_that_is_lacking() -> None:
     queue.submit("same", 1)
     queue.submit("other", 1, **on(G5))
     assert queue.states() == {"job1": "pending", "same": "pending", "other": "running"}
-    _, decided = queue.dry_run.forecast()
+    _, decided = queue.forecast()
     assert {hold.reason for hold in decided.holds} == {Reason.BACKOFF}
     assert all(f"no instances of {P5} just now" in hold.message for hold in decided.holds)
     tick_to(queue, backoff(queue, f"default/{P5}").until)

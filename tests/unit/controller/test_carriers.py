@@ -10,6 +10,7 @@ from api_contract.models import PlanAnswer
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.responses import plan_answer, queue_status
 from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job
 from job_queue.scheduler import Seat
 from tests.jobs import OWNER, P5, a_request
@@ -329,8 +330,9 @@ def test_the_status_counts_gpus_where_instances_are_shared(queue: Harness) -> No
     submit(queue, "m0", "2")
     submit(queue, "m1", "0.5")
     whole(queue, "whole")
-    cluster, decided = queue.dry_run.forecast()
-    (pool,) = queue_status(cluster, decided, lambda job: True).pools
+    cluster, decided = queue.forecast()
+    plan = PublishedPlan.of(cluster, decided, queue.now)
+    (pool,) = queue_status(cluster, plan, queue.now, lambda job: True).pools
     assert (pool.used, pool.gpus, pool.gpus_used) == (2, 16, 10.5)
 
 
@@ -338,7 +340,7 @@ def test_what_a_member_waits_for_is_told_in_gpus(queue: Harness) -> None:
     submit(queue, "m0", "0.5")
     submit(queue, "m1", "8")
     submit(queue, "m2", "0.5", priority=-1)
-    _, decided = queue.dry_run.forecast()
+    _, decided = queue.forecast()
     holds = {hold.job: hold.message for hold in decided.holds}
     assert holds.keys() == {"m1"}
     assert holds["m1"].startswith("No carrier that takes it has 8 GPUs free, and none starts. Needs 1 instance")
@@ -349,8 +351,8 @@ def test_what_a_member_waits_for_is_told_in_gpus(queue: Harness) -> None:
 def test_a_plan_tells_whether_a_member_would_start(queue: Harness) -> None:
     def answer(gpus: str, priority: int = 0) -> PlanAnswer:
         job = queue.submissions.examine(member_request("new", gpus, priority), OWNER).job
-        _, decided, advice = queue.dry_run.what_if(job)
-        return plan_answer(job, decided, advice, (), None)
+        cluster, decided, advice = queue.dry_run.what_if(job)
+        return plan_answer(job, cluster, decided, queue.now, advice, (), None)
 
     launched = answer("4")
     assert (launched.would_start, launched.slots, launched.reason) == (True, {"p5": 1}, None)

@@ -10,6 +10,7 @@ from job_queue.api.queue_position import QueuePosition
 from job_queue.controller.dependencies import MOST_LOOKED_UP
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unwritable
+from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.services.job_commands import JobCommands
 from tests.jobs import OWNER
 from tests.queue_harness import Harness
@@ -24,8 +25,7 @@ def submit(queue: Harness, name: str, after: str = "", priority: int = 1, **chan
 
 
 def reason(queue: Harness, name: str) -> tuple[str, str]:
-    cluster, decided = queue.dry_run.forecast()
-    found = QueuePosition.in_queue(cluster, decided).reason(queue.job(name))
+    found = QueuePosition(PublishedPlan.of(*queue.forecast(), queue.now)).reason(queue.job(name))
     assert found is not None
     return found.code, found.message
 
@@ -230,7 +230,7 @@ def test_dependents_take_no_place_in_the_window_and_are_found_behind_it() -> Non
     for number in range(3 * WINDOW):
         submit(queue, f"b{number}", after="a", priority=9)
     submit(queue, "honest", priority=2)
-    cluster, _ = queue.dry_run.forecast()
+    cluster, _ = queue.forecast()
     assert "honest" in cluster.waiting, "it is in view"
     assert "b9" not in cluster.waiting
     assert reason(queue, "b9") == ("DEPENDENCY", "Waits for a to complete.")

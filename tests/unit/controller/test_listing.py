@@ -9,6 +9,7 @@ from job_queue.adapters.lookups.training_list import PAGE
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.controller.fleet.survey import MOST_PAGES
 from job_queue.controller.reconciler import MOST_DESCRIBED
+from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.listing import DAY_SECONDS, LONGEST_LIFE_SECONDS, SKEW_SECONDS, Listing, next_listing
 from tests.jobs import NOW, P5
 from tests.queue_harness import Harness
@@ -157,6 +158,49 @@ def test_walks_that_run_side_by_side_claim_nothing_that_is_not_so() -> None:
     queue.repository.note_listing(before)  # another walk, which began before it, ends after it
     queue.tick()
     assert counted(queue) == {"theirs"}
+
+
+# --- when a comparison has succeeded ----------------------------------------------------------------
+
+
+def test_a_walk_that_ends_after_its_most_pages_is_a_successful_comparison() -> None:
+    queue = Harness(slots=3)
+    has_ended(queue, PAGE * (MOST_PAGES + 5))
+    queue.tick()
+    known = queue.repository.metadata()
+    assert known.listing is not None
+    assert known.listing.sweeps
+    assert known.reconciled == int(queue.now)
+
+
+def test_a_comparison_fails_if_each_training_job_that_it_must_describe_cannot_be_described() -> None:
+    queue = Harness(slots=3)
+    queue.tick()
+    succeeded = queue.repository.metadata().reconciled
+    runs_outside(queue, "theirs", age=0)
+    describe = queue.training.describe
+
+    def denied(name: str) -> object:
+        raise Unavailable("SageMaker did not answer.")
+
+    queue.training.describe = denied  # type: ignore[assignment,method-assign]
+    queue.tick(60)
+    assert queue.repository.metadata().reconciled == succeeded
+    queue.training.describe = describe  # type: ignore[method-assign]
+    queue.tick(60)
+    assert counted(queue) == {"theirs"}
+    assert queue.repository.metadata().reconciled == int(queue.now)
+
+
+def test_a_new_process_knows_the_last_successful_comparison() -> None:
+    queue = Harness(slots=3)
+    queue.tick()
+    succeeded = queue.now
+    queue.training.down = True
+    for _ in range(3):
+        queue.tick(60)
+    restarted = Harness(slots=3, tables=queue.tables)
+    assert restarted.repository.metadata().reconciled == int(succeeded)
 
 
 # --- what is known -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Training plans: SageMaker is asked what they have and when, and what their end does to jobs."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -41,7 +42,7 @@ def a_queue(*parts: PlanPart, **pool: Any) -> Harness:
 
 
 def held_back(queue: Harness) -> dict[str, str]:
-    plan: Plan = queue.dry_run.forecast()[1]
+    plan: Plan = queue.forecast()[1]
     return {hold.job: hold.reason.value for hold in plan.holds}
 
 
@@ -293,8 +294,8 @@ class Client:
         return self._answer
 
 
-def parts_of(answer: dict[str, Any] | str) -> tuple[PlanPart, ...]:
-    return SageMakerTraining(cast(Any, Client(answer)), cast(Any, None)).plan_parts(ARN)
+def parts_of(answer: dict[str, Any] | str, in_use: int = 0) -> tuple[PlanPart, ...]:
+    return SageMakerTraining(cast(Any, Client(answer)), cast(Any, None)).plan_parts(ARN, lambda: in_use)
 
 
 def at(seconds: float) -> datetime:
@@ -322,6 +323,46 @@ def test_a_plans_answer() -> None:
     )
     assert several == (PlanPart(4, int(NOW), int(NOW) + HOUR), a_plan(instances=2, starts=5 * HOUR, ends=6 * HOUR))
     assert parts_of({"Status": "Failed", **times, **counts}) == ()
+
+
+def usable(in_use: int = 0, **answer: Any) -> int:
+    """Return the instances that the queue counts of an active plan with this answer."""
+    times = {"StartTime": at(0), "EndTime": at(HOUR), "Status": "Active", "TrainingPlanArn": ARN}
+    (part,) = parts_of({**times, "TotalInstanceCount": 9, **answer}, in_use)
+    return part.instances
+
+
+def test_unhealthy_and_spare_instances_of_a_plan_do_not_count() -> None:
+    counts = {"UnhealthyInstanceCount": 2, "AvailableSpareInstanceCount": 1}
+    assert usable(**counts) == 6
+    assert usable(**counts, Status="Scheduled") == 6
+    assert usable(**counts, AvailableInstanceCount=8, InUseInstanceCount=1) == 6
+    assert usable(AvailableInstanceCount=3, InUseInstanceCount=2) == 5
+
+
+@pytest.mark.parametrize("targets", [["endpoint"], ["endpoint", "studio-apps"], ["hyperpod-cluster"]])
+def test_a_plan_for_other_resources_has_no_instances_for_training_jobs(targets: list[str]) -> None:
+    assert usable(AvailableInstanceCount=9, InUseInstanceCount=0, TargetResources=targets) == 0
+    assert usable(Status="Scheduled", TargetResources=targets) == 0
+
+
+def test_of_a_plan_for_several_resources_only_the_use_by_training_jobs_counts() -> None:
+    counts = {"AvailableInstanceCount": 3, "InUseInstanceCount": 5}
+    assert usable(in_use=2, **counts, TargetResources=["training-job", "endpoint"]) == 5
+    assert usable(in_use=9, **counts, TargetResources=["training-job", "endpoint"]) == 8
+    assert usable(in_use=2, **counts, TargetResources=["training-job"]) == 8
+    assert usable(in_use=2, **counts) == 8
+
+
+def test_attempts_and_external_jobs_on_a_plan_are_counted_as_its_use() -> None:
+    queue = a_queue(a_plan(instances=4))
+    queue.submit("a", instances=2)
+    queue.submit("elsewhere", ResourceConfig={"InstanceType": P4, "InstanceCount": 1, "VolumeSizeInGB": 30})
+    queue.start_outside("theirs")
+    queue.training.jobs["theirs"] = replace(queue.training.jobs["theirs"], plan=ARN)
+    queue.tick(ASK_SECONDS + 1)
+    queue.tick(ASK_SECONDS + 1)
+    assert queue.training.plan_uses[ARN] == 3
 
 
 def test_a_plan_that_is_unknown_and_one_that_may_not_be_asked_about() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_queue.prediction import runtimes
-from job_queue.prediction.runtimes import FEWEST, REMEMBERED, JobTraits, RuntimePredictor, stem
+from job_queue.prediction.runtimes import MIN_RUNTIMES, RUNTIMES_PER_GROUP, JobTraits, RuntimePredictor, stem
 
 ADA = JobTraits("vision", "ada", "resnet-2026-11-20-12-00-00-123", "image:1", "1 GPUs")
 BOB = JobTraits("vision", "bob", "bert-7", "image:1", "1 GPUs")
@@ -39,8 +39,8 @@ def test_a_names_digits_and_dates_tell_jobs_of_one_script_apart_and_nothing_else
 
 def test_too_little_is_known_of_a_runtime_until_a_few_jobs_have_ended() -> None:
     assert RuntimePredictor().predict(ADA) is None
-    assert learned((STRANGER, [100.0] * (FEWEST - 1))).predict(ADA) is None
-    assert learned((STRANGER, [100.0] * FEWEST)).predict(ADA) is not None
+    assert learned((STRANGER, [100.0] * (MIN_RUNTIMES - 1))).predict(ADA) is None
+    assert learned((STRANGER, [100.0] * MIN_RUNTIMES)).predict(ADA) is not None
 
 
 def test_many_like_it_tell_nearly_all() -> None:
@@ -76,25 +76,25 @@ def test_who_has_run_is_predicted_from_those_that_ran_longer() -> None:
 
 
 def test_the_latest_count() -> None:
-    predictor = learned((ADA, [10.0] * 100 + [7000.0] * REMEMBERED))
+    predictor = learned((ADA, [10.0] * 100 + [7000.0] * RUNTIMES_PER_GROUP))
     predicted = predictor.predict(ADA)
     assert predicted is not None
     assert (predicted.low, predicted.high) == (7000, 7000)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtimes, "GROUPS", 30)
+    monkeypatch.setattr(runtimes, "MAX_GROUPS", 30)
     predictor = RuntimePredictor()
     for number in range(1000):
         predictor.learn(JobTraits("p", f"owner{number}", "job", size="1"), 100)
     groups = predictor._groups
     assert len(groups) == 30
-    assert all(len(group.ordered) == len(group.latest) <= REMEMBERED for group in groups.values())
+    assert all(len(group.ordered) == len(group.latest) <= RUNTIMES_PER_GROUP for group in groups.values())
     assert predictor.predict(JobTraits("p", "owner999", "job", size="1")) is not None
     assert predictor.predict(STRANGER) is not None, "all there are are not forgotten"
 
 
-@given(st.lists(durations, min_size=FEWEST, max_size=60), durations, durations)
+@given(st.lists(durations, min_size=MIN_RUNTIMES, max_size=60), durations, durations)
 def test_quantiles_are_in_order_and_within_what_is_known(seen: list[float], ran: float, longest: float) -> None:
     predictor = RuntimePredictor()
     for place, duration in enumerate(seen):
@@ -105,7 +105,7 @@ def test_quantiles_are_in_order_and_within_what_is_known(seen: list[float], ran:
         assert ran <= predicted.expected * (1 + 1e-9)
         assert predicted.expected <= max(longest, ran) * (1 + 1e-9)
     else:
-        assert sum(duration > ran for duration in seen[-REMEMBERED:]) < FEWEST
+        assert sum(duration > ran for duration in seen[-RUNTIMES_PER_GROUP:]) < MIN_RUNTIMES
 
 
 def test_the_interval_holds_four_of_five() -> None:
@@ -120,7 +120,7 @@ def test_the_interval_holds_four_of_five() -> None:
 
 
 def test_likely_runtimes_are_equally_likely_parts_of_what_was_seen() -> None:
-    predictor = learned((ADA, [float(n) for n in range(1, REMEMBERED + 1)]))
+    predictor = learned((ADA, [float(n) for n in range(1, RUNTIMES_PER_GROUP + 1)]))
     assert predictor.likely(ADA, 4) == (3, 8, 13, 18)
     assert predictor.likely(ADA, 1) == (10,)
     assert predictor.likely(ADA, 2, ran=10, longest=15) == (13, 15), "of those that ran longer, and within the bound"
@@ -128,13 +128,18 @@ def test_likely_runtimes_are_equally_likely_parts_of_what_was_seen() -> None:
 
 
 def test_who_has_run_longer_than_all_others_runs_for_twice_as_long_in_half_of_the_cases() -> None:
-    predictor = learned((ADA, [10.0] * FEWEST))
+    predictor = learned((ADA, [10.0] * MIN_RUNTIMES))
     assert predictor.likely(ADA, 1, ran=1000) == (2000,)
     assert list(predictor.likely(ADA, 2, ran=1000) or ()) == pytest.approx([1000 / 0.75, 4000])
     assert list(predictor.likely(ADA, 2, ran=1000, longest=1500) or ()) == pytest.approx([1000 / 0.75, 1500])
 
 
-@given(st.lists(durations, min_size=FEWEST, max_size=40), st.floats(0, 2e6), st.none() | durations, st.integers(1, 20))
+@given(
+    st.lists(durations, min_size=MIN_RUNTIMES, max_size=40),
+    st.floats(0, 2e6),
+    st.none() | durations,
+    st.integers(1, 20),
+)
 def test_likely_runtimes_are_in_order_and_not_below_what_has_run(
     seen: list[float], ran: float, longest: float | None, count: int
 ) -> None:

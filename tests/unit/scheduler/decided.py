@@ -1,7 +1,7 @@
 """What a plan decides, in the words that tests compare."""
 
 from job_queue.scheduler import Plan, Reason, Slots, Snapshot, plan
-from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.documents.run import ScenarioRun
 
 
 def started(decided: Plan) -> dict[str, Slots]:
@@ -24,14 +24,14 @@ def reasons(decided: Plan) -> dict[str, Reason]:
 
 def next_snapshot(snapshot: Snapshot) -> Snapshot:
     """After one plan is carried out."""
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     run.apply(plan(snapshot))
     return run.snapshot
 
 
 def final(snapshot: Snapshot) -> set[str]:
     """Who runs in the stable state."""
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     for _ in range(50):
         if not run.apply(plan(run.snapshot)):
             return {job.name for job in run.snapshot.active}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import Budget, BudgetKind, PastUse, Project, Reason, Rule, Snapshot, Spending, plan
-from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.documents.run import ScenarioRun
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, stopping, waiting
 from tests.unit.scheduler.decided import evicted, evicted_by, reasons, started
 from tests.unit.scheduler.snapshots import shuffled, snapshots
@@ -118,7 +118,7 @@ def test_nobody_is_moved_who_could_not_start_again() -> None:
 def test_who_made_room_for_others_waits_until_the_next_period() -> None:
     policy = a_policy(1, [budgeted(quota=1)])
     snapshot = a_snapshot(stopping("gone", 1, comes_back=True), policy=policy, past_use=spent(99))
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     run.apply(plan(run.snapshot))
     assert reasons(plan(run.snapshot)) == {"gone": Reason.OVER_BUDGET}
 
@@ -232,7 +232,7 @@ def test_whose_hard_budget_is_spent_does_nothing_at_all(snapshot: Snapshot, rand
 def test_plans_with_budgets_are_stable_and_do_not_depend_on_the_order(snapshot: Snapshot, random: Random) -> None:
     snapshot = with_budgets(snapshot, random)
     assert plan(shuffled(snapshot, random)) == plan(snapshot)
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     assert any(not run.apply(plan(run.snapshot)) for _ in range(20))
 
 

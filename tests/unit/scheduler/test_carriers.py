@@ -25,8 +25,8 @@ from job_queue.scheduler import (
     WaitingJob,
     plan,
 )
-from job_queue.scheduler.documents.run import Run
-from job_queue.scheduler.planner import plan as plan_instances
+from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.planner import plan_instances
 from tests.builders import NOW
 from tests.unit.scheduler import snapshots as plain
 
@@ -134,7 +134,7 @@ snapshots = st.builds(shared, st.integers(0, 2**32))
 
 
 def rounds(snapshot: Snapshot, most: int = 12) -> Iterator[tuple[Snapshot, Plan]]:
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     for _ in range(most):
         before, decided = run.snapshot, plan(run.snapshot)
         yield before, decided
@@ -255,7 +255,7 @@ def test_the_order_of_jobs_does_not_matter(snapshot: Snapshot, random: Random) -
 @ordinary
 @given(snapshots)
 def test_it_comes_to_rest(snapshot: Snapshot) -> None:
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     for _ in range(40):
         if not run.apply(plan(run.snapshot)):
             return
@@ -265,7 +265,7 @@ def test_it_comes_to_rest(snapshot: Snapshot) -> None:
 @ordinary
 @given(snapshots)
 def test_at_rest_nobody_waits_for_what_is_free(snapshot: Snapshot) -> None:
-    run = Run(replace(snapshot, policy=replace(snapshot.policy, settings=replace(Settings(), patience=None))))
+    run = ScenarioRun(replace(snapshot, policy=replace(snapshot.policy, settings=replace(Settings(), patience=None))))
     while run.apply(decided := plan(run.snapshot)):
         pass
     free = free_gpus(run.snapshot)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Snapshot, WaitingJob, plan
-from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.documents.run import ScenarioRun
 from tests.builders import a_policy, a_snapshot, active, project, starting, stopping, waiting
 from tests.unit.scheduler.decided import evicted, final, reasons, started
 from tests.unit.scheduler.snapshots import shuffled, snapshots
@@ -159,7 +159,7 @@ def test_no_group_has_more_active_jobs_than_it_may(snapshot: Snapshot, random: R
 def test_plans_with_groups_are_stable_and_do_not_depend_on_the_order(snapshot: Snapshot, random: Random) -> None:
     snapshot = grouped(snapshot, random)
     assert plan(shuffled(snapshot, random)) == plan(snapshot)
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     assert any(not run.apply(plan(run.snapshot)) for _ in range(2 * ROUNDS))
 
 
@@ -174,7 +174,7 @@ def grouped(snapshot: Snapshot, random: Random) -> Snapshot:
 
 
 def rounds(snapshot: Snapshot) -> Iterator[tuple[Snapshot, Plan]]:
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     for _ in range(ROUNDS):
         decided = plan(run.snapshot)
         yield run.snapshot, decided

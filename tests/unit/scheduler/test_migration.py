@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from job_queue.scheduler import ActiveJob, Project, Rule, Snapshot, plan
-from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.documents.run import ScenarioRun
 from tests.builders import (
     NOW,
     a_policy,
@@ -30,7 +30,7 @@ def test_a_mover_gets_its_new_place_and_nobody_takes_it_over() -> None:
     assert evicted_by(decided) == {"easy": ("picky", "consolidate")}
     assert decided.reservations == {"easy": {"p4": 1}, "picky": {"p5": 1}}
     assert not decided.starts
-    run = Run(a_snapshot(*jobs, policy=policy))
+    run = ScenarioRun(a_snapshot(*jobs, policy=policy))
     run.apply(decided)
     urgent = waiting("urgent", {"p4": 1}, priority=9)
     snapshot = Snapshot(policy, NOW, run.snapshot.active, (*run.snapshot.waiting, urgent), {}, run.snapshot.reserved)

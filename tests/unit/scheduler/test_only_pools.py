@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from job_queue.scheduler import PausedPool, Policy, Project, Rule, WaitingJob, plan
-from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.documents.run import ScenarioRun
 from tests.builders import NOW, Need, a_policy, a_snapshot, active, department, stopping, waiting
 
 POOLS = {"p5": 4, "p4": 4}
@@ -162,7 +162,7 @@ def test_002_no_job_that_has_just_started_is_moved_for_one_that_waits(
     for n, p5_first in enumerate(others):
         choices = [{"p5": 1}, {"p4": 1}] if p5_first else [{"p4": 1}, {"p5": 1}]
         jobs.append(waiting(f"both{n}", *choices, priority=priority(), waited=100 + n))
-    run = Run(a_snapshot(*jobs, policy=a_policy({"p5": p5, "p4": p4})))
+    run = ScenarioRun(a_snapshot(*jobs, policy=a_policy({"p5": p5, "p4": p4})))
     goes_on = True
     while goes_on:
         decided = plan(run.snapshot)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_queue.scheduler import Order, Project, WaitingJob, plan
-from job_queue.scheduler.fair_share import Queue, deprivation
+from job_queue.scheduler.fair_share import ShareNode, deprivation
 from job_queue.scheduler.ordering import expected_runtime
 from tests.builders import (
     a_policy,
@@ -62,8 +62,8 @@ def test_the_most_deprived_project_is_first(projects: list[Project], held: dict[
 
 
 def test_within_its_quota_comes_before_a_smaller_part_of_the_entitlement() -> None:
-    def queue(name: str, place: int, quota: int, due: int) -> Queue:
-        return Queue(name, place, None, {"p5": quota}, {}, entitlement={"p5": due})
+    def queue(name: str, place: int, quota: int, due: int) -> ShareNode:
+        return ShareNode(name, place, None, {"p5": quota}, {}, entitlement={"p5": due})
 
     within, beyond = queue("a", 1, quota=1, due=1), queue("b", 0, quota=0, due=9)
     assert deprivation(within, {"p5": 1}, NONE_HELD) < deprivation(beyond, {"p5": 1}, NONE_HELD)

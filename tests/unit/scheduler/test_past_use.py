@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import Department, PastUse, Policy, Project, Reason, Snapshot, plan
-from job_queue.scheduler.documents.run import Run
-from job_queue.scheduler.sharing.division import Asker, Past, divide, divide_by_past
+from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.sharing.division import Past, Recipient, divide, divide_by_past
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, waiting
 from tests.unit.scheduler.decided import evicted, final, reasons, started
 from tests.unit.scheduler.snapshots import SMALL, shuffled, snapshots
@@ -43,10 +43,10 @@ def remembering(pools: int, *projects: object, **changes: object) -> Policy:
 
 
 def test_without_a_past_it_is_the_usual_division() -> None:
-    askers = [Asker(2, Fraction(3), 9), Asker(0, Fraction(1), 9), Asker(1, Fraction(1), 1)]
+    recipients = [Recipient(2, Fraction(3), 9), Recipient(0, Fraction(1), 9), Recipient(1, Fraction(1), 1)]
     fresh = [Past(0.0, 0)] * 3
-    steady = [Past(float(part), 0) for part in divide_by_past(10, askers, fresh)[1]]
-    assert divide_by_past(10, askers, steady)[0] == divide(10, askers)
+    steady = [Past(float(part), 0) for part in divide_by_past(10, recipients, fresh)[1]]
+    assert divide_by_past(10, recipients, steady)[0] == divide(10, recipients)
 
 
 @pytest.mark.parametrize(
@@ -61,25 +61,25 @@ def test_without_a_past_it_is_the_usual_division() -> None:
     ],
 )
 def test_who_had_less_gets_more_until_it_has_caught_up(lately: tuple[float, float], due: list[int]) -> None:
-    askers = [Asker(0, Fraction(1), 8)] * 2
-    assert divide_by_past(8, askers, [Past(count, 0) for count in lately])[0] == due
+    recipients = [Recipient(0, Fraction(1), 8)] * 2
+    assert divide_by_past(8, recipients, [Past(count, 0) for count in lately])[0] == due
 
 
 def test_what_the_others_do_not_ask_for_is_for_who_had_more() -> None:
-    askers = [Asker(0, Fraction(1), 8), Asker(0, Fraction(1), 3)]
-    assert divide_by_past(8, askers, [Past(8, 8), Past(0, 0)])[0] == [5, 3]
+    recipients = [Recipient(0, Fraction(1), 8), Recipient(0, Fraction(1), 3)]
+    assert divide_by_past(8, recipients, [Past(8, 8), Past(0, 0)])[0] == [5, 3]
 
 
 def test_who_has_no_weight_gets_nothing_though_it_had_nothing() -> None:
-    askers = [Asker(2, Fraction(0), 8), Asker(0, Fraction(1), 8)]
-    assert divide_by_past(8, askers, [Past(0, 0), Past(8, 8)])[0] == [2, 6]
+    recipients = [Recipient(2, Fraction(0), 8), Recipient(0, Fraction(1), 8)]
+    assert divide_by_past(8, recipients, [Past(0, 0), Past(8, 8)])[0] == [2, 6]
 
 
 def test_who_holds_an_odd_slot_keeps_it() -> None:
-    askers = [Asker(0, Fraction(1), 3)] * 2
-    assert divide_by_past(3, askers, [Past(1.7, 2), Past(1.3, 1)])[0] == [2, 1]
-    assert divide_by_past(3, askers, [Past(1.7, 1), Past(1.3, 1)])[0] == [1, 2]
-    assert divide_by_past(3, askers, [Past(2.7, 2), Past(0.3, 1)])[0] == [1, 2]  # that is more than an odd one
+    recipients = [Recipient(0, Fraction(1), 3)] * 2
+    assert divide_by_past(3, recipients, [Past(1.7, 2), Past(1.3, 1)])[0] == [2, 1]
+    assert divide_by_past(3, recipients, [Past(1.7, 1), Past(1.3, 1)])[0] == [1, 2]
+    assert divide_by_past(3, recipients, [Past(2.7, 2), Past(0.3, 1)])[0] == [1, 2]  # that is more than an odd one
 
 
 @given(
@@ -92,18 +92,18 @@ def test_who_holds_an_odd_slot_keeps_it() -> None:
     ),
 )
 def test_no_past_touches_a_quota(have: int, drawn: list[tuple[int, int, int, float, int]]) -> None:
-    askers = [Asker(quota, Fraction(weight), request) for quota, weight, request, _, _ in drawn]
+    recipients = [Recipient(quota, Fraction(weight), request) for quota, weight, request, _, _ in drawn]
     pasts = [Past(lately, holds) for *_, lately, holds in drawn]
-    parts, fair = divide_by_past(have, askers, pasts)
-    usual = divide(have, askers)
+    parts, fair = divide_by_past(have, recipients, pasts)
+    usual = divide(have, recipients)
     assert sum(parts) == sum(usual)  # nothing is left over that would not be without a past
     assert sum(fair) == sum(usual)
-    if sum(min(asker.quota, asker.request) for asker in askers) > have:
+    if sum(min(recipient.quota, recipient.request) for recipient in recipients) > have:
         assert parts == usual
         return
-    for asker, part, without in zip(askers, parts, usual, strict=True):
-        assert min(asker.quota, asker.request) <= part <= asker.request
-        assert asker.weight or part == without
+    for recipient, part, without in zip(recipients, parts, usual, strict=True):
+        assert min(recipient.quota, recipient.request) <= part <= recipient.request
+        assert recipient.weight or part == without
 
 
 # --- projects ----------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_plans_are_stable_and_do_not_depend_on_the_order(snapshot: Snapshot, ran
     snapshot = with_a_past(snapshot, random)
     past = dict(random.sample(list(snapshot.past_use.items()), len(snapshot.past_use)))
     assert plan(replace(shuffled(snapshot, random), past_use=past)) == plan(snapshot)
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     assert any(not run.apply(plan(run.snapshot)) for _ in range(20))
 
 
@@ -286,7 +286,7 @@ GUARANTEED = replace(
 @settings(deadline=None)
 @given(snapshots(GUARANTEED), st.randoms(use_true_random=False))
 def test_who_fits_in_its_quota_runs_whatever_it_used(snapshot: Snapshot, random: Random) -> None:
-    run = Run(with_a_past(snapshot, random))
+    run = ScenarioRun(with_a_past(snapshot, random))
     for _ in range(20):
         if not run.apply(plan(run.snapshot)):
             break

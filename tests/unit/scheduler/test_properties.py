@@ -27,7 +27,7 @@ from job_queue.scheduler import (
     WaitingJob,
     plan,
 )
-from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.documents.run import ScenarioRun
 from tests.builders import NOW, a_snapshot, waiting
 from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, make, snapshots
 
@@ -213,7 +213,7 @@ def test_10_stable_on_large_snapshots(snapshot: Snapshot) -> None:
 @given(snapshots())
 def test_10_no_second_eviction_for_a_holder(snapshot: Snapshot) -> None:
     decided = plan(snapshot)
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     run.apply(decided)
     still = tuple(job for job in snapshot.active if job.state is JobState.STOPPING)
     back = {job.name for job in still}
@@ -330,14 +330,14 @@ def test_13_the_articles_example() -> None:
         rows = {job.name: job.state.value for job in snapshot.active}
         return rows | {job.name: "waits" for job in snapshot.waiting}
 
-    run = Run(a_snapshot(waiting("job1", priority=1, waited=90), waiting("job2", priority=2, waited=80)))
+    run = ScenarioRun(a_snapshot(waiting("job1", priority=1, waited=90), waiting("job2", priority=2, waited=80)))
     while run.apply(plan(run.snapshot)):
         pass
     job3, job4 = waiting("job3", priority=1, waited=70), waiting("job4", priority=3, waited=60)
-    run = Run(a_snapshot(*run.snapshot.active, job3))
+    run = ScenarioRun(a_snapshot(*run.snapshot.active, job3))
     assert not run.apply(plan(run.snapshot))
     assert table(run.snapshot) == {"job1": "running", "job2": "running", "job3": "waits"}
-    run = Run(a_snapshot(*run.snapshot.active, job3, job4))
+    run = ScenarioRun(a_snapshot(*run.snapshot.active, job3, job4))
     assert {it.job: it.claimant for it in plan(run.snapshot).evictions} == {"job1": "job4"}
     while run.apply(plan(run.snapshot)):
         pass
@@ -594,7 +594,7 @@ def within(need: Slots, room: Mapping[str, int]) -> bool:
 
 def rounds(snapshot: Snapshot) -> Iterator[tuple[Snapshot, Plan]]:
     """Each snapshot on the way to the stable state, and its plan."""
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     for _ in range(50):
         before, decided = run.snapshot, plan(run.snapshot)
         yield before, decided

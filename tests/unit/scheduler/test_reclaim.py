@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from job_queue.scheduler import ActiveJob, Evict, Policy, Rule, plan
-from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.documents.run import ScenarioRun
 from tests.builders import (
     a_policy,
     a_snapshot,
@@ -132,7 +132,7 @@ def test_what_is_being_launched_is_reclaimed_once_it_runs() -> None:
         starting("a0", project="a"), starting("a1", project="a"), waiting("w", project="b"), policy=policy
     )
     assert not evicted_by(plan(snapshot))
-    run = Run(snapshot)
+    run = ScenarioRun(snapshot)
     run.apply(plan(snapshot))
     assert evicted_by(plan(run.snapshot)) == {"a1": ("w", "reclaim")} or len(plan(run.snapshot).evictions) == 1
 

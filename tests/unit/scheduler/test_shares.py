@@ -7,12 +7,12 @@ import pytest
 
 from job_queue.scheduler import Project, WaitingJob, oversubscriptions, plan
 from job_queue.scheduler.fair_share import weight_of
-from job_queue.scheduler.sharing.division import Asker, divide
+from job_queue.scheduler.sharing.division import Recipient, divide
 from tests.builders import NOW, a_policy, a_snapshot, active, department, project, stopping, stopping_for, waiting
 
 
 @pytest.mark.parametrize(
-    ("have", "askers", "parts"),
+    ("have", "recipients", "parts"),
     [
         pytest.param(8, [(3, 3, 9), (1, 1, 9)], [6, 2], id="the rest by weight"),
         pytest.param(8, [(3, 1, 9), (1, 3, 9)], [4, 4], id="the weight need not be the quota"),
@@ -31,8 +31,8 @@ from tests.builders import NOW, a_policy, a_snapshot, active, department, projec
         pytest.param(0, [(1, 1, 9)], [0], id="nothing to divide"),
     ],
 )
-def test_divide(have: int, askers: Sequence[tuple[int, int, int]], parts: list[int]) -> None:
-    assert divide(have, [Asker(quota, Fraction(weight), asks) for quota, weight, asks in askers]) == parts
+def test_divide(have: int, recipients: Sequence[tuple[int, int, int]], parts: list[int]) -> None:
+    assert divide(have, [Recipient(quota, Fraction(weight), asks) for quota, weight, asks in recipients]) == parts
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from job_queue.scheduler import PausedPool, Reason, Slots, WhatIf, plan
-from job_queue.scheduler.candidates import smallest
+from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.model import is_larger
 from job_queue.services.advice import advise
 from tests.builders import NOW, a_policy, a_snapshot, active, project, stopping, stopping_for, waiting
@@ -147,8 +147,8 @@ def test_which_of_the_alternatives_are_sizes() -> None:
     assert not is_larger({"p5": 2}, {"p5": 2})
     assert not is_larger({"p5": 2}, {"p4": 1})
     assert not is_larger({"p5": 2, "c6": 1}, {"p5": 1})
-    assert smallest(TWO_POOLS) == ({"p5": 2}, {"p4": 2})
-    assert smallest(({"p5": 1, "c6": 2}, {"p5": 2, "c6": 1})) == ({"p5": 1, "c6": 2}, {"p5": 2, "c6": 1})
+    assert smallest_alternatives(TWO_POOLS) == ({"p5": 2}, {"p4": 2})
+    assert smallest_alternatives(({"p5": 1, "c6": 2}, {"p5": 2, "c6": 1})) == ({"p5": 1, "c6": 2}, {"p5": 2, "c6": 1})
 
 
 def _sizes() -> tuple[Slots, ...]:

@@ -1,5 +1,6 @@
 """Another's checkpoints: a job that would write where a live job of somebody else does, above it or below."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -208,3 +209,20 @@ def test_the_look_is_bounded_however_many_jobs_there_are() -> None:
     status, answer = submit(api, "above", STRANGER, "s3://bucket/x")
     assert (status, answer["code"]) == (409, "TooMany")
     assert answer["remedy"]
+
+
+def test_many_owners_at_one_moment_do_not_refuse_one_another() -> None:
+    """500 submissions a minute: two of these places had one lock when a lock's name had four digits."""
+    seen: dict[str, int] = {}
+    pairs: list[tuple[int, int]] = []
+    for number in range(2000):
+        name = hashlib.sha256(place_of(f"s3://bucket/{number}/job").encode()).hexdigest()[:4]
+        if name in seen:
+            pairs.append((seen[name], number))
+        seen[name] = number
+    assert pairs
+    api = Api(slots=0)
+    for one, other in pairs[:3]:
+        for number, owner in ((one, OWNER), (other, STRANGER)):
+            status, answer = submit(api, f"job{number}", owner, f"s3://bucket/{number}/job", f"s3://bucket/o{number}")
+            assert status == 202, answer

@@ -23,7 +23,7 @@ def test_a_held_job_waits_until_it_is_released() -> None:
     assert api.call("PATCH", "/jobs/wait", '{"held": true}')[1]["reason"]["code"] == "HELD_BY_USER"
     api.queue.end("run-qstamp-1")
     assert api.queue.states() == {"wait": "pending"}
-    _, job = api.call("GET", "/jobs/wait")
+    _, job = api.call("GET", "/jobs/wait", advice="true")
     assert "smq release wait" in job["why"]["advice"][0]
     assert api.call("PATCH", "/jobs/wait", '{"held": false}')[1]["state"] == "running"
 

@@ -192,8 +192,12 @@ def test_thousands_of_jobs_fit_in_a_row() -> None:
     }
     past_use = {"vision": PastUse({"p5": 1e6}, {OWNER: 1e5}, 12.5, {OWNER: 3.5})}
     queue.repository.outlook.replace(Outlook(NOW, expected, likely, came, 100.5, past_use, frozenset({"a"}), estimates))
-    (row,) = [row for key, row in queue.tables.rows.items() if key[1] == "outlook"]
-    assert len(row["content"]) < 400_000
+    rows = {key[2]: row for key, row in queue.tables.rows.items() if key[1] == "outlook"}
+    assert len(rows["latest"]["content"]) < 400_000
+    assert len(rows["told"]["content"]) < len(rows["latest"]["content"]) / 2, "readers read less"
+    told = queue.repository.outlook.told()
+    assert (told.at, told.estimates[names[0]]) == (NOW, estimates[names[0]])
+    assert told.expected[names[0]] == pytest.approx(expected[names[0]], abs=0.5)
     found = queue.repository.outlook.latest()
     assert (found.at, found.provisioning, found.past_use) == (NOW, 100.5, past_use)
     assert len(found.estimates) >= 1000
@@ -299,7 +303,7 @@ def ends_told(api: Api) -> dict[str, float | None]:
     return {name: end and datetime.fromisoformat(end).timestamp() for name, end in told.items()}
 
 
-def test_submitting_reads_no_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_request_for_advice_reads_the_whole_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Api(slots=1)
     read = []
     latest = api.queue.repository.outlook.latest
@@ -313,6 +317,10 @@ def test_submitting_reads_no_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
     status, _ = api.call("POST", "/add-job", json.dumps(a_request("train-91")))
     assert (status, read) == (202, [])
     api.call("GET", "/jobs/train-91")
+    api.call("GET", "/jobs")
+    api.call("GET", "/queue")
+    assert read == []
+    api.call("GET", "/jobs/train-91", advice="true")
     assert read == [1]
 
 

@@ -90,7 +90,7 @@ def test_dropping_what_live_jobs_need_takes_force_and_then_they_wait_with_a_reas
     assert answer["warnings"]
     waiting = [name for name, state in api.queue.states().items() if state == "pending"]
     assert waiting
-    _, job = api.call("GET", f"/jobs/{waiting[0]}")
+    _, job = api.call("GET", f"/jobs/{waiting[0]}", advice="true")
     assert job["reason"]["code"] == "NO_SUCH_POOL"
     assert job["why"]["advice"] == [
         "The policy has no such project any more: submit it to another, or have the project put back."

@@ -221,7 +221,7 @@ class Screen(io.StringIO):
 def test_progress_is_shown_on_a_terminal_and_wiped_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(HEADER + "".join(f"job{number},{number},100,8,1,,\n" for number in range(5)))
-    monkeypatch.setattr("job_queue.simulation.command.EVERY", -1)
+    monkeypatch.setattr("job_queue.simulation.command.PROGRESS_INTERVAL", -1)
     screen = Screen()
     assert simulate(SimulationOptions(path), screen) == 0
     assert "\rSimulation: 3 of 5 jobs have ended\x1b[K" in screen.getvalue()

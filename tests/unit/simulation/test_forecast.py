@@ -21,7 +21,16 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.simulation.forecast import MANY, Doubt, Estimate, as_lately, forecast, is_close, nobody_comes, steps_for
+from job_queue.simulation.forecast import (
+    MANY,
+    Doubt,
+    Estimate,
+    forecast,
+    is_close,
+    no_arrivals,
+    repeat_arrivals,
+    steps_for,
+)
 from job_queue.simulation.simulator import Simulator, no_step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -188,7 +197,7 @@ def test_who_may_come_later_with_a_higher_priority_goes_first() -> None:
 
 def test_who_came_lately_comes_again_as_often_on_average_at_the_same_distances() -> None:
     lately = [SimulatedJob(f"j{n}", "all", 1, ({"p5": 1},), NOW - n * 1000, n) for n in range(1, 10)]
-    come = as_lately(lately, NOW, 10_000, lambda job, random: 2 * job.work)
+    come = repeat_arrivals(lately, NOW, 10_000, lambda job, random: 2 * job.work)
     numbers = []
     for seed in range(300):
         drawn = list(come(Random(seed)))
@@ -288,7 +297,7 @@ def test_a_forecast_that_knows_all_is_what_the_simulator_then_does(
     done = {run.job.name: run for run in simulator.run(jobs)}
     runtimes = {job.name: (100.0 + job.work,) for job in jobs}
     for moment in seen:
-        estimates = forecast(moment, runtimes, overheads, nobody_comes, futures=1, step=no_step, horizon=1e9)
+        estimates = forecast(moment, runtimes, overheads, no_arrivals, futures=1, step=no_step, horizon=1e9)
         assert {name: it.start for name, it in estimates.items()} == {
             job.name: next(start for start in done[job.name].starts if start > moment.now) for job in moment.waiting
         }

@@ -85,7 +85,7 @@ def used_shares(weights: list[int], capacity: int, size: int, seed: int, half_li
     )
     simulator = Simulator(policy, AT_ONCE)
     runtimes = {job.name: random.uniform(0.2, 1.8) * mean for job in jobs}
-    simulator.carry_on(Snapshot(policy, now, waiting=jobs), runtimes, horizon=days * DAY)
+    simulator.carry_forward(Snapshot(policy, now, waiting=jobs), runtimes, horizon=days * DAY)
     spending = Spending(simulator.snapshot())
     used = [spent.seconds for it in projects if (spent := spending.spent((it.name, None)))]
     return [seconds / sum(used) for seconds in used]

@@ -1,1 +1,1 @@
-"""What was used, and what is left of budgets."""
+"""Usage of finished attempts, and the rest of budgets."""

@@ -1,4 +1,4 @@
-"""What is left of the budgets in the policy: what ended in their present periods, and what runs, is taken off."""
+"""The rest of the policy's budgets: their hours, minus those of finished attempts in the period and of active jobs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sagemaker_queue.formatting import short_owner
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
-MOST_ATTEMPTS = 20_000  # that are read: forty requests
-MOST_OWNERS = 20  # of a project, with a budget for each, that are told of: who has used most
+MOST_ATTEMPTS = 20_000  # attempts to read at most: forty requests
+MOST_OWNERS = 20  # owners to report of a project with a budget for each owner: those with the most usage
 HOUR = 3600
 _HOLDING = ("starting", "running", "stopping")
 _DAYS = {"day": 1, "week": 7}
@@ -36,29 +36,29 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Left:
-    """What is left of a budget."""
+class RemainingBudget:
+    """The rest of a budget."""
 
     budget: Budget
     used: float  # instance-hours
-    owner: str | None = None  # whose, where each owner has one
+    owner: str | None = None  # the owner, if each owner of the project has a budget
 
     @property
     def hours(self) -> float:
-        """Return instance-hours; negative if more was used than there was."""
+        """Instance-hours that are left; negative if the budget is overspent."""
         return self.budget.hours - self.used
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """What is left of all of them."""
+    """The rest of all budgets."""
 
-    left: tuple[Left, ...] = ()
-    complete: bool = True  # otherwise more attempts ended than were read, and less is left
+    remaining: tuple[RemainingBudget, ...] = ()
+    complete: bool = True  # False: more attempts ended than were read, so less is left than `remaining` shows
 
 
 def period_of(period: str | int, now: datetime) -> tuple[datetime, datetime]:
-    """Return when the present period of a budget began, and when the next does, in UTC."""
+    """Return the begin of a budget's present period and of its next period, in UTC."""
     if period == "month":
         begins = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         return begins, (begins + timedelta(days=32)).replace(day=1)
@@ -68,7 +68,7 @@ def period_of(period: str | int, now: datetime) -> tuple[datetime, datetime]:
 
 
 def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: datetime) -> Iterator[Budget]:
-    """Yield the budgets of a policy's document, of these projects, or of all if there are none."""
+    """Yield the budgets in a policy document of projects that match the patterns ``projects``; empty: of all."""
     for project in policy.get("projects") or ():
         if projects and not any(fnmatchcase(project["name"], pattern) for pattern in projects):
             continue
@@ -81,8 +81,8 @@ def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: dateti
                 yield Budget(project["name"], hours, text, kind, *times, each_owner=field != "budget")
 
 
-def what_is_left(queue: QueueClient, budgets: Iterable[Budget], now: datetime) -> Budgets:
-    """Return what is left of budgets. Nothing is asked for if there are none."""
+def remaining_budgets(queue: QueueClient, budgets: Iterable[Budget], now: datetime) -> Budgets:
+    """Return the rest of each budget. Without a budget, no request is sent."""
     known = list(budgets)
     if not known:
         return Budgets()
@@ -99,7 +99,7 @@ def what_is_left(queue: QueueClient, budgets: Iterable[Budget], now: datetime) -
     uses += [
         _Use(job.project, job.owner, job.instances, job.state_since, now)
         for job in queue.jobs(_HOLDING)
-        if job.state_since and job.gpus is None  # else its instance counts for its carrier
+        if job.state_since and job.gpus is None  # the instance of a job with gpus counts for its carrier
     ]
     left = [each for budget in known for each in _left(budget, uses)]
     return Budgets(tuple(left), complete=len(attempts) <= MOST_ATTEMPTS)
@@ -118,7 +118,7 @@ class _Use:
         return max(0.0, seconds) * self.instances / HOUR
 
 
-def _left(budget: Budget, uses: Iterable[_Use]) -> Iterator[Left]:
+def _left(budget: Budget, uses: Iterable[_Use]) -> Iterator[RemainingBudget]:
     used: dict[str | None, float] = {} if budget.each_owner else {None: 0.0}
     for use in uses:
         hours = use.hours_since(budget.begins) if use.project == budget.project else 0
@@ -126,4 +126,4 @@ def _left(budget: Budget, uses: Iterable[_Use]) -> Iterator[Left]:
             owner = short_owner(use.owner) if budget.each_owner else None
             used[owner] = used.get(owner, 0.0) + hours
     for owner in sorted(used, key=lambda it: (-used[it], it or ""))[:MOST_OWNERS]:
-        yield Left(budget, used[owner], owner)
+        yield RemainingBudget(budget, used[owner], owner)

@@ -1,4 +1,4 @@
-"""Which attempts that have ended are meant, and since when."""
+"""Selection of finished attempts by time and by conditions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SPECIAL = re.compile(r"[*?\[]")
 
 
 def moment_of(text: str, now: datetime | None = None) -> datetime:
-    """Read a time: 2026-11-22, 2026-11-22T10:00, with a time zone or in UTC; or 12h, 7d: so long ago.
+    """Parse a time: 2026-11-22 or 2026-11-22T10:00 (UTC without a time zone), or 12h or 7d before ``now``.
 
-    Raises InvalidOption if it is something else.
+    Raises InvalidOption for any other text.
     """
     ago = _AGO.fullmatch(text)
     if ago:
@@ -39,7 +39,10 @@ def moment_of(text: str, now: datetime | None = None) -> datetime:
 def past_attempts(
     queue: QueueClient, meant: Selection, since: datetime, until: datetime | None
 ) -> Iterator[PastAttempt]:
-    """Yield those meant, the earliest end first. What the queue can leave out, it does; the rest is left out here."""
+    """Yield the selected attempts, the earliest end first.
+
+    The queue filters by one owner and one project; other conditions are applied here.
+    """
     only = meant.owners[0] if len(meant.owners) == 1 and meant.owners[0].startswith("arn:") else None
     project = meant.projects[0] if len(meant.projects) == 1 and not _SPECIAL.search(meant.projects[0]) else None
     found = queue.history(since, until, owner=meant.mine or only, project=project)

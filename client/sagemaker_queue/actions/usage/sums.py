@@ -1,6 +1,6 @@
-"""What attempts have used, summed up: each figure of an attempt counts once, for whomever it is summed up.
+"""Sums of the attempts' usage by project, owner or another key; each figure of an attempt counts once.
 
-Sums are of seconds, times instances where that is said; what is shown is in hours.
+Sums are in seconds, or in instance-seconds where stated; ``Usage.hours`` converts them to hours.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sagemaker_queue.models import PastAttempt
 
 MARKETS = ("on_demand", "spot", "training_plan")
 HOUR = 3600
-NONE = "(none)"  # those of whom the key is not known
+NONE = "(none)"  # the key of attempts without a known key
 
 Parts = Iterator[tuple[str, float]]
-"""To whom an attempt counts, and which part of it; the parts are 1 together."""
+"""Keys to which an attempt counts, each with its part; the parts add up to 1."""
 
 
 def _whole(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], Parts]:
@@ -27,7 +27,7 @@ def _whole(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], 
 
 def _pools(attempt: PastAttempt) -> Parts:
     total = sum(attempt.slots.values())
-    if not total:  # it shared an instance, which counts for another
+    if not total:  # the attempt shared an instance, which counts for its carrier
         return iter([(pool, 1 / len(attempt.slots)) for pool in attempt.slots] or [(NONE, 1.0)])
     return iter([(pool, count / total) for pool, count in attempt.slots.items()])
 
@@ -43,20 +43,20 @@ KEYS: Mapping[str, Callable[[PastAttempt], Parts]] = {
 
 
 class PriceList:
-    """What instances cost an hour, as the policy's document says it.
+    """The hourly prices of instances in the policy document.
 
-    :param document: the field ``prices`` of the policy: by instance type a number, or numbers by market.
+    :param document: the field ``prices`` of the policy: for each instance type a number, or a number for each market.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._prices = document
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any prices."""
         return bool(self._prices)
 
     def of(self, instance_type: str, market: str | None) -> float | None:
-        """Return what an instance costs an hour; None if nobody has said."""
+        """Return the hourly price of an instance; None if the policy has none."""
         price = self._prices.get(instance_type)
         if isinstance(price, Mapping):
             price = price.get(market or MARKETS[0])
@@ -65,29 +65,29 @@ class PriceList:
 
 @dataclass
 class Usage:
-    """What was used. Times are seconds, those of instances times instances."""
+    """Sums of usage. Times are in seconds, those of instances in instance-seconds."""
 
     attempts: float = 0
-    ran: float = 0  # instances, from TrainingStartTime to TrainingEndTime: what SageMaker bills
-    gpus: float = 0  # the same, times their accelerators
-    unknown_gpus: float = 0  # instances of types of which their number is not known, or which have none
+    ran: float = 0  # instance-seconds from TrainingStartTime to TrainingEndTime, which SageMaker bills
+    gpus: float = 0  # GPU-seconds in the same time
+    unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of them
     borrowed: float = 0  # the part of `ran` beyond the project's quota
-    lost: float = 0  # the part of `ran` that preemptions threw away, as far as that is known
-    provisioned: float = 0  # instances, from the launch to TrainingStartTime
-    waited: float = 0  # of jobs, whatever they ask for
+    lost: float = 0  # the part of `ran` lost by preemptions, as far as known
+    provisioned: float = 0  # instance-seconds from the launch to TrainingStartTime
+    waited: float = 0  # seconds of jobs, independent of their number of instances
     cost: float = 0
     unpriced: float = 0  # the part of `ran` of types without a price
     jobs: set[tuple[str, object]] = field(default_factory=set)
 
     def add(self, attempt: PastAttempt, part: float, prices: PriceList) -> None:
-        """Count a part of an attempt."""
+        """Add the given part (0 to 1) of an attempt."""
         running = attempt.ran_seconds * part
         count = attempt.instance_count
         self.ran += running * count
         self.borrowed += running * min(attempt.borrowed, count)
         self.lost += min(attempt.lost_seconds or 0, attempt.ran_seconds) * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
-        if attempt.carries is None:  # else the queue's own: its instance is used, and its GPUs by those on board
+        if attempt.carries is None:  # a carrier, the queue's own job, counts its instance; its members count the GPUs
             self.attempts += part
             self.waited += attempt.waited_seconds * part
             self.jobs.add((attempt.job, attempt.submitted))
@@ -104,7 +104,7 @@ class Usage:
         self.unpriced += running * max(0, count - known)
 
     def hours(self) -> dict[str, float]:
-        """Return the figures as people count: hours."""
+        """Return the sums by name, times converted to hours."""
         times = {each.name: getattr(self, each.name) / HOUR for each in fields(self) if each.name not in _NO_TIMES}
         return {
             "jobs": len(self.jobs),
@@ -125,24 +125,24 @@ class Usage:
 _NO_TIMES = ("attempts", "cost", "jobs")
 
 
-def summed(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
-    """Return what was used by each, who used most first (days in their order), and what by all together.
+def sum_usage(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
+    """Return the usage by key, largest first (days in order), and the total.
 
-    An instance that jobs shared is used by those who had its GPUs, each for their part of the GPU-hours.
+    The usage of a shared instance is divided among the jobs on it, by their parts of its GPU-hours.
     """
     parts, total, known = KEYS[by], Usage(), list(attempts)
-    aboard = _aboard(known, by) if by in ("owner", "group") else {}
+    shares = _carrier_shares(known, by) if by in ("owner", "group") else {}
     found: dict[str, Usage] = {}
     for attempt in known:
         total.add(attempt, 1, prices)
-        for key, part in aboard.get(attempt.job) or parts(attempt):
+        for key, part in shares.get(attempt.job) or parts(attempt):
             found.setdefault(key, Usage()).add(attempt, part, prices)
     order = sorted(found) if by == "day" else sorted(found, key=lambda key: (-found[key].ran, key))
     return {key: found[key] for key in order}, total
 
 
-def _aboard(attempts: Iterable[PastAttempt], by: str) -> dict[str, list[tuple[str, float]]]:
-    """Carrier -> whom its members are of, and which part of the GPU-hours on it each had."""
+def _carrier_shares(attempts: Iterable[PastAttempt], by: str) -> dict[str, list[tuple[str, float]]]:
+    """Return carrier -> keys of its members, each with its part of the carrier's GPU-hours."""
     seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for attempt in attempts:
         if attempt.carrier is not None:

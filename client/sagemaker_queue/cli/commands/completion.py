@@ -1,4 +1,4 @@
-"""``smq completion``: what a shell needs to complete ``smq`` at the Tab key."""
+"""``smq completion``: print the shell script that enables completion of ``smq``."""
 
 import click
 

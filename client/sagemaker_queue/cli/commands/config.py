@@ -1,4 +1,4 @@
-"""``smq config``: the profiles, which say where queues are and what jobs have in common."""
+"""``smq config``: show and change profiles, which contain queues' addresses and defaults of jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sagemaker_queue.config.queue_config import (
 if TYPE_CHECKING:
     from sagemaker_queue.config.profiles import ProfileFile
 
-_FIRST = "default"  # the name of a profile that nobody named
+_FIRST = "default"  # the name of a new profile if the user names none
 
 
 config = group(
@@ -47,7 +47,7 @@ config = group(
 )
 @json_flag()
 def config_show(as_json: bool) -> int:
-    """Print what holds."""
+    """Print the settings in effect, without secret values."""
     named = connection()
     queue = find_config(url=named.url, profile=named.profile)
     jobs = find_defaults(url=named.url, profile=named.profile)
@@ -97,7 +97,7 @@ def config_list(as_json: bool) -> int:
 @argument("setting", metavar="SETTING", help="such as role, data.PATH or env.NAME")
 @argument("value", metavar="VALUE", help="its new value")
 def config_set(setting: str, value: str) -> int:
-    """Set something."""
+    """Set a setting of a profile."""
     return _change(setting, value)
 
 
@@ -109,7 +109,7 @@ def config_set(setting: str, value: str) -> int:
 )
 @argument("setting", metavar="SETTING", help="as for smq config set")
 def config_unset(setting: str) -> int:
-    """Take something out."""
+    """Remove a setting from a profile."""
     return _change(setting, None)
 
 
@@ -145,7 +145,7 @@ def config_use(name: str) -> int:
     examples=['$EDITOR "$(smq config path)"'],
 )
 def config_path() -> int:
-    """Print the path."""
+    """Print the path of the profile file."""
     print(profile_file())
     return DONE
 

@@ -1,4 +1,4 @@
-"""``smq data``: what is in S3 behind the data links of a profile, or at any address there."""
+"""``smq data``: list, upload, download, copy and remove data in S3, by data link or by address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
-_SHOWN = 20  # of the keys that were refused
+_SHOWN = 20  # refused keys that are printed
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 
@@ -56,7 +56,7 @@ def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
         found = list(storage.objects(folder) if recursive else storage.entries(folder))
     if as_json:
         print_json([_entry_json(entry) for entry in found])
-        return DONE if found else _nothing(folder)
+        return DONE if found else _report_missing(folder)
     sizes = []
     for entry in found:
         if isinstance(entry, S3Address):
@@ -65,7 +65,7 @@ def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
             sizes.append(entry.size)
             print(f"{file_size(entry.size):>14}  {moment(entry.modified):19}  {one_line(str(entry.address))}")
     if not found:
-        return _nothing(folder)
+        return _report_missing(folder)
     folders = f"{amount(len(found) - len(sizes), 'folder')} and " if len(sizes) < len(found) else ""
     print(f"{folders}{amount(len(sizes), 'file')}, {file_size(sum(sizes))}")
     return DONE
@@ -110,7 +110,7 @@ def _list_links(as_json: bool) -> int:
     "credentials",
 )
 def data_put(file: str, to: str | None, source_profile: str | None) -> int:
-    """Upload or copy."""
+    """Upload a file or folder, or copy it from another profile; skip files with the same content."""
     from sagemaker_queue.packaging.storage import same_content  # noqa: PLC0415  # boto3
 
     if source_profile:
@@ -126,8 +126,8 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
         target = _file_in(target, source.name)
         to_send = {source: target}
     sizes = {path: path.stat().st_size for path in to_send}
-    storage.make_ready(target.bucket)
-    there = _there(target, storage)
+    storage.ensure_bucket(target.bucket)
+    there = _objects_at(target, storage)
     alike = [path for path, address in to_send.items() if address in there and there[address].size == sizes[path]]
     with TransferProgress("Comparing", sum(sizes[path] for path in alike)) as progress:
         for path in alike:
@@ -137,11 +137,11 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     with TransferProgress("Uploading", sum(sizes[path] for path in to_send)) as progress:
         for path, address in to_send.items():
             storage.put(path, address, progress)
-    return _sent([sizes[path] for path in to_send], len(sizes), target)
+    return _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
-    """Copy from the S3 of another profile, which is read with that profile's credentials and in its region."""
+    """Copy from the S3 of another profile, with that profile's credentials and region for the source."""
     from sagemaker_queue.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415
 
@@ -155,29 +155,29 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     storage_of_source = storage if config == config_of_source else Storage.of(config_of_source)
     found = storage_of_source.stored(source)
     if not found:
-        return _nothing(source)
-    storage.make_ready(target.bucket)
-    copier = Copier(storage_of_source, storage, partial(_tell_of_streaming, source, target))
-    there = _there(target, storage)
-    to_send = {stored: _below(stored.address, source, target) for stored in found}
+        return _report_missing(source)
+    storage.ensure_bucket(target.bucket)
+    copier = Copier(storage_of_source, storage, partial(_print_streaming_note, source, target))
+    there = _objects_at(target, storage)
+    to_send = {stored: _target_of(stored.address, source, target) for stored in found}
     for stored, address in list(to_send.items()):
         if address in there and copier.has_arrived(stored, there[address]):
             del to_send[stored]
     with TransferProgress("Copying", sum(stored.size for stored in to_send)) as progress:
         for stored, address in to_send.items():
             copier.copy(stored, address, progress)
-    return _sent([stored.size for stored in to_send], len(found), target)
+    return _print_uploaded([stored.size for stored in to_send], len(found), target)
 
 
-def _tell_of_streaming(source: S3Address, target: S3Address) -> None:
+def _print_streaming_note(source: S3Address, target: S3Address) -> None:
     print_note(
         f"Neither profile's credentials may read {source} and write {target}, so S3 cannot copy by itself: "
         "the data goes through this machine, and none of it is kept on disk."
     )
 
 
-def _there(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
-    """Return what is at the target, by the right to list or else to read; where there is neither, nothing is known."""
+def _objects_at(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
+    """Return the objects at the target by address; empty without permission to list or to read."""
     for look in (storage.listed, storage.stored):
         try:
             return {stored.address: stored for stored in look(target)}
@@ -186,7 +186,7 @@ def _there(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
     return {}
 
 
-def _sent(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
+def _print_uploaded(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
     left = all_of_them - len(sizes)
     there = f"; {amount(left, 'file')} there already" if left else ""
     print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, brought to {target}{there}")
@@ -209,13 +209,13 @@ def _sent(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
     help="where to (default: the same path, or its name)",
 )
 def data_get(path: str, to: Path | None) -> int:
-    """Download."""
+    """Download a file or folder."""
     from sagemaker_queue.packaging.download import fetch_all, fetch_file  # noqa: PLC0415  # boto3
 
     source, storage = _address(path), _storage()
     found = storage.stored(source)
     if not found:
-        return _nothing(source)
+        return _report_missing(source)
     target, total = _target(path, source, to), sum(stored.size for stored in found)
     is_file = _is_file(found, source)
     if is_file and target.is_dir():
@@ -223,31 +223,31 @@ def data_get(path: str, to: Path | None) -> int:
     with TransferProgress("Fetching", total) as progress:
         if is_file:
             fetch_file(found[0], target, storage, progress)
-            return _moved(found, target)
-        files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # an empty folder, of a tool
+            return _print_downloaded(found, target)
+        files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # empty folders
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
     for stored, reason in done.refused[:_SHOWN]:
         print(f"smq: not fetched: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
     if len(done.refused) > _SHOWN:
         print(f"smq: not fetched: {len(done.refused) - _SHOWN} more", file=sys.stderr)
-    _moved(done.fetched, target)
+    _print_downloaded(done.fetched, target)
     return REFUSED if done.refused else DONE
 
 
 def _target(path: str, source: S3Address, to: Path | None) -> Path:
-    """Where to, if it is not said: the same path as in the data link, or the last name of an address."""
+    """Return where to download to: ``to``, else the path in the data link, else the last name of the address."""
     if to:
         return to
     return Path(path) if not is_address(path) else Path(_own_name(source)) if source.name else Path()
 
 
 def _own_name(address: S3Address) -> str:
-    """The last name of an address, where it is fit for a file."""
-    from sagemaker_queue.packaging.download import Refused, path_parts  # noqa: PLC0415  # boto3
+    """Return the last name of an address. Raises InvalidOption if it cannot be the name of a file."""
+    from sagemaker_queue.packaging.download import PathRefused, path_parts  # noqa: PLC0415  # boto3
 
     try:
         return path_parts(address.name)[-1]
-    except Refused as error:
+    except PathRefused as error:
         raise InvalidOption(f"{address} does not say where to fetch it to ({error}): name a file or folder.") from error
 
 
@@ -260,13 +260,13 @@ def _own_name(address: S3Address) -> str:
 @argument("path", metavar="PATH", help=_PATH)
 @flag("-r", "--recursive", help="also if it is a folder")
 def data_rm(path: str, recursive: bool) -> int:
-    """Remove objects."""
+    """Remove an object, or with ``--recursive`` all objects of a folder."""
     address, storage = _address(path), _storage()
     if not address.key:
         raise InvalidOption(f"{address} is a whole bucket: name what is to be removed.")
     found = storage.stored(address)
     if not found:
-        return _nothing(address)
+        return _report_missing(address)
     is_file = _is_file(found, address)
     if not is_file and not recursive:
         total = file_size(sum(stored.size for stored in found))
@@ -287,12 +287,12 @@ def data_rm(path: str, recursive: bool) -> int:
 @argument("path", metavar="PATH", help=_PATH)
 @option("--expires", metavar="TIME", type=checked(seconds), default="1h", help="such as 30m or 7d (default 1h)")
 def data_url(path: str, expires: int) -> int:
-    """Print a URL."""
+    """Print a presigned URL."""
     address, storage = _address(path), _storage()
     if expires > _LONGEST_URL:
         raise InvalidOption("A URL can last for 7 days at most.")
     if not storage.has(address):
-        return _nothing(address)
+        return _report_missing(address)
     print(storage.url(address, expires))
     return DONE
 
@@ -318,7 +318,7 @@ def _storage() -> Storage:
 
 
 def _is_file(found: Sequence[Stored], address: S3Address) -> bool:
-    """Whether what was found is the one object with exactly this key."""
+    """Return whether the only found object has exactly this key."""
     return len(found) == 1 and found[0].address == address
 
 
@@ -326,17 +326,17 @@ def _file_in(target: S3Address, name: str) -> S3Address:
     return target / name if not target.key or target.key.endswith("/") else target
 
 
-def _below(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
-    """Where a copied object belongs."""
+def _target_of(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
+    """Return the target address of a copied object."""
     return target if address == source else target / address.key.removeprefix(source.folder.key)
 
 
-def _moved(found: Iterable[Stored], target: object) -> int:
+def _print_downloaded(found: Iterable[Stored], target: object) -> int:
     sizes = [stored.size for stored in found]
     print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, now in {target}")
     return DONE
 
 
-def _nothing(address: S3Address) -> int:
+def _report_missing(address: S3Address) -> int:
     print(f"smq: There is nothing at {address}.", file=sys.stderr)
     return NOT_FOUND

@@ -1,4 +1,4 @@
-"""``smq doctor``: what stands between a person and the queue."""
+"""``smq doctor``: check step by step why the queue cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLAIN_MARKS = {OK: "[ok]", WARNED: "[??]", FAILED: "[!!]", SKIPPED: "[--]"}
 )
 @json_flag()
 def doctor(as_json: bool) -> int:
-    """Look, and print what was found."""
+    """Run the checks, and print each finding."""
     from sagemaker_queue.doctor.examination import CHECKS, examine  # noqa: PLC0415  # boto3
 
     named = connection()
@@ -40,7 +40,7 @@ def doctor(as_json: bool) -> int:
 
 
 def _marks() -> dict[str, str]:
-    """Return signs that the output can show."""
+    """Return the mark of each status; plain ASCII if the output's encoding lacks the symbols."""
     try:
         "".join(_MARKS.values()).encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -49,7 +49,7 @@ def _marks() -> dict[str, str]:
 
 
 def lines(finding: Finding, marks: dict[str, str], width: int) -> list[str]:
-    """Return a line for the finding, and one for its remedy."""
+    """Return a line for the finding, and one for its remedy if it has one."""
     first = f"{marks[finding.status]} {finding.check:{width}}  {finding.message}"
     indent = " " * (len(marks[finding.status]) + width + 3)
     return [first, f"{indent}{finding.remedy}"] if finding.remedy else [first]

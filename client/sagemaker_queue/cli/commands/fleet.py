@@ -1,4 +1,4 @@
-"""The commands of ``smq`` about the fleet: status."""
+"""``smq status``: show pools, departments and projects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_flag("everything, and all live jobs, for programs")
 @with_queue
 def status(queue: QueueClient, as_json: bool) -> int:
-    """Print the pools and who shares them."""
+    """Print pools, departments and projects, or the whole status as JSON."""
     state = queue.queue()
     if as_json:
         print_json(state.to_json())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_arguments, live_job_argument
-from sagemaker_queue.cli.output import DONE, REFUSED, complain, confirmed, may_ask, print_json, width
+from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, print_error, print_json, width
 from sagemaker_queue.cli.parser import argument, command, flag, json_flag, with_queue
 from sagemaker_queue.cli.render.explanations import why_page
 from sagemaker_queue.cli.render.jobs import events_page, job_page
@@ -15,7 +15,7 @@ from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
-_NAMED = 5  # of the jobs that are to be cancelled
+_NAMED = 5  # names of jobs in the question before a cancellation
 
 
 @command(
@@ -28,7 +28,7 @@ _NAMED = 5  # of the jobs that are to be cancelled
 @json_flag("everything, and the whole request, for programs")
 @with_queue
 def show(queue: QueueClient, name: str, as_json: bool) -> int:
-    """Print the page about a job."""
+    """Print the page about a job, or its JSON."""
     job = queue.job(name)
     if as_json:
         print_json(job.to_json())
@@ -66,8 +66,8 @@ def events(queue: QueueClient, name: str, as_json: bool) -> int:
 @json_flag("the same for programs: job, state, position, reason, why")
 @with_queue
 def why(queue: QueueClient, name: str, as_json: bool) -> int:
-    """Print why a job waits."""
-    job = queue.job(name)
+    """Print why a job waits, as text or JSON."""
+    job = queue.job(name, advice=True)
     if as_json:
         whole = job.to_json()
         print_json({member: whole[member] for member in ("job", "state", "position", "reason", "why")})
@@ -81,13 +81,13 @@ def why(queue: QueueClient, name: str, as_json: bool) -> int:
     help="give a job another priority",
     description="Give a job another priority. The higher it is, the sooner the job runs, within its project.",
     examples=["smq set-priority job1 5"],
-    context_settings={"ignore_unknown_options": True},  # a priority of -5 is no option
+    context_settings={"ignore_unknown_options": True},  # -5 is a priority, not an option
 )
 @live_job_argument
 @argument("priority", metavar="N", type=int, help="a whole number")
 @with_queue
 def set_priority(queue: QueueClient, name: str, priority: int) -> int:
-    """Give a job another priority."""
+    """Change the priority of a job."""
     job = queue.change(name, priority=priority)
     print(f"{job.job} has priority {job.priority}")
     return DONE
@@ -130,7 +130,7 @@ def release(queue: QueueClient, jobs: JobSet) -> int:
 @flag("--yes", help="do not ask; without a terminal nobody is asked")
 @with_queue
 def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
-    """Cancel jobs."""
+    """Cancel jobs; ask first if there are several and a user can answer."""
 
     def cancel_job(name: str) -> str:
         job = queue.cancel(name)
@@ -139,7 +139,7 @@ def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
         return f"{name} is stopped" if job.finished else f"Stopping {name} ..."
 
     names = jobs.resolve(queue)
-    if len(names) > 1 and not yes and may_ask():
+    if len(names) > 1 and not yes and is_interactive():
         others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         if not confirmed(f"Cancel {len(names)} jobs: {', '.join(names[:_NAMED])}{others}?"):
             print("Nothing is cancelled.")
@@ -156,13 +156,16 @@ def _set_held(queue: QueueClient, jobs: JobSet, *, held: bool) -> int:
 
 
 def _for_each(names: Iterable[str], act: Callable[[str], str]) -> int:
-    """Act on each job and print what became of it; one that is refused does not keep the others from it."""
+    """Call ``act`` for each job and print the result; continue after a job is refused.
+
+    Returns the highest exit code.
+    """
     code = DONE
     for name in names:
         try:
             print(act(name))
         except (ConfigError, NotAuthenticated):
-            raise  # the same for every job
+            raise  # would fail for every job
         except QueueError as error:
-            code = max(code, complain(error))
+            code = max(code, print_error(error))
     return code

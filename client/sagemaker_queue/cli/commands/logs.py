@@ -1,4 +1,4 @@
-"""``smq logs``, and following a job to its end."""
+"""``smq logs``, and following a job until it has finished."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from sagemaker_queue.cli.arguments import JobSet, optional_job_argument
 from sagemaker_queue.cli.completion import groups
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.job_logs.choice import LineChoice
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-
-POLL_SECONDS = 3.0
 
 
 @command(
@@ -58,7 +57,7 @@ POLL_SECONDS = 3.0
 def logs(
     queue: QueueClient, /, name: str | None, to_its_end: bool, group: str | None, as_json: bool, **choice: Any
 ) -> int:
-    """Print the lines of a job, or of those of a group."""
+    """Print the log of a job, or of the jobs of a group."""
     if (name is None) == (group is None):
         raise click.UsageError("Name a job, or give --group; not both.")
     lines = LineChoice(as_json=as_json, **choice)
@@ -66,21 +65,21 @@ def logs(
         return follow(queue, name, lines)
     if to_its_end:
         raise click.UsageError("-f follows one job: name it in place of --group")
-    from sagemaker_queue.cli.render.job_log import show_so_far  # noqa: PLC0415  # botocore takes its time
+    from sagemaker_queue.cli.render.job_log import print_log  # noqa: PLC0415  # botocore is slow to import
 
     if name is not None:
-        return show_so_far(queue, name, lines)
+        return print_log(queue, name, lines)
     for one in JobSet((), (group or "",)).resolve(queue, "all"):
-        show_so_far(queue, one, lines, whose=f"{one} | ")
+        print_log(queue, one, lines, whose=f"{one} | ")
     return DONE
 
 
 def follow(client: QueueClient, job_name: str, lines: LineChoice | None = None, *, poll: float = POLL_SECONDS) -> int:
-    """Show what the job writes and where it stands, until it has ended.
+    """Print the job's log and state changes until the job has finished.
 
-    Returns the exit code: 0 if it has completed, 4 if it has failed or was stopped, 130 after Ctrl-C, which leaves
-    the job alone. Raises QueueError.
+    Returns the exit code: 0 if the job completed, 4 if it failed or was stopped. Raises QueueError; Ctrl-C raises
+    KeyboardInterrupt, for which ``smq`` ends with 130, and does not affect the job.
     """
-    from sagemaker_queue.cli.render.job_log import show_until_its_end  # noqa: PLC0415
+    from sagemaker_queue.cli.render.job_log import follow_log  # noqa: PLC0415
 
-    return show_until_its_end(client, job_name, lines or LineChoice(), poll=poll)
+    return follow_log(client, job_name, lines or LineChoice(), poll=poll)

@@ -1,4 +1,4 @@
-"""``smq ls``: the jobs of the queue, filtered and sorted."""
+"""``smq ls``: list jobs, filtered and sorted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.actions.selection import Selection
-from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
+from sagemaker_queue.cli.arguments import JobChoice, job_choice_arguments
 from sagemaker_queue.cli.completion import one_of
 from sagemaker_queue.cli.output import DONE, colours, print_json, raw, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
@@ -82,7 +82,7 @@ def _columns(text: str) -> tuple[str, ...]:
 @with_queue
 def ls(
     queue: QueueClient,
-    choice: Choice,
+    choice: JobChoice,
     limit: int | None,
     running: bool,
     waiting: bool,
@@ -95,7 +95,7 @@ def ls(
     brief: bool,
     as_json: bool,
 ) -> int:
-    """List jobs."""
+    """Print jobs as a table or JSON."""
     flags = {_listed(ACTIVE): running, _listed(WAITING): waiting, "failed": failed, "finished": finished, "all": every}
     states = next((states for states, given in flags.items() if given), state or _LIVE)
     selection = choice.selection(queue)

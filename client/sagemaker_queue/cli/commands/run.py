@@ -1,4 +1,4 @@
-"""``smq run`` and ``smq proxy``: other people's programs, of which every training job goes through the queue."""
+"""``smq run`` and ``smq proxy``: run unchanged programs so that their training jobs go through the queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sagemaker_queue_startup import VARIABLE
 if TYPE_CHECKING:
     from sagemaker_queue.integrations.proxy.server import Server
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit codes, as in a shell
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_SAGEMAKER"
 PORT = 8762
 _LACKS, _IDLE = "sagemaker-queue is not here", "sagemaker-queue is here, and was not started"
@@ -58,20 +58,20 @@ _MOST_BYTES_OF_A_SHEBANG = 512
 @flag("--force", help="run it even if its Python lacks sagemaker-queue, and its jobs go past the queue")
 @argument("command", metavar="COMMAND", nargs=-1, required=True, help="the program and its arguments")
 def run(command: tuple[str, ...], force: bool) -> int:
-    """Become the program, where that is possible; else run it and return its exit code."""
+    """Replace this process by the program where possible; otherwise run it and return its exit code."""
     named = connection()
-    find_config(url=named.url, profile=named.profile)  # raises if there is no queue
+    find_config(url=named.url, profile=named.profile)  # raises ConfigError if no queue is configured
     environment = {**os.environ, VARIABLE: "1"}
     if named.url:
         environment[URL_VARIABLE] = named.url
     elif named.profile:
         environment[PROFILE_VARIABLE] = named.profile
-        environment.pop(URL_VARIABLE, None)  # would be stronger
+        environment.pop(URL_VARIABLE, None)  # it would override the profile
     program = shutil.which(command[0])
     if program is None:
         print(f"smq: there is no command {command[0]}", file=sys.stderr)
         return NOT_FOUND
-    if not force and (obstacle := obstacle_of(command, program, environment)):
+    if not force and (obstacle := bypass_reason(command, program, environment)):
         print(f"smq: {obstacle} Or run it all the same: --force", file=sys.stderr)
         return USAGE
     return execute(program, command, environment)
@@ -108,7 +108,7 @@ def run(command: tuple[str, ...], force: bool) -> int:
 )
 @argument("command", metavar="COMMAND", nargs=-1, help="a program and its arguments")
 def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
-    """Serve until Ctrl-C, or until the program has ended."""
+    """Serve until Ctrl-C, or until the program has ended; return the exit code."""
     named = connection()
     config = find_config(url=named.url, profile=named.profile)
     program = shutil.which(command[0]) if command else None
@@ -129,7 +129,7 @@ def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
 
 
 def serve(server: Server) -> int:
-    """Answer until somebody ends it."""
+    """Serve until Ctrl-C or SIGTERM."""
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
@@ -145,12 +145,12 @@ def serve(server: Server) -> int:
 
 
 def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
-    """Answer until the program ends; what ends this process by a signal is the program's to hear. Returns its code."""
+    """Serve until the program ends, forwarding SIGTERM, SIGHUP and SIGINT to it; return its exit code."""
     threading.Thread(target=server.serve_forever, daemon=True).start()
     early: list[int] = []
     process: subprocess.Popen[bytes] | None = None
 
-    def pass_on(number: int, _: object) -> None:
+    def forward(number: int, _: object) -> None:
         if process is None:
             early.append(number)
         else:
@@ -158,9 +158,9 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
 
     for name in ("SIGTERM", "SIGHUP", "SIGINT"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), pass_on)
+            signal.signal(getattr(signal, name), forward)
     if _has_terminal():
-        signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends it to both
+        signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends SIGINT to both processes
     try:
         process = subprocess.Popen([program, *command[1:]], env=environment_for(server.address, os.environ))
     except OSError as error:
@@ -169,12 +169,12 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
     for number in early:
         process.send_signal(number)
     code = process.wait()
-    return code if code >= 0 else 128 - code  # as shells have it
+    return code if code >= 0 else 128 - code  # as in a shell
 
 
 def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program that is to use the proxy, whatever other proxy it uses."""
-    # One of the two is enough: hooks that ask the proxy would show jobs twice.
+    """Return the environment of a program that shall use this proxy, also if it uses another HTTP proxy."""
+    # The hooks are switched off (VARIABLE=0): hooks whose requests go through the proxy would show jobs twice.
     changed = {**environment, ENDPOINT_VARIABLE: f"http://{address}", VARIABLE: "0"}
     if any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
         direct = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
@@ -191,40 +191,43 @@ def _has_terminal() -> bool:
 
 
 def execute(program: str, command: tuple[str, ...], environment: Mapping[str, str]) -> int:
-    """Replace this process, so that signals, terminal and exit code are the program's own; on Windows, wait for it."""
+    """Replace this process by the program, which so gets signals and the terminal directly.
+
+    On Windows, run it and return its exit code. Returns NOT_EXECUTABLE if it cannot be executed.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     try:
         if os.name == "nt":
             return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and what is ignored would stay so
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the program would inherit that
             signal.signal(ignored, signal.SIG_DFL)
-        os.execve(program, list(command), dict(environment))  # noqa: S606  # that is what it is for
+        os.execve(program, list(command), dict(environment))  # noqa: S606  # running the user's program is the purpose
     except OSError as error:
         print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
     return NOT_EXECUTABLE
 
 
-def obstacle_of(command: tuple[str, ...], program: str, environment: Mapping[str, str]) -> str | None:
-    """Say why the program's training jobs would go past the queue, and what to do; None where that cannot be seen."""
+def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[str, str]) -> str | None:
+    """Return why the program's training jobs would bypass the queue, and a remedy; None if no reason is found."""
     found = python_of(Path(program), command[1:])
     if found:
         python, *flags = found
         runs = f"{command[0]} runs in {' '.join(found)}"
-        said = _probe(python, flags, environment)
-        if said == _LACKS:
+        answer = _probe(python, flags, environment)
+        if answer == _LACKS:
             return (
                 f"{runs}, which has no sagemaker-queue, so its training jobs would go past the queue. Install it there "
                 f"from where you have it, by {python} -m pip install CHECKOUT."
             )
-        if said == _IDLE:
+        if answer == _IDLE:
             return (
                 f"{runs}, which finds sagemaker-queue but does not start it, so its training jobs would go past the "
                 "queue: with -S, -I or -s, or where PYTHONPATH leads to the package, Python does not read its .pth "
                 "file. Install it in the program's own environment, or have the program call "
                 "sagemaker_queue.install(everywhere=True)."
             )
-    elif Path(program).stem == "aws" and "aws-cli/2" in _answer(program, environment, "--version"):
+    elif Path(program).stem == "aws" and "aws-cli/2" in _output_of(program, environment, "--version"):
         return (
             f"{program} is the AWS CLI 2, which has a Python of its own, so its training jobs would go past the queue. "
             "Use smq proxy instead of smq run."
@@ -233,9 +236,10 @@ def obstacle_of(command: tuple[str, ...], program: str, environment: Mapping[str
 
 
 def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
-    """Return the Python that runs a program, and how it is told to start; None where that cannot be seen.
+    """Return the Python that runs a program, and its options; None if it is unknown.
 
-    It is the program itself, or what its first line names; or its second, where pip found the first too long.
+    The Python is the program itself, or the one in the program's first line. pip writes a path that is too long for
+    the first line into the second.
     """
     if _is_python(program.name):
         return [str(program), *_flags(arguments)]
@@ -256,13 +260,13 @@ def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
 
 
 def _flags(arguments: Sequence[str]) -> list[str]:
-    """Return the options that stand before what a Python is to run."""
+    """Return the options of a Python before the script, module or code that it runs."""
     flags: list[str] = []
     words = iter(arguments)
     for word in words:
         if not word.startswith("-") or word.startswith("--") or word == "-":
             break
-        # Several letters may stand together; the rest of the word, or the next one, belongs to c, m, W and X.
+        # Letters may be combined in one word; c, m, W and X take the rest of the word, or the next word.
         letters = next((word[:place] for place, letter in enumerate(word) if letter in "cmWX"), word)
         if letters == word:
             flags.append(word)
@@ -279,19 +283,19 @@ def _is_python(name: str) -> bool:
 
 
 def _probe(python: str, flags: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return the answer of a Python to ``_PROBE``; nothing of the working folder is imported for that.
+    """Return the output of a Python for ``_PROBE``, without importing modules of the working folder.
 
-    With ``-c`` Python puts the working folder first on its path, with a file that file's folder. The working folder
-    itself stays, as pyenv and the like choose a Python by it.
+    With ``-c`` Python would put the working folder first on its path; with a file, it puts the file's folder there.
+    The working folder of the process does not change, because pyenv and others choose a Python by it.
     """
-    with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # that only this user can write to
+    with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # only this user can write to it
         probe = Path(folder, "probe.py")
         probe.write_text(_PROBE)
-        return _answer(python, without_working_folder(environment), *flags, str(probe)).strip()
+        return _output_of(python, without_working_folder(environment), *flags, str(probe)).strip()
 
 
 def without_working_folder(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment whose PYTHONPATH leads neither to the working folder nor below it."""
+    """Return the environment without those entries of PYTHONPATH that are in or below the working folder."""
     here = Path.cwd().resolve()
     kept = [
         part
@@ -302,8 +306,8 @@ def without_working_folder(environment: Mapping[str, str]) -> dict[str, str]:
     return {**changed, "PYTHONPATH": os.pathsep.join(kept)} if kept else changed
 
 
-def _answer(program: str, environment: Mapping[str, str], *arguments: str) -> str:
-    """Return what a program prints; nothing if it cannot be asked, or takes too long."""
+def _output_of(program: str, environment: Mapping[str, str], *arguments: str) -> str:
+    """Return the stdout of a program; empty if it cannot be run or takes longer than _LONGEST_PROBE_SECONDS."""
     try:
         return subprocess.run(
             [program, *arguments],

@@ -1,7 +1,7 @@
-"""``smq simulate``: a trace through the queue's own planner, on this machine.
+"""``smq simulate``: simulate a trace with the queue's own planner, on this machine.
 
-Planner and simulator need a newer Python than the client, and no other command needs them: they are loaded when this
-one is used, and say themselves which options they have.
+Planner and simulator need a newer Python than the client. So they are imported only when this command is used, and its
+options are read from the simulator.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sagemaker_queue.cli.output import raw
 from sagemaker_queue.cli.parser import Argument, Command, Option, command
 from sagemaker_queue.errors import InvalidOption
 
-NEEDS = (3, 11)
+REQUIRED_PYTHON = (3, 11)  # the Python that the simulator needs
 
 
 class Simulate(Command):
-    """The command, with the simulator's options."""
+    """The command ``smq simulate``, with the simulator's options."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return its parameters."""
+        """Return the command's parameters, adding the simulator's on the first call."""
         if not any(isinstance(parameter, Argument) for parameter in self.params):
             self.params[:0] = _parameters()
         return super().get_params(ctx)
@@ -46,7 +46,7 @@ class Simulate(Command):
     ],
 )
 def simulate(**values: Any) -> int:
-    """Simulate, and print how the jobs fared."""
+    """Run the simulation, and print its results."""
     from job_queue.simulation.command import simulate as run  # noqa: PLC0415
     from job_queue.simulation.options import SimulationOptions  # noqa: PLC0415
 
@@ -56,10 +56,10 @@ def simulate(**values: Any) -> int:
 
 
 def _parameters() -> list[click.Parameter]:
-    """Return the options of the simulator as click has them."""
-    if sys.version_info < NEEDS:
+    """Return the simulator's options as click parameters. Raises InvalidOption if this Python is too old."""
+    if sys.version_info < REQUIRED_PYTHON:
         raise InvalidOption(
-            f"smq simulate needs Python {NEEDS[0]}.{NEEDS[1]} or newer; this is "
+            f"smq simulate needs Python {REQUIRED_PYTHON[0]}.{REQUIRED_PYTHON[1]} or newer; this is "
             f"{sys.version_info[0]}.{sys.version_info[1]}"
         )
     from job_queue.simulation.options import options  # noqa: PLC0415
@@ -72,18 +72,20 @@ def _parameters() -> list[click.Parameter]:
             found.append(Option(names, is_flag=True, help=option.help))
         else:
             default = f" ({option.default})" if option.default else ""
-            reads = click.types.FuncParamType(_said(option.read))
+            reads = click.types.FuncParamType(_checked(option.read))
             found.append(
                 Option(names, type=reads, metavar=option.metavar, multiple=option.many, help=option.help + default)
             )
     return found
 
 
-def _said(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    def checked(text: str) -> Any:
+def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser of option values that turns ValueError into click's error."""
+
+    def check(text: str) -> Any:
         try:
             return read(text)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
-    return checked
+    return check

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sagemaker_queue.actions.job_settings import Interactive
-from sagemaker_queue.actions.submission import bring_code, check_storage
+from sagemaker_queue.actions.submission import check_storage, upload_code
 from sagemaker_queue.cli.arguments import job_argument
-from sagemaker_queue.cli.command_words import PlanCommand, RunCommand, job_command
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
-from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
-from sagemaker_queue.cli.output import DONE, may_ask, print_json, print_warning, width
-from sagemaker_queue.cli.own_words import in_own_words, own_words
+from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command
+from sagemaker_queue.cli.job_options import JobOptions, job_from_options, job_options
+from sagemaker_queue.cli.option_names import errors_with_options, with_options
+from sagemaker_queue.cli.output import DONE, is_interactive, print_json, print_warning, width
 from sagemaker_queue.cli.parser import (
     argument,
     checked,
@@ -42,7 +42,7 @@ from sagemaker_queue.errors import (
     NotFound,
 )
 from sagemaker_queue.formatting import file_size, one_line
-from sagemaker_queue.packaging.command import next_name, resubmitted
+from sagemaker_queue.packaging.command import next_name, resubmission
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage
 
 IDLE_END = 3600  # seconds
-_LARGE = 5_000_000  # bytes, whose upload takes its time
-_REDACTED = "***"  # by the queue, for all but owner and admins
+_LARGE = 5_000_000  # bytes of code from which an upload is announced
+_REDACTED = "***"  # the queue's replacement of values, except for the owner and admins
 
 
 preflight_option = flag(
@@ -62,22 +62,24 @@ preflight_option = flag(
     default=True,
     help="submit it even if it is certain to fail, as far as one can see",
 )
-_alone = partial(option, section="for people who work in it")
-_interactive = _alone(
+_shell_option = partial(option, section="for people who work in it")
+_interactive = _shell_option(
     "--interactive",
     is_flag=True,
     help="a job that smq shell can enter. Within its project's quota it comes before training jobs, and is not "
     "preempted; beyond, it waits. On a terminal a shell is opened once it runs. Without COMMAND it is kept for shells",
 )
-_idle_end = _alone(
+_idle_end = _shell_option(
     "--idle-end",
     metavar="TIME",
     type=checked(seconds),
     help="without COMMAND, end it once nobody has had a shell or a port for so long (default: as the policy says, or "
     "1h)",
 )
-_no_shell = _alone("--no-shell", "opens_shell", is_flag=True, flag_value=False, default=True, help="open no shell")
-_leave_none = _alone("--rm", "cancels", is_flag=True, help="cancel it once you leave the shell")
+_no_shell = _shell_option(
+    "--no-shell", "opens_shell", is_flag=True, flag_value=False, default=True, help="open no shell"
+)
+_cancel_after_shell = _shell_option("--rm", "cancels", is_flag=True, help="cancel it once you leave the shell")
 _wait = flag("--wait", help="show what it writes until it has ended; the exit code says how it did")
 _submission_json = json_flag("what became of it, for programs; with --wait, an object for each line that it writes")
 
@@ -106,7 +108,7 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
 @_interactive
 @_idle_end
 @_no_shell
-@_leave_none
+@_cancel_after_shell
 @_wait
 @preflight_option
 @_submission_json
@@ -128,18 +130,18 @@ def submit(
     list_files: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Pack, upload and queue."""
+    """Pack a folder, upload it, and submit a job; optionally follow the job or open a shell."""
     if idle_end and (command or not interactive):
         raise InvalidOption("--idle-end is for --interactive without a command: with one, the job ends as that does.")
     if interactive and wait:
         raise InvalidOption("--wait and --interactive are two things: to see what it writes, smq logs -f beside it.")
     entered = Interactive(idle_end or IDLE_END) if interactive else None
-    shows_shell = interactive and opens_shell and may_ask() and not (as_json or dry_run or list_files)
+    shows_shell = interactive and opens_shell and is_interactive() and not (as_json or dry_run or list_files)
     if shows_shell:
-        from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # for the shell alone
+        from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # needed only for a shell
 
-        find_plugin()  # before it holds an instance
-    with described_job(queue, options, command, entered) as (job, code, storage):
+        find_plugin()  # raises if there is no plugin, before the job holds an instance
+    with job_from_options(queue, options, command, entered) as (job, code, storage):
         if list_files:
             return _list_files(code.archive, as_json)
         if dry_run:
@@ -148,18 +150,18 @@ def submit(
             return DONE
         request = replace(
             job,
-            name=_unspent(queue, options.name) if options.name else job.name,
+            name=_free_name(queue, options.name) if options.name else job.name,
             idle_end=None if job.idle_end is None else _idle_end_of(queue, idle_end),
         ).request()
         upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
-    with in_own_words(request):
-        said = partial(own_words, request=request)
+    with errors_with_options(request):
+        said = partial(with_options, request=request)
         code_of_submission = _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json, said=said)
     return _enter(queue, request["TrainingJobName"], cancels=cancels) if shows_shell else code_of_submission
 
 
 def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
-    """Return the seconds without a session after which a job ends that is kept for shells; the policy may limit them.
+    """Return the seconds without a session after which a job without a command ends; the policy may limit them.
 
     Raises InvalidOption if more was asked for than the policy allows.
     """
@@ -174,7 +176,7 @@ def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
 
 
 def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
-    code = enter(queue, name, follow=True)  # whoever does not get so far finds it in the queue
+    code = enter(queue, name, follow=True)  # after an error or Ctrl-C here, the job stays in the queue
     if cancels and not queue.cancel(name).was_finished:
         print(f"{name} is cancelled", file=sys.stderr)
     return code
@@ -212,7 +214,7 @@ def resubmit(
     preflight: bool,
     as_json: bool,
 ) -> int:
-    """Queue a request again."""
+    """Submit the request of a job again under another name."""
     job = queue.job(name)
     if resume and not job.finished:
         raise Conflict(f"{job.job} is {job.state}: only one job at a time may write to its checkpoints.")
@@ -223,7 +225,7 @@ def resubmit(
         raise Forbidden(
             f"{job.job} belongs to {job.owner}: not all of its request is shown to you, so it stays theirs."
         )
-    request = resubmitted(job.request, new_name or next_name(job.job), priority=priority, after=after, resume=resume)
+    request = resubmission(job.request, new_name or next_name(job.job), priority=priority, after=after, resume=resume)
     if preflight:
         check_storage(queue, request)
     return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
@@ -276,7 +278,7 @@ def plan(
     as_json: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Print what would become of a job, or of all."""
+    """Print the dry run of a job, or a preview with other capacities."""
     if bool(file) + bool(command) + (capacity is not None) != 1:
         raise InvalidOption("Give either a file with a request, a command after --, or --capacity.")
     if capacity is not None:
@@ -286,15 +288,15 @@ def plan(
     if file:
         request = read_document(file, sys.stdin)
     else:
-        with described_job(queue, options, command) as (job, _, _):
+        with job_from_options(queue, options, command) as (job, _, _):
             request = job.request()
-    with in_own_words(request) if command else nullcontext():
+    with errors_with_options(request) if command else nullcontext():
         forecast = queue.plan(request)
     if as_json:
         print_json(forecast.to_json())
         return DONE
     if command:
-        warnings = tuple(own_words(warning, request) for warning in forecast.warnings)
+        warnings = tuple(with_options(warning, request) for warning in forecast.warnings)
         forecast = msgspec.structs.replace(forecast, warnings=warnings)
     print(plan_page(str(request.get("TrainingJobName", "The job")), forecast, width()))
     return DONE
@@ -312,8 +314,8 @@ def _list_files(archive: Archive, as_json: bool) -> int:
     return DONE
 
 
-def _unspent(queue: QueueClient, name: str) -> str:
-    """Return the name, or where a job of that name has ended the next one: name-r2, name-r3 and so on."""
+def _free_name(queue: QueueClient, name: str) -> str:
+    """Return the name; if a finished job has it, the first free one of name-r2, name-r3 and so on."""
     free = name
     try:
         while (job := queue.job(free)).finished:
@@ -321,7 +323,7 @@ def _unspent(queue: QueueClient, name: str) -> str:
     except NotFound:
         pass
     except Forbidden:
-        return name  # the queue says more when it is submitted
+        return name  # the submission will report a better error
     if free != name:
         print(f"smq: The name {name} is taken by a job that has ended ({last}); this one is {free}.", file=sys.stderr)
     return free
@@ -330,15 +332,15 @@ def _unspent(queue: QueueClient, name: str) -> str:
 def upload(
     queue: QueueClient, request: Mapping[str, Any], code: Code, storage: Storage, *, preflight: bool, quiet: bool
 ) -> None:
-    """Upload the code of a request that nothing speaks against, and say where to; on a terminal only if it is large."""
+    """Check a request, upload its code, and print the address; on a terminal, print only that a large upload begins."""
     size = code.file.stat().st_size
 
     def before() -> None:
         if sys.stderr.isatty() and size >= _LARGE and not quiet:
             print(f"Uploading {code.archive} ...", file=sys.stderr)
 
-    with in_own_words(request):
-        uploaded = bring_code(queue, request, code, storage, preflight=preflight, before=before)
+    with errors_with_options(request):
+        uploaded = upload_code(queue, request, code, storage, preflight=preflight, before=before)
     if not quiet and not sys.stderr.isatty():
         destination = f"uploaded to {code.address}" if uploaded else f"already in {code.address}"
         print(f"{code.archive}, {destination}", file=sys.stderr)
@@ -353,7 +355,10 @@ def _queue_job(
     as_json: bool,
     said: Callable[[str], str] = str,
 ) -> int:
-    """Submit, and print what became of it; ``said`` is how a warning is put to the user."""
+    """Submit a request and print the result; with ``wait``, follow the job. Return the exit code.
+
+    ``said`` rewrites a warning for the user.
+    """
     try:
         submission = queue.submit(request, preflight=preflight)
     except NameTaken as error:

@@ -1,1 +1,1 @@
-"""What ``smq`` prints for people: tables, pages, the live screen, progress."""
+"""Output of ``smq`` for users: tables, pages, the live screen, progress."""

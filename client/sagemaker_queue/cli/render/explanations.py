@@ -1,4 +1,4 @@
-"""In words: why a job waits, and what would become of one that is not submitted yet."""
+"""Explanations as text: why a job waits, and the result of a dry run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from sagemaker_queue.tables.explanations import Section, plan_sections, why_sect
 
 
 def why_page(job: JobDetail, width: int | None = None) -> str:
-    """Return why the job waits, what is ahead of it, who is in its way, and what would change that."""
+    """Return why the job waits, the jobs ahead of it, the jobs that block it, and advice."""
     return _page(why_sections(job), width)
 
 
 def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
-    """Return whether the job would start, where, at whose cost and by which rule; else why not."""
+    """Return whether the job would start, on which instances, the jobs stopped for it and the rules; else why not."""
     return _page(plan_sections(name, plan), width)
 
 
 def _page(sections: Sequence[Section], width: int | None) -> str:
-    """Return a section below the other; a blank line is before each but the first."""
+    """Return the sections, separated by blank lines."""
     return "\n\n".join("\n".join([section.title, *_lines(section, width)]) for section in sections)
 
 

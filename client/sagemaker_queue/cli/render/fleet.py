@@ -1,4 +1,4 @@
-"""The fleet as text for people: the pools, and those who share them."""
+"""The fleet as text: the pools, and the departments and projects that share them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sagemaker_queue.tables.fleet import Part, status_parts
 
 
 def status_page(status: QueueStatus, width: int | None = None) -> str:
-    """Return the pools, and below them departments and projects with what they are given and have in each."""
+    """Return the page of ``smq status``: pools, then departments and projects with their slots in each pool."""
     return "\n\n".join(_text(part, width) for part in status_parts(status))
 
 

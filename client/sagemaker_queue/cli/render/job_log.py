@@ -1,4 +1,4 @@
-"""What ``smq`` prints of a job that it follows, or of its log so far."""
+"""Printing of a job's log, once or while the job runs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sagemaker_queue.models import JobDetail
 
 
 class _JsonLogRenderer(JobLogRenderer):
-    """Prints each line of the job as a JSON object."""
+    """A renderer that prints each line of the job as a JSON object."""
 
     def show(self, event: JobEvent) -> None:
-        """Show it, unless it is as it was."""
+        """Print a log line as JSON; show other events as usual."""
         if not isinstance(event, LogLine):
             super().show(event)
             return
@@ -31,8 +31,8 @@ class _JsonLogRenderer(JobLogRenderer):
         self.line(json.dumps({**origin, "message": event.message}))
 
 
-def show_so_far(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = "") -> int:
-    """Print what the job has written by now; ``whose`` stands before each line."""
+def print_log(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = "") -> int:
+    """Print the job's log so far, with the prefix ``whose`` on each line. Raises NotFound for a missing attempt."""
     job = queue.job(name)
     _check_instance(job, lines.instance)
     numbers = [run.attempt for run in job.attempts]
@@ -42,8 +42,8 @@ def show_so_far(queue: QueueClient, name: str, lines: LineChoice, *, whose: str 
     return DONE
 
 
-def show_until_its_end(queue: QueueClient, name: str, lines: LineChoice, *, poll: float) -> int:
-    """Print what the job writes and where it stands, until it has ended; return the exit code for its end."""
+def follow_log(queue: QueueClient, name: str, lines: LineChoice, *, poll: float) -> int:
+    """Print the job's log and state changes until the job has finished; return the exit code for its final state."""
     if lines.instance is not None:
         _check_instance(queue.job(name), lines.instance)
     follower = Follower(queue, queue.aws_client("logs"), poll=poll, lines=lines)

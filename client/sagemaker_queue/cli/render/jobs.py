@@ -1,4 +1,4 @@
-"""Jobs as text for people: the columns of a list, the page about one."""
+"""Jobs as text: tables of jobs, and the page about one job."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from sagemaker_queue.tables.jobs import (
     request_facts,
 )
 
-_NAMES = ("Job Name", "Training Job")  # never cut: people copy them
+_NAMES = ("Job Name", "Training Job")  # never cut in wide tables: users copy them
 SHOWN = 10  # transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
-_BRIEFLY = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
-_LEFT_OUT = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # where there is no room, in this order
-_ROOM_FOR_SENTENCES = 100  # columns of a terminal; at fewer, what is left of reasons would begin alike
+_SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
+_OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # if the table is too wide
+_ROOM_FOR_SENTENCES = 100  # columns of a terminal; on narrower ones, cut reasons look the same
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 
@@ -39,9 +39,9 @@ def jobs_table(
     *,
     compact: bool = False,
 ) -> str:
-    """Return the jobs as a table of the named columns, in the order given, cut to that width if it can be.
+    """Return the jobs as a table of the named columns, in their order, cut to the width as far as possible.
 
-    Names are cut in a ``compact`` one only, in the middle.
+    Names are cut only in a ``compact`` table, in the middle.
     """
     chosen = [COLUMNS[name] for name in columns]
     rows = [[value(job) for _, value in chosen] for job in jobs]
@@ -52,19 +52,20 @@ def jobs_table(
 def jobs_screen(
     jobs: Sequence[JobSummary], columns: Sequence[str], width: int, *, as_asked: bool, colours: bool
 ) -> str:
-    """Return the jobs as a table for a terminal of that width, a line each; what others named in it obeys nothing.
+    """Return the jobs as a table for a terminal of that width, one line each, with control characters escaped.
 
-    The columns are all there and names are whole where they are ``as_asked``; else what has no room is left out.
+    With ``as_asked``, because the user named the columns, all columns are shown and names are not cut. Otherwise
+    columns without space are omitted.
     """
     chosen = [COLUMNS[name] for name in columns]
     if width < _ROOM_FOR_SENTENCES and not as_asked:
         chosen = [(header, brief_reason if header == "Reason" else value) for header, value in chosen]
     rows = [[clean(value(job)) for _, value in chosen] for job in jobs]
-    headers = [_BRIEFLY.get(header, header) for header, _ in chosen]
+    headers = [_SHORT_HEADERS.get(header, header) for header, _ in chosen]
     if not as_asked:
-        fitting = columns_that_fit(headers, rows, width, _LEFT_OUT)
+        fitting = columns_that_fit(headers, rows, width, _OMITTED_FIRST)
         headers, rows = [headers[index] for index in fitting], [[row[index] for index in fitting] for row in rows]
-    names = tuple(_BRIEFLY.get(name, name) for name in _NAMES)
+    names = tuple(_SHORT_HEADERS.get(name, name) for name in _NAMES)
     text = table(headers, rows, width=width, whole=names if as_asked else (), compact=True, middle=names)
     first, *lines = visible(text).splitlines()
     if not colours:
@@ -82,7 +83,7 @@ def _colour(job: JobSummary) -> str:
 
 
 def job_page(job: JobDetail, width: int | None = None) -> str:
-    """Return all that is known of one job."""
+    """Return the page about one job: facts, attempts, recent history and request."""
     parts = [job.job, facts(job_facts(job), width)]
     if job.attempts:
         parts += ["\nAttempts", _fitting(attempt_headers(job), attempt_rows(job), width)]
@@ -96,7 +97,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
 
 
 def _fitting(headers: list[str], attempts: list[list[object]], width: int | None) -> str:
-    """Return the attempts as a table; without their ends where it would be too wide: start and time tell them."""
+    """Return the attempts as a table; without the column Ended if it is too wide: Started and Ran give the end."""
     page = table(headers, attempts)
     if width is None or len(page.splitlines()[1]) <= width:
         return page
@@ -105,7 +106,7 @@ def _fitting(headers: list[str], attempts: list[list[object]], width: int | None
 
 
 def events_page(job: JobDetail, width: int | None = None) -> str:
-    """Return the job's transitions, with the whole of their causes."""
+    """Return the job's transitions, with uncut causes."""
     return _history(job.history, width)
 
 

@@ -9,13 +9,13 @@ from os.path import commonprefix
 from sagemaker_queue.formatting import LONGEST_CELL, clean, cut
 
 LEAST_CELL = 10
-LEAST_WIDTH = 40  # of sentences, on however narrow a terminal
+LEAST_WIDTH = 40  # of sentences, also on a narrower terminal
 _GAP = "  "  # between two columns
-_HEADER_PADDING = 2  # tabulate makes a column so much wider than its header
+_HEADER_PADDING = 2  # tabulate makes a column this much wider than its header
 
 
 def folded(text: str, width: int | None, *, indent: str = "  ", hanging: str = "") -> str:
-    """Indent a sentence, and break it up where it is longer than that width; what follows hangs below it."""
+    """Indent a sentence and wrap it to the width; further lines are indented by ``hanging`` more."""
     if width is None:
         return f"{indent}{text}"
     return textwrap.fill(
@@ -29,11 +29,11 @@ def folded(text: str, width: int | None, *, indent: str = "  ", hanging: str = "
 
 
 def facts(known_facts: Mapping[str, object], width: int | None = None) -> str:
-    """Return names and values, one pair a line or, folded, a few; what is not known is left out."""
+    """Return names and values, one pair on each line, long values wrapped; omit values that are None or empty."""
     known = {name: clean(value) for name, value in known_facts.items() if value not in (None, "")}
     longest = max(map(len, known))
     return "\n".join(
-        # What has no blanks, such as an ARN, is left in one piece for those who copy it.
+        # A value without blanks, such as an ARN, is not wrapped, so that users can copy it.
         folded(f"{name:<{longest}}  {value}", width if " " in str(value) else None, hanging=" " * (longest + 2))
         for name, value in known.items()
     )
@@ -50,17 +50,17 @@ def table(
     right: Collection[str] = (),
     middle: Collection[str] = (),
 ) -> str:
-    """Return rows below headers, numbers to the right, and the columns ``right``, whose numbers are texts.
+    """Return a table. Numbers are aligned right, and so are the columns ``right``, whose numbers are text.
 
-    What is long in the column ``wrapped`` takes several lines. Of a table that is wider than ``width`` the widest
-    words are cut, in all columns but those of ``whole``, as far as it makes sense, those of ``middle`` in the middle.
-    A ``compact`` one has no line below its headers, and no more space than it needs.
+    Long text in the column ``wrapped`` takes several lines. If the table is wider than ``width``, the widest columns
+    are cut down to LEAST_CELL, except those of ``whole``; the columns ``middle`` are cut in the middle. A ``compact``
+    table has no line below its headers, and no more space than it needs.
     """
-    from tabulate import tabulate  # noqa: PLC0415  # it takes its time
+    from tabulate import tabulate  # noqa: PLC0415  # slow to import
 
     cells = [[clean(cell) for cell in row] for row in rows]
     columns = list(zip(*cells))
-    # A job may be called 007 or 1e3: only what is a number is aligned like one.
+    # A job may have the name 007 or 1e3: only values of a numeric type are aligned as numbers.
     text_columns = [index for index, column in enumerate(columns) if any(isinstance(cell, str) for cell in column)]
     widths = [
         max(len(header) + (0 if compact else _HEADER_PADDING), *(len(str(cell)) for cell in column))
@@ -96,9 +96,9 @@ def table(
 def columns_that_fit(
     headers: Sequence[str], rows: Sequence[Sequence[object]], width: int, leave_out: Sequence[str]
 ) -> list[int]:
-    """Return which columns a compact table of that width has room for, without the first few of ``leave_out``.
+    """Return the indices of the columns that fit into a compact table of that width.
 
-    Words count with what is left of them when they are cut.
+    Columns of ``leave_out`` are omitted in its order until the rest fits. Text counts with its width after cutting.
     """
     least = [
         max(
@@ -118,7 +118,7 @@ def columns_that_fit(
 def _narrowed(
     widths: list[int], flexible: list[int], headers: Sequence[str], width: int, padding: int = _HEADER_PADDING
 ) -> list[int]:
-    """Take from the widest of the flexible columns until the table fits, or nothing more can be taken."""
+    """Return the widths, with the widest flexible columns narrowed until the table fits, or all are at the minimum."""
     widths = list(widths)
     for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - width):
         left = [index for index in flexible if widths[index] > max(LEAST_CELL, len(headers[index]) + padding)]
@@ -133,8 +133,8 @@ def _cut_all(column: Sequence[object], width: int) -> list[object]:
 
 
 def cut_in_the_middle(column: Sequence[object], width: int) -> list[object]:
-    """Cut names to that width such that they still differ: ``resnet-lr-…seed-7``, or ``bert…lr-0.2-…`` if need be."""
-    alike: dict[object, set[str]] = {}  # shown alike
+    """Cut names to that width so that they still differ: ``resnet-lr-…seed-7``, or ``bert…lr-0.2-…`` if necessary."""
+    alike: dict[object, set[str]] = {}  # cut name -> the names that are cut to it
     for name in column:
         if isinstance(name, str):
             alike.setdefault(_without_middle(name, width), set()).add(name)
@@ -154,8 +154,8 @@ def _without_middle(name: object, width: int) -> object:
 
 
 def _around(name: str, width: int, place: int) -> str:
-    """Keep the beginning, and what is around a place in the middle, where others differ."""
+    """Return the beginning, and the text around a place in the middle at which other names differ."""
     head = width // 3
-    room = width - head - 2  # for what is between two ellipses
+    room = width - head - 2  # for the text between two ellipses
     begin = max(head, place - room // 2)
     return f"{name[:head]}…{name[begin : begin + room]}…"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sagemaker_queue.actions.poller import Poller
-from sagemaker_queue.cli.render.top import ORDER_KEYS, Style, TopPage, View, top_page
+from sagemaker_queue.cli.render.top import ORDER_KEYS, Style, TopPage, TopView, top_page
 from sagemaker_queue.formatting import one_line
 from sagemaker_queue.models import QueueStatus
 
@@ -15,27 +15,27 @@ KEYS = f"q:quit {' '.join(f'{key}:{order}' for key, order in ORDER_KEYS.items())
 
 
 class LiveScreen:
-    """The screen and its keys; ``curses.wrapper`` sets the terminal up, and right again however it ends."""
+    """The screen and its keys. Run it by ``curses.wrapper``, which restores the terminal also after an error."""
 
-    def __init__(self, window: curses.window, poller: Poller[QueueStatus], view: View) -> None:
+    def __init__(self, window: curses.window, poller: Poller[QueueStatus], view: TopView) -> None:
         self._window = window
         self._poller = poller
         self._view = view
         self._attributes = _attributes()
 
     def run(self) -> None:
-        """Draw and obey keys until one of them ends it."""
+        """Draw the screen and handle keys until q is pressed."""
         self._window.timeout(REDRAW_MILLISECONDS)
         while True:
             page = self._draw()
             key = self._window.getch()
             if key in (ord("q"), ord("Q")):
                 return
-            self._obey(key, page)
+            self._handle_key(key, page)
 
     def _draw(self) -> TopPage:
         height, width = self._window.getmaxyx()
-        # The last column stays free: writing to the last corner would scroll.
+        # The last column stays free: writing to the bottom right corner would scroll.
         page = top_page(
             self._poller.latest,
             self._view,
@@ -55,7 +55,7 @@ class LiveScreen:
         if width > 1:
             self._window.addnstr(row, 0, one_line(text), width - 1, attribute)
 
-    def _obey(self, key: int, page: TopPage) -> None:
+    def _handle_key(self, key: int, page: TopPage) -> None:
         moves = {
             curses.KEY_UP: -1,
             curses.KEY_DOWN: 1,
@@ -77,14 +77,14 @@ class LiveScreen:
 
 
 def _attributes() -> dict[Style, int]:
-    """The curses attributes of each kind of line: without colours where there are none, or NO_COLOR is set."""
+    """Return the curses attributes of each style, without colours if the terminal has none or NO_COLOR is set."""
     attributes = dict.fromkeys(Style, curses.A_NORMAL)
     attributes |= {Style.TITLE: curses.A_BOLD, Style.HEADERS: curses.A_REVERSE, Style.WARNING: curses.A_BOLD}
-    with suppress(curses.error):  # there are terminals that cannot hide their cursor
+    with suppress(curses.error):  # some terminals cannot hide their cursor
         curses.curs_set(0)
     if not curses.has_colors():
         return attributes
-    curses.use_default_colors()  # those of the terminal, which may be dark on light
+    curses.use_default_colors()  # the terminal's own colours, which may be dark on light
     if os.environ.get("NO_COLOR"):
         return attributes
     colours = {Style.ACTIVE: curses.COLOR_GREEN, Style.WAITING: curses.COLOR_YELLOW, Style.WARNING: curses.COLOR_RED}

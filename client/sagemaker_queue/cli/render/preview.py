@@ -1,4 +1,4 @@
-"""In words: what another policy, or other capacities, would change."""
+"""The preview of another policy or other capacities, as text."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sagemaker_queue.cli.render.layout import folded, table
 from sagemaker_queue.formatting import amount, clean, duration
 
 NAMED, NAMED_BRIEFLY = 6, 3  # jobs in a sentence
-LISTED, LISTED_BRIEFLY = 4, 2  # of a kind, each on its line
-PROJECTS = 6
+LISTED, LISTED_BRIEFLY = 4, 2  # jobs of one kind of change, each on its line
+PROJECTS = 6  # rows of the table
 
 _NOTHING = "Nothing of note would change."
-_NO_WAIT = "No job would start, be stopped or wait longer."  # where something else is to be told
+_NO_WAIT = "No job would start, be stopped or wait longer."  # if there are other remarks
 
 
 def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
-    """Return who would start, be stopped, or wait longer or less long; some 20 lines."""
+    """Return the jobs that would start, be stopped, or wait longer or shorter, in about 20 lines."""
     span = _span(preview)
     since = f"Compared with version {preview.policy_version} of the policy"
     parts = [f"{since}, now and over the next {span}:" if span else f"{since}, now:"]
@@ -28,7 +28,7 @@ def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
 
 
 def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
-    """Return the same in a few lines."""
+    """Return the same as ``preview_page`` in a few lines."""
     span = _span(preview)
     parts = [f"If it is applied, now and over the next {span}:" if span else "If it is applied:"]
     parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [_no_change(preview)]
@@ -58,7 +58,7 @@ def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int)
 
 
 def _unstartable(jobs: Sequence[Unstartable], more: int, named: int, listed: int) -> list[str]:
-    """Jobs that have the same reason in one sentence."""
+    """Return a sentence for each reason, with the jobs that have it."""
     why: dict[str, list[str]] = {}
     for job in jobs:
         why.setdefault(job.reason.message if job.reason else "", []).append(job.job)
@@ -87,7 +87,7 @@ def _when(start: datetime | None, preview: PreviewAnswer) -> str:
 
 
 def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str]:
-    """Projects whose figures change."""
+    """Return a table of the projects whose figures change; empty if there are none."""
     changed = [it for it in projects if _mean(it.wait_now) != _mean(it.wait_then) or it.used_now != it.used_then]
     rows = [
         [it.project, it.waiting, _mean(it.wait_now), _mean(it.wait_then), _slots(it.used_now), _slots(it.used_then)]
@@ -102,7 +102,7 @@ def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str
 
 
 def _about(seconds: float) -> str:
-    """To the minute: it is an estimate."""
+    """Return a duration rounded to minutes, because it is an estimate."""
     return duration(max(60, round(seconds / 60) * 60) if seconds else 0).removesuffix("00s")
 
 
@@ -115,7 +115,7 @@ def _slots(slots: Mapping[str, int]) -> str:
 
 
 def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
-    """What keeps it from being applied as it is, and what was not looked at."""
+    """Return warnings, reasons why applying the policy takes --force, and parts that were not previewed."""
     remarks = [*preview.warnings, *preview.in_use]
     if preview.in_use:
         remarks.append(
@@ -126,7 +126,7 @@ def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
 
 
 def _names(names: Sequence[str], count: int, named: int) -> str:
-    """Of so many jobs the first ones."""
+    """Return the first ``named`` names, and how many of ``count`` are left."""
     shown = [str(clean(name)) for name in names[:named]]
     left = count - len(shown)
     return f"{', '.join(shown)} and {left} more" if left > 0 else ", ".join(shown)
@@ -137,7 +137,7 @@ def _more(count: int, what: str) -> list[str]:
 
 
 def _span(preview: PreviewAnswer) -> str:
-    """How far it was looked ahead; nothing where it was not."""
+    """Return how far the preview looks ahead, in hours; empty if it covers only the present."""
     if preview.at is None or preview.until is None or preview.until <= preview.at:
         return ""
     hours = round((preview.until - preview.at).total_seconds() / 3600, 1)

@@ -1,4 +1,4 @@
-"""How far a transfer has come, how fast, and for how long it will go on, on a terminal."""
+"""Progress bars of transfers on a terminal: bytes, speed and remaining time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class TransferProgress:
-    """A context manager that takes numbers of bytes, from any thread; elsewhere than on a terminal it is silent."""
+    """A context manager with a progress bar. Call it with numbers of bytes, from any thread.
+
+    The bar is shown only if stderr is a terminal.
+    """
 
     def __init__(self, title: str, total: int) -> None:
         self._title = title
@@ -22,7 +25,7 @@ class TransferProgress:
 
     def __enter__(self) -> TransferProgress:
         if sys.stderr.isatty():
-            from rich.console import Console  # noqa: PLC0415  # it takes its time
+            from rich.console import Console  # noqa: PLC0415  # slow to import
             from rich.progress import (  # noqa: PLC0415
                 BarColumn,
                 DownloadColumn,
@@ -51,6 +54,6 @@ class TransferProgress:
             self._progress.stop()
 
     def __call__(self, moved: int) -> None:
-        """Count bytes."""
+        """Add transferred bytes."""
         if self._progress:
             self._progress.advance(self._progress.task_ids[0], moved)

@@ -1,4 +1,4 @@
-"""What became of submitted jobs, in one line, with what to type next."""
+"""One-line results of submissions, with the next command to type."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Collection
 from sagemaker_queue.formatting import amount, clean, cut, ordinal, place, predicate
 from sagemaker_queue.models import ACTIVE, FINISHED, Submission
 
-_LEAST_REASON = 20  # letters; less says nothing
+_LEAST_REASON = 20  # characters: a reason that is cut to fewer is not shown
 
 
 def submission_line(job: Submission, width: int | None = None, *, following: str | None = None) -> str:
-    """Return what became of a job, its place and why it waits, cut to a width, and the next command whole.
+    """Return the state of a submitted job, its position and why it waits, cut to a width, and the next command.
 
-    That is ``following`` while it lives. Beside two long names the place has no room, and stays where ``smq why`` has
-    it; names that leave none at all are not cut, as they are copied.
+    ``following`` replaces the usual next command of a live job. The next command and the names are never cut, because
+    users copy them; if they leave no space for the position, the position is omitted.
     """
     what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     usual = "logs -f" if job.state in ACTIVE else "why"
@@ -32,7 +32,7 @@ def submission_line(job: Submission, width: int | None = None, *, following: str
 
 
 def sweep_line(group: str, submitted: Collection[Submission]) -> str:
-    """Return how the jobs of a sweep are, all in one."""
+    """Return a summary of a sweep's submission: numbers of jobs, new ones and by state."""
     new = sum(not job.known for job in submitted)
     states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in submitted).most_common())
     before = f", {len(submitted) - new} there already" if new < len(submitted) else ""

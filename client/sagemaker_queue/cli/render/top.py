@@ -16,19 +16,19 @@ from sagemaker_queue.tables.fleet import (
     POOL_HEADERS,
     SHARE_HEADERS,
     at_least,
+    departments_and_projects,
     headline,
     pool_row,
     share_rows,
     shared_gpus,
-    sharers,
 )
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
-NARROW = 100  # columns; below, jobs have fewer of them, and pools no bars
-BAR = 20
-LEAST_LINES = 4  # of a table: a blank one, headers, a row, and how many more there are
-_FEW = ("job", "activity", "priority", "position", "when", "user", "instances", "since")
-_MANY = (
+NARROW = 100  # columns of a terminal; below, the jobs' table has fewer columns, and pools have no bars
+BAR = 20  # characters
+LEAST_LINES = 4  # of a table: a blank line, headers, a row, and the number of further rows
+_NARROW_COLUMNS = ("job", "activity", "priority", "position", "when", "user", "instances", "since")
+_WIDE_COLUMNS = (
     "job",
     "activity",
     "priority",
@@ -44,7 +44,7 @@ _MANY = (
 
 
 class Style(Enum):
-    """What a line is, and so how it may look."""
+    """The role of a line, which decides its colours."""
 
     PLAIN = auto()
     TITLE = auto()
@@ -63,35 +63,38 @@ class Line:
 
 
 @dataclass(frozen=True)
-class View:
-    """What its reader wants to see."""
+class TopView:
+    """The jobs that the user wants to see: selection, order and first line."""
 
     selection: Selection = Selection()
     order: str = QUEUE_ORDER
     reverse: bool = False
-    first: int = 0  # job
+    first: int = 0  # index of the first job to show
 
 
 @dataclass(frozen=True)
 class TopPage:
-    """The lines, and which of the jobs they show."""
+    """The lines of the screen, and the range of jobs that they show."""
 
     lines: tuple[Line, ...]
     first: int
     shown: int
-    jobs: int  # in all
+    jobs: int  # number of all selected jobs
 
 
 def top_page(
     status: QueueStatus,
-    view: View,
+    view: TopView,
     at: datetime,
     *,
     width: int | None = None,
     height: int | None = None,
     notice: str | None = None,
 ) -> TopPage:
-    """Return the page of what was so at that time; without a height, all of it. Half is for jobs, in pages."""
+    """Return the page for a status read at ``at``.
+
+    Without a ``height`` the page has all lines. Otherwise pools and projects get the upper half, and jobs the rest.
+    """
     top = [Line(f"{headline(status)}{at:  %H:%M:%S} UTC", Style.TITLE)]
     top += [Line(notice, Style.WARNING)] if notice else []
     top += [Line(text, Style.WARNING) for text in _pauses(status)]
@@ -118,7 +121,7 @@ def _pools(status: QueueStatus, width: int | None, room: int | None) -> list[Lin
 
 
 def _bar(pool: PoolStatus) -> str:
-    """Draw what becomes of the instances: # used, ! being freed, o external, . free."""
+    """Return a bar of the pool's instances: # used, ! being freed, o external, . free."""
     most = min(pool.capacity, BAR)
     if most <= 0:
         return ""
@@ -128,15 +131,17 @@ def _bar(pool: PoolStatus) -> str:
 
 
 def _projects(status: QueueStatus, width: int | None, room: int | None) -> list[Line]:
-    """Where there is no room for all of them, those that have or want something come first."""
-    rows = [(sharer, row) for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
+    """Return the table of projects; if lines are short, projects with used or waiting slots come first."""
+    rows = [
+        (sharer, row) for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)
+    ]
     if room is not None and len(rows) + 2 > room:
         rows.sort(key=lambda pair: not (pair[0].waiting or any(pair[0].used.values())))
     return _table(SHARE_HEADERS, [row for _, row in rows], width, room)
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, room: int | None) -> list[Line]:
-    """A blank line and a table, in no more lines than there is room for."""
+    """Return a blank line and a table in at most ``room`` lines; empty if that is too few."""
     if not rows or (room is not None and room < LEAST_LINES):
         return []
     fitting = len(rows) if room is None or len(rows) + 2 <= room else room - 3
@@ -145,10 +150,10 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int 
     return [*lines, *([Line(f"and {amount(more, 'line')} more: smq status has them all")] if more else [])]
 
 
-def _jobs(shown: list[JobSummary], first: int, count: int | str, view: View, width: int | None) -> list[Line]:
+def _jobs(shown: list[JobSummary], first: int, count: int | str, view: TopView, width: int | None) -> list[Line]:
     if not shown:
         return [Line(""), Line("No jobs match." if view.selection != Selection() else "The queue is empty.")]
-    columns = _FEW if width is not None and width < NARROW else _MANY
+    columns = _NARROW_COLUMNS if width is not None and width < NARROW else _WIDE_COLUMNS
     which = amount(len(shown), "job") if count == len(shown) else f"Jobs {first + 1} to {first + len(shown)} of {count}"
     sorting = "" if view.order == QUEUE_ORDER else f", by {view.order}: {ORDERS[view.order].meaning}"
     sorting += ", reversed" if view.reverse else ""

@@ -1,1 +1,1 @@
-"""What runs inside the training container of ``smq submit``; it is uploaded with the code and imported by nobody."""
+"""Programs that run inside training containers; they are uploaded or sent in a request, and never imported."""

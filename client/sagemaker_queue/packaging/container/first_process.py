@@ -1,9 +1,9 @@
-"""The first process of a training container: runs a command, and hands SIGTERM down to the processes that handle it.
+"""The first process of a training container: runs a command, and forwards SIGTERM to the processes that handle it.
 
-SageMaker stops a job with `docker stop`: SIGTERM goes to process 1, and 120 seconds later all is killed. In the images
-of AWS process 1 is a shell that has no handler and passes nothing on, so the user's script never hears of the stop.
-This takes the shell's place and starts it as a child. `sagemaker_queue.launcher` sends it along in the request itself,
-so it uses the standard library only, and runs in Python 3.7 or later.
+SageMaker stops a job with `docker stop`: process 1 gets SIGTERM, and 120 seconds later all processes are killed. In the
+images of AWS process 1 is a shell without a handler that forwards nothing, so the user's script is never notified.
+This program replaces the shell as process 1 and starts it as a child. `sagemaker_queue.launcher` sends the program in
+the request, so it uses only the standard library, and runs in Python 3.7 or later.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-OWN = ("start_with_right_hostname.sh", "train")  # what the images of AWS begin with
-AGAIN = 5  # seconds until it looks again for a process that handles SIGTERM
-CANNOT_RUN = 127  # as in a shell
-# torchrun raises a signal as an exception, once its workers have ended: the log would end with a traceback.
+IMAGE_COMMANDS = ("start_with_right_hostname.sh", "train")  # the entry points of AWS's images
+RETRY_SECONDS = 5  # between two searches for processes that handle SIGTERM
+CANNOT_RUN = 127  # exit code, as in a shell
+# After its workers have ended, torchrun raises a signal as an exception, and the log would end with a traceback.
 TORCHRUN = """{interpreter}
 import runpy, sys
 sys.argv[0] = {path!r}
@@ -36,28 +36,28 @@ SIGTERM_BIT = 1 << (signal.SIGTERM - 1)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command, or what the image would have run with these arguments; returns its exit code."""
-    command = arguments if shutil.which((arguments or [""])[0]) else own(arguments)
+    """Run the command, or the image's own command with these arguments; return its exit code."""
+    command = arguments if shutil.which((arguments or [""])[0]) else image_command(arguments)
     for number in (signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, pass_on)
+        signal.signal(number, forward_sigterm)
     quieten_torchrun()
     child = os.fork()
     if not child:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and a command would inherit that
         try:
-            os.execvp(command[0], command)  # noqa: S606  (it becomes the person's program)
+            os.execvp(command[0], command)  # noqa: S606  (the child becomes the user's program)
         finally:
             os._exit(CANNOT_RUN)
     while True:
-        pid, status = os.wait()  # process 1 inherits the children of others, and waits for them, too
+        pid, status = os.wait()  # process 1 also inherits and reaps orphaned processes
         if pid == child:
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
 def quieten_torchrun() -> None:
-    """Put a torchrun before the image's own that runs it, and ends without a traceback where a signal ends it."""
+    """Put a wrapper of torchrun first in PATH; the wrapper prints no traceback if a signal ends torchrun."""
     path = shutil.which("torchrun")
-    with contextlib.suppress(OSError, UnicodeDecodeError):  # then it is as noisy as ever
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # without the wrapper, torchrun prints its traceback
         interpreter = Path(path).read_text().partition("\n")[0] if path else ""
         if interpreter.startswith("#!") and "python" in interpreter:
             quiet = Path(tempfile.mkdtemp(prefix="launcher-"), "torchrun")
@@ -67,29 +67,31 @@ def quieten_torchrun() -> None:
             os.environ["PATH"] = os.pathsep.join([str(quiet.parent), os.environ["PATH"]])
 
 
-def own(arguments: list[str]) -> list[str]:
-    """What the image runs by itself."""
-    start, train = (shutil.which(name) for name in OWN)
+def image_command(arguments: list[str]) -> list[str]:
+    """Return the command that the image runs without this program. Exits with a message if there is none."""
+    start, train = (shutil.which(name) for name in IMAGE_COMMANDS)
     if start:
         return ["bash", "-m", start, *(arguments or ["train"])]
     if train and not arguments:
         return [train]
-    sys.exit(f"launcher: there is no {' '.join(arguments) or OWN[1]}: name the command that the image is to run")
+    sys.exit(
+        f"launcher: there is no {' '.join(arguments) or IMAGE_COMMANDS[1]}: name the command that the image is to run"
+    )
 
 
-def pass_on(number: int, frame: FrameType | None) -> None:
-    """Send SIGTERM to those who handle it; while nobody does, try again soon: a script may still be starting."""
-    heard = list(handlers(os.getpid(), children()))
-    for pid in heard:
+def forward_sigterm(number: int, frame: FrameType | None) -> None:
+    """Send SIGTERM to the processes that handle it; if there are none, retry soon: a script may still be starting."""
+    receivers = list(handlers(os.getpid(), children()))
+    for pid in receivers:
         print("launcher: the job is being stopped: SIGTERM to process", pid, flush=True)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    if not heard:
-        signal.alarm(AGAIN)
+    if not receivers:
+        signal.alarm(RETRY_SECONDS)
 
 
 def handlers(parent: int, families: Mapping[int, list[int]]) -> Iterator[int]:
-    """The processes below `parent` that handle SIGTERM. Those below them are theirs."""
+    """Yield the topmost processes below `parent` that handle SIGTERM; they stop their own children."""
     for pid in families.get(parent, ()):
         if handles(pid):
             yield pid
@@ -98,7 +100,7 @@ def handlers(parent: int, families: Mapping[int, list[int]]) -> Iterator[int]:
 
 
 def children() -> dict[int, list[int]]:
-    """Process id -> ids of its children."""
+    """Return process id -> ids of its children, for all processes."""
     families: dict[int, list[int]] = {}
     for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         families.setdefault(int(field(pid, "PPid:") or "-1"), []).append(pid)
@@ -106,12 +108,12 @@ def children() -> dict[int, list[int]]:
 
 
 def handles(pid: int) -> bool:
-    """Whether a process has a handler for SIGTERM."""
+    """Return whether a process has a handler for SIGTERM."""
     return bool(int(field(pid, "SigCgt:") or "0", 16) & SIGTERM_BIT)
 
 
 def field(pid: int, name: str) -> str:
-    """A line of /proc/PID/status; nothing if the process is gone."""
+    """Return a field of /proc/PID/status; empty if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,13 +1,17 @@
-"""Runs a command in a training container as it runs at home: code unpacked, data linked, set up, started.
+"""Run a command in a training container as on the user's machine: unpack the code, link the data, set up, start.
 
-It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.6 or later), so it uses
-the standard library only, and annotations that 3.6 can read or, in quotes, need not. The entry point has compared its
-digest with the request's. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
-path in the working folder -> path below /opt/ml/input/data, `places`, JSON of name -> such a path, for each {data:NAME}
-of the command (all three in pieces where they are long: command_2, ...),
-`source`, digest and size of the code, `launcher` and `processes`. Each host runs it once, and it passes signals on to
-the command, whose exit code is its own. With `idle_end`, seconds, there is no command: the instances are kept for
-people's shells, until nobody has had one for so long.
+This file is beside source.tar.gz in an input channel, and runs in the image's Python (3.6 or later). So it uses only
+the standard library, and annotations that 3.6 can evaluate; others are in quotes. The entry point has compared the
+digest of this file with the request's. Each host runs the program once. The program forwards signals to the command,
+and returns the command's exit code. Its input is the job's hyperparameters; a long value is split (command,
+command_2, ...):
+
+- `command`: a JSON list of words.
+- `data`: JSON of path in the working folder -> path below /opt/ml/input/data.
+- `places`: JSON of name -> path below /opt/ml/input/data, for each {data:NAME} of the command.
+- `source`: digest and size of the code.
+- `launcher` and `processes`: torchrun or mpirun, and its processes on each instance.
+- `idle_end`: there is no command; the instances are kept for users' shells, and end after so many seconds without one.
 """
 
 import fcntl
@@ -36,11 +40,11 @@ from typing import IO, Dict, List, Optional, Set, Tuple
 CHANNEL = Path(__file__).absolute().parent
 ML = CHANNEL.parents[2]  # /opt/ml
 WORK = ML / "work"
-CANNOT_RUN = 127  # as in a shell
-NOT_AS_SUBMITTED = 125
+CANNOT_RUN = 127  # exit code, as in a shell
+NOT_AS_SUBMITTED = 125  # exit code
 BLOCK = 1 << 20  # bytes that are unzipped at once
-# torchrun raises a signal as an exception, once its workers have ended: the log of a job that was preempted would end
-# with a traceback. One of old has no such exception.
+# After its workers have ended, torchrun raises a signal as an exception, and the log of a preempted job would end with
+# a traceback. Old versions of torchrun have no such exception.
 TORCHRUN = """import sys
 if sys.path[0] == "":
     del sys.path[0]  # as of torchrun itself: a types.py of the job is no part of torch
@@ -56,19 +60,19 @@ PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 COMPILE_SCRIPTS = (
     "compile.sh",
     "compile.aml.sh",
-)  # the first that is there is run; AML Command Transfer has the second
-STOP_SECONDS = 100  # for what the command started; SageMaker ends all after 120
-LOOK_SECONDS = 5.0  # between two looks for shells
-SESSION = "ssm-session-worker"[:15]  # what Linux calls the process that the SSM agent starts for each session
-OF_A_SHELL = {"_", "HOME", "OLDPWD", "PWD", "SHLVL", "TERM"}  # a shell has its own
+)  # the first that exists is run; AML Command Transfer uses the second name
+STOP_SECONDS = 100  # for the command's processes to end; SageMaker kills all after 120
+LOOK_SECONDS = 5.0  # between two checks for shells
+SESSION = "ssm-session-worker"[:15]  # Linux's name of the process that the SSM agent starts for each session
+SHELL_VARIABLES = {"_", "HOME", "OLDPWD", "PWD", "SHLVL", "TERM"}  # each shell sets its own values
 
 
 class Refused(Exception):
-    """The code is not what was submitted, or no archive of ``smq submit``; nothing of it is run."""
+    """The code is not as submitted, or is not an archive of ``smq submit``; no part of it is run."""
 
 
 class Job:
-    """What to run, and on which hosts."""
+    """The command to run, its data and the hosts, as read from SageMaker's configuration files."""
 
     def __init__(self, config: Path) -> None:
         settings = json.loads((config / "hyperparameters.json").read_text(encoding="utf-8"))
@@ -92,17 +96,17 @@ class Job:
 
     @property
     def python(self) -> str:
-        """The Python that the command uses, if it names one."""
+        """Path of the Python that the command names, else of this Python."""
         named = shutil.which(self.command[0]) if Path(self.command[0]).name.startswith("python") else None
         return named or sys.executable
 
     @property
     def master(self) -> Tuple[str, int]:
-        """Where the hosts meet."""
+        """Address and port of the first host, for the connections between hosts."""
         return os.environ.get("MASTER_ADDR", self.hosts[0]), int(os.environ.get("MASTER_PORT", "29500"))
 
     def environment(self) -> Dict[str, str]:
-        """What is set already stays."""
+        """Return the variables of the command; a variable that is already set keeps its value."""
         known = {
             "SM_MODEL_DIR": str(ML / "model"),
             "SM_OUTPUT_DATA_DIR": str(ML / "output" / "data"),
@@ -118,27 +122,27 @@ class Job:
 
 
 class Steps:
-    """Runs one command after the other in the working folder, and passes SIGTERM and SIGINT on to the one that runs."""
+    """A runner of commands in the working folder; it forwards SIGTERM and SIGINT to the running command."""
 
     def __init__(self, environment: Dict[str, str]) -> None:
-        self.stopped = 0  # the signal that came
+        self.stopped = 0  # the number of the received signal
         self._environment = environment
         self._child = None  # type: Optional[subprocess.Popen[bytes]]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
     def run(self, command: List[str]) -> int:
-        """Run it and return its exit code; 128 + the number of the signal that ended it."""
+        """Run a command and return its exit code, or 128 + the number of the signal that ended it."""
         if self.stopped:
             return 128 + self.stopped
         try:
-            # A process group of its own: a signal to it reaches all of "sh -c 'python train.py | tee log'".
+            # With a process group of its own, a signal reaches all processes of "sh -c 'python train.py | tee log'".
             child = subprocess.Popen(command, cwd=str(WORK), env=self._environment, start_new_session=True)
         except OSError as error:
             log(f"{command[0]} cannot be run: {error.strerror}")
             return CANNOT_RUN
         self._child = child
-        if self.stopped:  # while it was being started
+        if self.stopped:  # the signal arrived while the command was being started
             self._stop(self.stopped)
         code = _end_of(child)
         self._child = None
@@ -153,7 +157,7 @@ class Steps:
 
 
 def main() -> int:
-    """Run the job; returns the exit code."""
+    """Run the job; return the exit code."""
     job = Job(ML / "input" / "config")
     steps = Steps(job.environment())
     with (ML / "work.lock").open("w") as lock:
@@ -163,23 +167,23 @@ def main() -> int:
             try:
                 prepare(job)
             except Refused as error:
-                tell_failure(f"source.tar.gz is refused, and the command is not started: {error}")
+                report_failure(f"source.tar.gz is refused, and the command is not started: {error}")
                 return NOT_AS_SUBMITTED
             code = set_up(job, steps)
             if code:
                 return code
             ready.touch()
     if job.idle_end:
-        return keep(job, steps)
+        return keep_for_shells(job, steps)
     log(_typed(job.command))
     if job.launcher == "mpirun" and len(job.hosts) > 1:
         return run_on_all_hosts(job, steps)
-    return steps.run(launched(job))
+    return steps.run(launch_command(job))
 
 
 def prepare(job: Job) -> None:
-    """Make the working folder, with links to the data. Raises Refused."""
-    with verified(CHANNEL / "source.tar.gz", job.source) as code:
+    """Create the working folder, with links to the data. Raises Refused."""
+    with verified_archive(CHANNEL / "source.tar.gz", job.source) as code:
         unpack(code, WORK)
     for path, channel_path in job.data.items():
         link = WORK / path
@@ -191,9 +195,9 @@ def prepare(job: Job) -> None:
 
 
 def write_environment(environment: Dict[str, str]) -> None:
-    """Keep the variables for ``smq shell``: the SSM agent, which starts a shell, was not started with them."""
+    """Store the variables for ``smq shell``: the SSM agent, which starts shells, does not have them."""
     known = sorted((name, value) for name, value in environment.items() if name.isidentifier())
-    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in known if name not in OF_A_SHELL]
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in known if name not in SHELL_VARIABLES]
     path = ML / "shell.env"
     if path.exists():
         path.unlink()
@@ -201,10 +205,10 @@ def write_environment(environment: Dict[str, str]) -> None:
 
 
 @contextmanager
-def verified(packed: Path, source: str) -> "Iterator[IO[bytes]]":
-    """Give the archive, unzipped, if it is the one that the request speaks of: its SHA-256 and its size in bytes.
+def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
+    """Open the unzipped archive after comparing it with ``source``: its SHA-256 and its size in bytes.
 
-    What was zipped counts, as the zipped bytes may differ from one zlib to the next. Raises Refused.
+    The digest is of the unzipped bytes, because the zipped bytes depend on the version of zlib. Raises Refused.
     """
     expected, _, size = source.partition(" ")
     digest, left = hashlib.sha256(), int(size or "0")
@@ -226,10 +230,10 @@ def verified(packed: Path, source: str) -> "Iterator[IO[bytes]]":
 
 
 def unpack(archive: "IO[bytes]", target: Path) -> None:
-    """Write the files of an archive below a folder, and nothing elsewhere.
+    """Write the files of an archive below a folder, and nowhere else. Raises Refused.
 
-    Old versions of tarfile protect from nothing, and the protection of new ones had holes: so an archive is refused,
-    before anything is written, that ``smq submit`` does not make. Raises Refused.
+    Old versions of tarfile have no protection, and the protection of new versions had holes. So an archive that
+    ``smq submit`` would not create is refused before anything is written.
     """
     try:
         with tarfile.open(fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
@@ -243,10 +247,10 @@ def unpack(archive: "IO[bytes]", target: Path) -> None:
                     _make_folders(target, path)
                     continue
                 _make_folders(target, path.parent)
-                if path.is_symlink() or path.exists():  # of an attempt to unpack that was ended
+                if path.is_symlink() or path.exists():  # left by an earlier, interrupted unpacking
                     path.unlink()
                 if member.issym():
-                    links.append((path, _native(member.linkname)))  # last: nothing is written through them
+                    links.append((path, _native(member.linkname)))  # created last, so nothing is written through them
                 else:
                     _write(path, tar.extractfile(member), 0o755 if member.mode & 0o100 else 0o644)
             for path, linked in links:
@@ -256,7 +260,7 @@ def unpack(archive: "IO[bytes]", target: Path) -> None:
 
 
 def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
-    """Return the names. Raises Refused if there is one that is not a file, folder or link below the folder."""
+    """Return the members' names. Raises Refused if a member is not a file, folder or link below the folder."""
     names = []  # type: List[str]
     folders: Set[str] = set()
     given: Set[str] = set()
@@ -285,9 +289,9 @@ def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
 
 
 def _stays_inside(link: List[str], target: str) -> bool:
-    """Whether a link leads below the folder: up as far as its own folders go, and then down only.
+    """Return whether a link's target is below the folder: first .. within the link's own folders, then only names.
 
-    A ``..`` after another name could lead anywhere, as that name may be a link itself.
+    A ``..`` after a name could lead anywhere, because the name may itself be a link.
     """
     parts = [part for part in target.split("/") if part != "."]
     up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
@@ -297,7 +301,7 @@ def _stays_inside(link: List[str], target: str) -> bool:
 
 
 def _make_folders(target: Path, folder: Path) -> None:
-    """Make a folder and those above it up to the target; a link that is in the way is removed."""
+    """Create a folder and its parents below the target; remove a link in their place."""
     above = target
     for name in folder.relative_to(target).parts:
         above = above / name
@@ -308,16 +312,16 @@ def _make_folders(target: Path, folder: Path) -> None:
 
 def _write(path: Path, content: "Optional[IO[bytes]]", mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with open(os.open(str(path), flags, 0o600), "wb") as file:  # noqa: PTH123  # it is open
+    with open(os.open(str(path), flags, 0o600), "wb") as file:  # noqa: PTH123  # a descriptor, not a path
         if content is not None:
             shutil.copyfileobj(content, file)
         os.fchmod(file.fileno(), mode)
 
 
 def set_up(job: Job, steps: Steps) -> int:
-    """Run compile.sh, else compile.aml.sh, and install the requirements, if there are any.
+    """Run compile.sh, else compile.aml.sh, and install requirements.txt, if they exist.
 
-    Returns the exit code of what failed, or 0.
+    Returns the exit code of the failed command, or 0.
     """
     wanted = []
     scripts = [name for name in COMPILE_SCRIPTS if (WORK / name).exists()]
@@ -338,8 +342,8 @@ def set_up(job: Job, steps: Steps) -> int:
     return 0
 
 
-def launched(job: Job) -> List[str]:
-    """The command under its launcher."""
+def launch_command(job: Job) -> List[str]:
+    """Return the command, wrapped in its launcher if it has one."""
     if job.launcher == "torchrun":
         where = [
             f"--nnodes={len(job.hosts)}",
@@ -362,13 +366,13 @@ def launched(job: Job) -> List[str]:
     return job.command
 
 
-def keep(job: Job, steps: Steps) -> int:
-    """Keep the instances for shells, until no instance has had one for as long as the job says; returns 0 then.
+def keep_for_shells(job: Job, steps: Steps) -> int:
+    """Keep the instances until no instance has had a shell for ``job.idle_end`` seconds, then return 0.
 
-    The first host decides. The others tell it each time they see a shell, and end when it does.
+    The first host decides. The other hosts report each shell that they see to it, and end when it ends.
     """
     log(f"kept for shells; it ends once nobody has had one for {job.idle_end:g} s")
-    address = job.master[0], job.master[1] - 1  # the port itself is for what people start
+    address = job.master[0], job.master[1] - 1  # the master port itself is left to users' programs
     pause = min(LOOK_SECONDS, job.idle_end / 4)
     if job.rank > 0:
         return _keep_with_first_host(address, steps, pause)
@@ -400,17 +404,17 @@ def _keep_with_first_host(address: Tuple[str, int], steps: Steps, pause: float) 
         try:
             with socket.create_connection(address) as first:
                 while not steps.stopped:
-                    if select.select([first], [], [], pause)[0]:  # it has ended
+                    if select.select([first], [], [], pause)[0]:  # the first host has ended
                         return 0
                     if has_shell():
                         first.sendall(b"1")
-        except OSError:  # it is not there yet
+        except OSError:  # the first host does not listen yet
             time.sleep(pause)
     return 128 + steps.stopped
 
 
 def has_shell() -> bool:
-    """Tell whether somebody has a session here, a shell or a port; also where that cannot be seen."""
+    """Return whether this instance has a session (a shell or a forwarded port); True also if that is unknown."""
     own = {name: os.environb.get(name) for name in (b"TRAINING_JOB_NAME", b"SM_CURRENT_HOST")}
     if not Path("/proc/self/comm").exists():
         return True
@@ -421,16 +425,16 @@ def has_shell() -> bool:
             pairs = [entry.partition(b"=") for entry in (process / "environ").read_bytes().split(b"\0")]
         except PermissionError:
             return True
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
-        # On the local cloud, one of another job or instance can be seen from here.
+        # On the local cloud, sessions of other jobs and instances are visible here.
         if all(value == own[name] for name, _, value in pairs if name in own):
             return True
     return False
 
 
 def run_on_all_hosts(job: Job, steps: Steps) -> int:
-    """Run mpirun on the first host once all others can be reached by ssh; those wait for its end and end as it does."""
+    """Run mpirun on the first host once all other hosts run sshd; they wait for it and return its exit code."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
     others: List[socket.socket] = []
@@ -442,9 +446,9 @@ def run_on_all_hosts(job: Job, steps: Steps) -> int:
         while len(others) < len(job.hosts) - 1 and not steps.stopped:
             try:
                 others.append(server.accept()[0])
-            except OSError:  # nobody came for a second
+            except OSError:  # no connection within a second
                 continue
-    code = steps.run(launched(job))
+    code = steps.run(launch_command(job))
     for other in others:
         other.sendall(bytes([code]))
         other.close()
@@ -456,14 +460,14 @@ def _serve_first_host(address: Tuple[str, int], steps: Steps) -> int:
     if ssh_server is None:
         log("the image has no sshd, which mpirun needs on several instances")
         return CANNOT_RUN
-    Path("/run/sshd").mkdir(parents=True, exist_ok=True)  # it refuses to start without
-    code = steps.run([ssh_server])  # goes to the background
+    Path("/run/sshd").mkdir(parents=True, exist_ok=True)  # sshd refuses to start without it
+    code = steps.run([ssh_server])  # sshd puts itself into the background
     while not (code or steps.stopped):
         try:
             with socket.create_connection(address) as first:
-                exit_code = first.recv(1)  # until mpirun has ended
+                exit_code = first.recv(1)  # blocks until mpirun has ended
             return exit_code[0] if exit_code else 1
-        except OSError:  # it is not there yet
+        except OSError:  # the first host does not listen yet
             time.sleep(0.2)
     return code or 128 + steps.stopped
 
@@ -476,7 +480,7 @@ def _joined(settings: Dict[str, str], name: str) -> str:
 
 
 def _placed(word: str, places: Dict[str, str]) -> str:
-    """Put the paths of data in the place of their names: {data:NAME}; {{data:NAME}} loses the outer braces."""
+    """Replace each {data:NAME} by the path of the data; {{data:NAME}} is an escaped {data:NAME}."""
 
     def path(found: "re.Match[str]") -> str:
         literal, name = found.groups()
@@ -486,12 +490,12 @@ def _placed(word: str, places: Dict[str, str]) -> str:
 
 
 def _native(text: str) -> str:
-    """Text as the names of files have it here, also where Python 3.6 takes the locale's encoding for ASCII."""
+    """Return the text encoded like file names here, also if Python 3.6 takes the locale's encoding for ASCII."""
     return os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
 def _accelerators() -> int:
-    """Those that it sees: of an instance that it shares, some."""
+    """Return the number of visible accelerators; on a shared instance, only the job's own."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if shown:
         return len(shown.split(","))
@@ -499,7 +503,7 @@ def _accelerators() -> int:
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Signal a process group; gives whether there is anything left of it."""
+    """Signal a process group; return whether any of its processes is left."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -508,7 +512,7 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 def _end_of(child: "subprocess.Popen[bytes]") -> int:
-    """Wait for a process; as the first one of a container, this one buries orphans as well."""
+    """Wait for a process, and reap orphaned processes meanwhile: this may be the container's first process."""
     pid, status = os.wait()
     while pid != child.pid:
         pid, status = os.wait()
@@ -517,7 +521,7 @@ def _end_of(child: "subprocess.Popen[bytes]") -> int:
 
 
 def _wait_for_group(group: int) -> None:
-    """Let what the command started end, too: it may be writing a checkpoint."""
+    """Wait for the command's other processes to end, for STOP_SECONDS at most: they may be writing a checkpoint."""
     deadline = time.monotonic() + STOP_SECONDS
     while _signal_group(group, 0) and time.monotonic() < deadline:
         try:
@@ -532,15 +536,15 @@ def _typed(command: List[str]) -> str:
     return " ".join(shlex.quote(word) for word in command)
 
 
-def tell_failure(message: str) -> None:
-    """Say why nothing was run, in the log and as the job's reason, which SageMaker reads from this file."""
+def report_failure(message: str) -> None:
+    """Print why nothing was run, and store it in the file from which SageMaker reads the FailureReason."""
     log(message)
     (ML / "output").mkdir(exist_ok=True)
     (ML / "output" / "failure").write_bytes(os.fsencode(message))
 
 
 def log(message: str) -> None:
-    """Say in the job's log what is being done."""
+    """Print a line to the job's log."""
     sys.stdout.flush()
     sys.stdout.buffer.write(os.fsencode(f"[smq] {message}\n"))
     sys.stdout.buffer.flush()

@@ -1,1 +1,1 @@
-"""Pictures of the queue, by Plotly: pure functions of what it has answered. The page and its export share them."""
+"""Plotly figures of the queue, as pure functions of its answers; the pages and the export share them."""

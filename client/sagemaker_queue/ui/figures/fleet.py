@@ -1,4 +1,4 @@
-"""The fleet over time: who had, has and is expected to have its instances."""
+"""Figure of the fleet over time: past, running and expected attempts on the instances of each pool."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, R
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 
 _LANE = 22  # pixels
-_NAME = 0.04  # of the width, that a bar has at least if its name stands in it
-_ABOARD = 8  # names
+_NAME = 0.04  # part of the figure's width from which a bar has its name in it
+_MEMBERS_SHOWN = 8
 _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
 _KINDS = {
@@ -31,11 +31,11 @@ NOTHING = "No instances: the policy names no pool yet."
 def fleet_figure(
     status: QueueStatus, past: Sequence[PastAttempt], now: datetime, theme: Theme, *, hours: float = 6
 ) -> go.Figure:
-    """Return the instances of all pools, from so many hours ago to as many hours from now."""
+    """Return the instances of all pools, from ``hours`` ago to ``hours`` from now."""
     begin, until = now - timedelta(hours=hours), now + timedelta(hours=hours)
     found = spans(status, past, begin, now, until)
     rows = _Rows(status.pools, found)
-    made = figure(theme, height=int(rows.bottom * _LANE) + 110, told="" if rows.pools else NOTHING)
+    made = figure(theme, height=int(rows.bottom * _LANE) + 110, placeholder="" if rows.pools else NOTHING)
     for pool in status.pools:
         if pool.training_plan and pool.opens and pool.closes:
             _add_reservation(made, pool, rows, max(pool.opens, begin), min(pool.closes, until), theme)
@@ -43,10 +43,10 @@ def fleet_figure(
     by_look = _by_look(found, paints(project.name for project in status.projects))
     for (name, paint, kind), some in by_look.items():
         made.add_trace(_bars(name, paint, kind, some, rows, theme, named, in_legend=_first_of(name, kind, by_look)))
-    for outcome, (symbol, told) in _MARKS.items():
+    for outcome, (symbol, title) in _MARKS.items():
         ended = [span for span in found if span.outcome == outcome and begin < span.end < until]
         if ended:
-            made.add_trace(_marks(ended, rows, symbol, told, theme))
+            made.add_trace(_marks(ended, rows, symbol, title, theme))
     made.add_vline(x=now, line={"color": theme.text, "width": 1, "dash": "dot"})
     made.add_annotation(x=now, y=1, yref="paper", text="now", showarrow=False, xanchor="left", yanchor="top")
     made.update_xaxes(type="date", range=[begin, until], title={"text": "UTC"})
@@ -62,7 +62,7 @@ def fleet_figure(
 
 
 class _Rows:
-    """Where the lanes of each pool are, from the top."""
+    """The vertical positions of each pool's lanes, from the top."""
 
     def __init__(self, pools: Sequence[PoolStatus], found: Iterable[Span]) -> None:
         lanes = {pool.name: max(pool.capacity, 1) for pool in pools}
@@ -79,7 +79,7 @@ class _Rows:
             self.bottom += count + _GAP
 
     def centre(self, pool: str, first: int, count: int) -> float:
-        """The middle of so many lanes."""
+        """Return the vertical centre of ``count`` lanes from ``first`` on."""
         return self._tops[pool] + first + count / 2
 
 
@@ -98,12 +98,15 @@ def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[st
 
 
 def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool]:
-    """Which spans have their name in them: of one that runs and goes on, the past if it is long enough."""
-    told = {span.job for span in found if span.kind == RUNS and span.end - span.start >= least}
+    """Return a function that tells whether a span shows its name.
+
+    A running job shows its name in the past part if that is at least ``least`` long, else in the expected part.
+    """
+    named_in_past = {span.job for span in found if span.kind == RUNS and span.end - span.start >= least}
 
     def named(span: Span) -> bool:
         if span.kind == GOES_ON:
-            return span.job not in told and span.end - span.start >= least
+            return span.job not in named_in_past and span.end - span.start >= least
         return span.kind == EXPECTED or span.end - span.start >= least
 
     return named
@@ -158,10 +161,10 @@ def _marker(paint: Paint, theme: Theme, *, expected: bool) -> dict[str, Any]:
     return {"color": paint.colour, "line": {"color": theme.paper, "width": 1}, "pattern": pattern}
 
 
-def _marks(ended: Sequence[Span], rows: _Rows, symbol: str, told: str, theme: Theme) -> go.Scatter:
+def _marks(ended: Sequence[Span], rows: _Rows, symbol: str, title: str, theme: Theme) -> go.Scatter:
     return go.Scatter(
         mode="markers",
-        name=told,
+        name=title,
         x=[span.end for span in ended],
         y=[rows.centre(span.pool, span.lanes[0], len(span.lanes)) for span in ended],
         marker={"symbol": symbol, "size": 11, "color": theme.text, "line": {"color": theme.paper, "width": 1}},
@@ -201,10 +204,10 @@ def _add_reservation(
     )
 
 
-def _names(aboard: Sequence[str]) -> str:
-    """Some of those who share an instance."""
-    more = f" and {len(aboard) - _ABOARD} more" if len(aboard) > _ABOARD else ""
-    return f"{', '.join(aboard[:_ABOARD])}{more}" if aboard else "nobody yet"
+def _names(members: Sequence[str]) -> str:
+    """Return the names of some of the jobs that share an instance."""
+    more = f" and {len(members) - _MEMBERS_SHOWN} more" if len(members) > _MEMBERS_SHOWN else ""
+    return f"{', '.join(members[:_MEMBERS_SHOWN])}{more}" if members else "nobody yet"
 
 
 def _hover(span: Span) -> str:
@@ -213,7 +216,7 @@ def _hover(span: Span) -> str:
     took = f" ({age(span.start, span.end)})" if span.end_is_known else ""
     lines = [
         f"<b>{plain(span.job)}</b>",
-        "" if span.aboard is None else f"shared by {plain(_names(span.aboard))}",
+        "" if span.members is None else f"shared by {plain(_names(span.members))}",
         f"{how}{room}, {instances({span.pool: span.count})}",
         ", ".join(plain(part) for part in (span.project, short_owner(span.owner)) if part),
         f"{moment(span.start)} to {moment(span.end) if span.end_is_known else 'nobody knows when'}{took}",

@@ -1,6 +1,6 @@
-"""Who has, had and is expected to have the instances of the pools, each span on lanes of its own.
+"""Past, present and expected use of the pools' instances, each span on lanes of its own.
 
-SageMaker does not say which instance is whose: a lane is one of as many as a pool has, not a certain machine.
+SageMaker does not report which machine runs a job. So a lane is one of the pool's instances, not a certain machine.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from sagemaker_queue.models import JobSummary, PastAttempt, QueueStatus
 
 RAN, RUNS, GOES_ON, EXPECTED, EXTERNAL = "ran", "runs", "goes on", "expected", "external"
-UNKNOWN_LENGTH = timedelta(hours=1)  # is drawn of what nobody knows how long it takes
+UNKNOWN_LENGTH = timedelta(hours=1)  # drawn length of an expected attempt without a known end
 _MARGIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
 class Span:
-    """Instances of a pool that one attempt has for a time."""
+    """The instances of a pool that one attempt holds for a time."""
 
     pool: str
     count: int
@@ -28,23 +28,23 @@ class Span:
     job: str
     project: str | None = None
     owner: str | None = None
-    outcome: str | None = None  # of an attempt that has ended
+    outcome: str | None = None  # of a finished attempt
     made_room_for: str | None = None
     is_external: bool = False
     end_is_known: bool = True
     lanes: tuple[int, ...] = ()
-    aboard: tuple[str, ...] | None = None  # who shares it, where it is for that
+    members: tuple[str, ...] | None = None  # the jobs on a shared instance; None: it is not shared
 
     @property
     def label(self) -> str:
-        """What is written into it."""
-        return self.job if self.aboard is None else ", ".join(self.aboard) or "shared, empty"
+        """Text in the bar."""
+        return self.job if self.members is None else ", ".join(self.members) or "shared, empty"
 
 
 def spans(
     status: QueueStatus, past: Iterable[PastAttempt], begin: datetime, now: datetime, until: datetime
 ) -> list[Span]:
-    """Return what falls between ``begin`` and ``until``, in lanes from 0 up."""
+    """Return the spans between ``begin`` and ``until``, with their lanes, numbered from 0."""
     found = [
         span for span in (*_past(past, now), *_present(status, now)) if span.end > begin or span.end_is_known is False
     ]
@@ -58,7 +58,7 @@ def spans(
 
 
 def _parts(span: Span, now: datetime) -> Iterator[Span]:
-    """What has been of a span that goes on, and what is expected of it."""
+    """Yield the past part of a running span, and the expected part if its end is known; other spans unchanged."""
     if span.kind not in (RUNS, EXTERNAL):
         yield span
         return
@@ -69,7 +69,7 @@ def _parts(span: Span, now: datetime) -> Iterator[Span]:
 
 def _past(past: Iterable[PastAttempt], now: datetime) -> Iterator[Span]:
     past = list(past)
-    aboard = _aboard((one.carrier, one.job) for one in past)
+    members = _members((one.carrier, one.job) for one in past)
     for one in past:
         start = one.launched or one.began
         if start is None or one.carrier is not None:
@@ -86,20 +86,20 @@ def _past(past: Iterable[PastAttempt], now: datetime) -> Iterator[Span]:
                 one.owner,
                 one.outcome,
                 one.made_room_for,
-                aboard=None if one.carries is None else aboard.get(one.job, ()),
+                members=None if one.carries is None else members.get(one.job, ()),
             )
 
 
 def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
-    aboard = _aboard((job.carrier, job.job) for job in status.active)
+    members = _members((job.carrier, job.job) for job in status.active)
     for job in status.active:
         start = job.started or job.state_since or now
         end = job.expected_end
-        there = None if job.carries is None else aboard.get(job.job, ())
+        there = None if job.carries is None else members.get(job.job, ())
         for pool, count in job.slots.items():
             ends, known = max(end, now) if end else now, end is not None
             yield Span(
-                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=known, aboard=there
+                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=known, members=there
             )
     for other in status.external:
         for pool, count in other.slots.items():
@@ -115,8 +115,8 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
             )
 
 
-def _aboard(seats: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
-    """Carrier -> who is on it, or was."""
+def _members(seats: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+    """Return carrier -> names of its present and past members, from pairs of carrier and name."""
     found: dict[str, tuple[str, ...]] = {}
     for carrier, name in seats:
         if carrier is not None and name not in found.get(carrier, ()):
@@ -126,7 +126,7 @@ def _aboard(seats: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...
 
 def _expected(waiting: Iterable[JobSummary]) -> Iterator[tuple[datetime, JobSummary]]:
     for job in waiting:
-        if job.expected_start and job.expected_start.start and job.gpus is None:  # else it shares a lane
+        if job.expected_start and job.expected_start.start and job.gpus is None:  # a job with gpus shares a lane
             yield job.expected_start.start, job
 
 
@@ -139,16 +139,16 @@ def _future(job: JobSummary, start: datetime, pool: str) -> Span:
 
 
 class _Lanes:
-    """Which lanes of each pool are free from when on."""
+    """The time from which each lane of each pool is free."""
 
     def __init__(self, capacity: Mapping[str, int]) -> None:
         self._free: dict[str, list[datetime | None]] = {pool: [None] * count for pool, count in capacity.items()}
 
     def place(self, span: Span) -> Span:
-        """Give a span the first lanes that are free; more than the pool has, if it takes them."""
+        """Return the span with the first free lanes; if the pool has too few, with additional lanes."""
         free = self._free.setdefault(span.pool, [])
         chosen = [lane for lane, since in enumerate(free) if since is None or since <= span.start + _MARGIN]
-        if len(chosen) < span.count and span.kind == EXPECTED:  # a guess: it waits for those that are free first
+        if len(chosen) < span.count and span.kind == EXPECTED:  # a guess: it takes the lanes that are free first
             chosen = sorted(range(len(free)), key=lambda lane: (free[lane] is not None, free[lane] or span.start, lane))
         chosen = sorted(chosen[: span.count])
         while len(chosen) < span.count:
@@ -159,12 +159,12 @@ class _Lanes:
         return replace(span, lanes=tuple(chosen))
 
     def pool_for(self, job: JobSummary, start: datetime, status: QueueStatus) -> str:
-        """Return where a job that waits can start soonest, of the pools that it accepts."""
+        """Return the accepted pool in which a waiting job can start soonest."""
         fits = [pool.name for pool in status.pools if _accepts(job, pool.name, pool.instance_type)]
         return min(fits or [""], key=lambda pool: self._late(pool, job.instances, start))
 
     def _late(self, pool: str, count: int, start: datetime) -> timedelta:
-        """How much later than ``start`` so many lanes of the pool are free."""
+        """Return how long after ``start`` the pool has ``count`` free lanes."""
         free = sorted(since if since is not None else start for since in self._free.get(pool, []))
         return max(timedelta(), free[count - 1] - start) if len(free) >= count else timedelta.max
 
@@ -176,7 +176,7 @@ def _accepts(job: JobSummary, pool: str, instance_type: str | None) -> bool:
 
 
 def runs_of(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield lanes that lie side by side, as first lane and number."""
+    """Yield each group of adjacent lanes, as its first lane and number of lanes."""
     first = 0
     for index in range(1, len(lanes) + 1):
         if index == len(lanes) or lanes[index] != lanes[index - 1] + 1:

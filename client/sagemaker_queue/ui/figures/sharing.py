@@ -1,4 +1,4 @@
-"""Who has what of the pools: quotas, shares and use, now and over time."""
+"""Figures of the projects' quotas, fair shares and use of the pools, now and over time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sagemaker_queue.models import PastAttempt, QueueStatus
 from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plain
 
 _ROW = 34  # pixels
-_POINTS = 240
-_FEW = 12
+_POINTS = 240  # on the time axis
+_FEW = 12  # instances up to which the axis has a tick for each
 NO_PROJECTS = "No projects yet. A policy names them: smq policy edit"
 
 
 def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
-    """Return for each project and pool what it uses, within its quota and beyond, beside its quota and fair share."""
+    """Return the used instances of each project and pool, within and beyond the quota, with quota and fair share."""
     rows = [
         (project, pool)
         for project in status.projects
@@ -26,7 +26,7 @@ def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
         if any(slots.get(pool) for slots in (project.quota, project.used, project.share))
     ]
     painted = paints(project.name for project in status.projects)
-    made = figure(theme, height=len(rows) * _ROW + 110, told="" if rows else NO_PROJECTS, barmode="stack")
+    made = figure(theme, height=len(rows) * _ROW + 110, placeholder="" if rows else NO_PROJECTS, barmode="stack")
     names = [plain(f"{project.name} on {pool}") for project, pool in rows]
     within = [min(project.used.get(pool, 0), project.quota.get(pool, 0)) for project, pool in rows]
     beyond = [project.used.get(pool, 0) - kept for (project, pool), kept in zip(rows, within)]
@@ -42,13 +42,13 @@ def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
         x=beyond,
         marker={"color": colours, "line": edge, "pattern": {"shape": "/", "size": 7}},
     )
-    for told, symbol, figures in (
+    for title, symbol, figures in (
         ("Quota", "line-ns", [project.quota.get(pool, 0) for project, pool in rows]),
         ("Fair share", "diamond-open", [project.share.get(pool, 0) for project, pool in rows]),
     ):
         made.add_scatter(
             mode="markers",
-            name=told,
+            name=title,
             y=names,
             x=figures,
             marker={"symbol": symbol, "size": 13, "color": theme.text, "line": {"width": 3, "color": theme.text}},
@@ -60,14 +60,14 @@ def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
 
 
 def _whole(within: Sequence[int], beyond: Sequence[int]) -> dict[str, int]:
-    """Few instances are counted one by one."""
+    """Return axis options with a tick for each instance if there are few."""
     return {"dtick": 1} if max([0, *(sum(both) for both in zip(within, beyond))]) <= _FEW else {}
 
 
 def use_figure(
     status: QueueStatus, past: Iterable[PastAttempt], begin: datetime, now: datetime, theme: Theme
 ) -> go.Figure:
-    """Return how many instances each project had over the time from ``begin`` to ``now``."""
+    """Return the number of instances that each project held, from ``begin`` to ``now``."""
     held: dict[str, list[tuple[datetime, datetime, int]]] = defaultdict(list)
     for one in past:
         if one.launched and one.ended:
@@ -76,7 +76,7 @@ def use_figure(
         if job.started:
             held[job.project or NOBODY].append((job.started, now, sum(job.slots.values())))
     painted = paints([*held, *(project.name for project in status.projects)])
-    made = figure(theme, height=280, told="" if held else "Nobody has used an instance in this time.")
+    made = figure(theme, height=280, placeholder="" if held else "Nobody has used an instance in this time.")
     step = (now - begin) / _POINTS
     times = [begin + step * index for index in range(_POINTS + 1)]
     for project in sorted(held):
@@ -96,7 +96,7 @@ def use_figure(
 
 
 def _levels(held: Iterable[tuple[datetime, datetime, int]], times: Sequence[datetime], step: timedelta) -> list[float]:
-    """How many instances were held in the time that follows each point, on average."""
+    """Return the average number of held instances in the step after each time."""
     levels = [0.0] * len(times)
     for start, end, count in held:
         first = max(0, int((start - times[0]) / step))

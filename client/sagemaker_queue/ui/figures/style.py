@@ -1,4 +1,4 @@
-"""What all figures have in common: colours that colour-blind people tell apart, light and dark."""
+"""The style of all figures: colours that colour-blind users can tell apart, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ import plotly.graph_objects as go
 
 from sagemaker_queue.formatting import visible
 
-# Okabe and Ito's, without black and the yellow that cannot be seen on white.
+# Colours of Okabe and Ito, without black, and without yellow, which is invisible on white.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
-_TEXTURES = ("", ".", "x", "-")  # for more projects than colours; hatched means reserved
+_TEXTURES = ("", ".", "x", "-")  # for more projects than colours; hatching is used for reservations
 _DARK_LETTERS = frozenset({"#E69F00", "#CC79A7", "#56B4E9", "#009E73", "#D55E00", "#999999"})
 NOBODY = "(none)"
 
 
 @dataclass(frozen=True)
 class Theme:
-    """How a figure is drawn."""
+    """The colours of a figure in light or dark mode."""
 
     dark: bool = False
 
     @property
     def text(self) -> str:
-        """The colour of letters."""
+        """Colour of text."""
         return "#e0e0e0" if self.dark else "#222222"
 
     @property
     def faint(self) -> str:
-        """The colour of lines that are not to be looked at."""
+        """Colour of grid lines and axes."""
         return "#3a3f47" if self.dark else "#e3e6ea"
 
     @property
     def paper(self) -> str:
-        """The colour behind it all."""
+        """Colour of the background."""
         return "#121212" if self.dark else "#ffffff"
 
 
 @dataclass(frozen=True)
 class Paint:
-    """How the bars of one project look."""
+    """The colour and texture of one project's bars."""
 
     colour: str
     texture: str = ""
 
     @property
     def letters(self) -> str:
-        """The colour of letters on them."""
+        """Colour of text on the bars."""
         return "#111111" if self.colour in _DARK_LETTERS else "#ffffff"
 
 
 def paints(names: Iterable[str | None]) -> Mapping[str, Paint]:
-    """Return how each project is painted: the same at every look, as long as no project comes or goes."""
+    """Return the paint of each project, which stays the same while the set of projects does not change."""
     found: dict[str, Paint] = {}
     for index, name in enumerate(sorted({name or NOBODY for name in names})):
         texture, colour = divmod(index, len(_COLOURS))
@@ -62,8 +62,8 @@ def paints(names: Iterable[str | None]) -> Mapping[str, Paint]:
     return found
 
 
-def figure(theme: Theme, *, height: int, told: str, **layout: Any) -> go.Figure:
-    """Return an empty figure. ``told`` stands there as long as nothing is added."""
+def figure(theme: Theme, *, height: int, placeholder: str, **layout: Any) -> go.Figure:
+    """Return an empty figure, with the text ``placeholder`` if it is not empty."""
     made = go.Figure()
     made.update_layout(
         height=height,
@@ -76,16 +76,16 @@ def figure(theme: Theme, *, height: int, told: str, **layout: Any) -> go.Figure:
         hoverlabel={"bgcolor": theme.paper, "font": {"color": theme.text}},
         barmode="overlay",
         showlegend=True,
-        uirevision="kept",  # what somebody has zoomed into stays where it is when news come
+        uirevision="kept",  # keeps the user's zoom after an update
     )
     made.update_xaxes(gridcolor=theme.faint, linecolor=theme.faint, zeroline=False, automargin=True)
     made.update_yaxes(gridcolor=theme.faint, linecolor=theme.faint, zeroline=False, automargin=True)
     made.update_layout(**layout)
-    if told:
-        made.add_annotation(text=plain(told), x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+    if placeholder:
+        made.add_annotation(text=plain(placeholder), x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
     return made
 
 
 def plain(text: object) -> str:
-    """Return others' words such that Plotly, which knows some HTML, shows them as they are."""
+    """Return untrusted text escaped, because Plotly interprets some HTML."""
     return escape(visible(str(text)))

@@ -1,4 +1,4 @@
-"""One job over time: what state each of its attempts was in."""
+"""Figure of one job over time: the states of each attempt."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ENDS = {"completed": "circle", "failed": "circle-cross-open", "stopped": "squar
 
 
 def timeline_figure(job: JobDetail, now: datetime, theme: Theme) -> go.Figure:
-    """Return the job's states, a row for each attempt."""
+    """Return the job's states over time, with a row for each attempt."""
     changes = [change for change in job.history if change.at]
     rows = max([1, *(change.attempt or 1 for change in changes)])
-    made = figure(theme, height=rows * _ROW + 110, told="" if changes else "Nothing is known of its past.")
+    made = figure(theme, height=rows * _ROW + 110, placeholder="" if changes else "Nothing is known of its past.")
     for state, (colour, texture) in _STATES.items():
         bars = []
         for index, change in enumerate(changes):
@@ -68,8 +68,8 @@ def timeline_figure(job: JobDetail, now: datetime, theme: Theme) -> go.Figure:
     return made
 
 
-def told_as_text(job: JobDetail, now: datetime | None = None) -> str:
-    """Return the same in a sentence, for who cannot see the figure."""
+def timeline_text(job: JobDetail, now: datetime | None = None) -> str:
+    """Return a sentence that replaces the figure for screen readers."""
     ran = amount(len(job.attempts), "attempt")
     until = job.state_since if job.finished else (now or datetime.now(timezone.utc))
     return f"{job.job}: {job.state}, {ran} in {age(job.entry_time, until)} since it was submitted."

@@ -1,4 +1,4 @@
-"""What was used in a time, by project, owner or whatever else it is summed up for."""
+"""Figure of usage by project, owner or another key."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import plotly.graph_objects as go
 from sagemaker_queue.ui.figures.style import Theme, figure, plain
 
 _ROW = 30  # pixels
-_MOST = 40  # who used the most; the table has all
+_MOST = 40  # keys with the largest usage that are shown; the table has all
 NOTHING = "Nothing has ended in this time."
 
 
 def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme) -> go.Figure:
-    """Return the instance hours of each: within the quota, borrowed; and what of both preemptions have lost."""
+    """Return the instance hours of each key: within the quota, borrowed, and the part lost by preemptions."""
     shown = dict(list(hours.items())[:_MOST])
-    made = figure(theme, height=len(shown) * _ROW + 120, told="" if shown else NOTHING, barmode="stack")
+    made = figure(theme, height=len(shown) * _ROW + 120, placeholder="" if shown else NOTHING, barmode="stack")
     names = [plain(name) for name in shown]
     edge = {"color": theme.text, "width": 1}
     for title, field, colour, pattern in (

@@ -1,4 +1,4 @@
-"""How long projects wait, as things are and as they might be."""
+"""Figure of the projects' mean waits, under the policy in force and under tried policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOKS = {"now": ("#999999", ""), "A": ("#0072B2", ""), "B": ("#E69F00", "/")}
 
 
 def waits_figure(answers: Mapping[str, PreviewAnswer], theme: Theme) -> go.Figure:
-    """Return the mean wait of each project, from now on, under the policy that holds and under those that are tried."""
+    """Return the mean wait of each project from now on, under the policy in force and under the tried policies."""
     rows: dict[str, dict[str, float | None]] = {}
     for name, answer in answers.items():
         for project in answer.projects:
@@ -23,8 +23,8 @@ def waits_figure(answers: Mapping[str, PreviewAnswer], theme: Theme) -> go.Figur
             waits["now"] = project.wait_now
             waits[name] = project.wait_then
     known = {project: waits for project, waits in rows.items() if any(wait is not None for wait in waits.values())}
-    told = "" if known else "Nobody's wait is known yet." if answers else ""
-    made = figure(theme, height=len(known) * _ROW + 110, told=told, barmode="group")
+    placeholder = "" if known else "Nobody's wait is known yet." if answers else ""
+    made = figure(theme, height=len(known) * _ROW + 110, placeholder=placeholder, barmode="group")
     for name, (colour, texture) in _LOOKS.items():
         if name != "now" and name not in answers:
             continue

@@ -1,1 +1,1 @@
-"""The pages: each builds its elements in the tab that it is given, and keeps them fresh."""
+"""The pages: each builds its elements in a tab, and updates them."""

@@ -1,4 +1,4 @@
-"""Fleet: who had, has and is expected to have the instances."""
+"""The page Fleet: past, running and expected jobs on the instances."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from nicegui import ui
 from sagemaker_queue.formatting import age, amount, gpus, moment
 from sagemaker_queue.models import JobSummary, PoolStatus
 from sagemaker_queue.ui.elements import (
+    getting_started,
     grid,
     heading,
     job_cells,
     job_column,
     job_plot,
-    nothing_yet,
     seconds,
     time_column,
 )
@@ -26,7 +26,7 @@ _HOURS = {2: "2 h", 6: "6 h", 12: "12 h", 24: "24 h"}
 
 
 def fleet_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; every new view of the tab updates them."""
     shown = {"hours": 6}
     with ui.row().classes("items-center w-full justify-between"):
         heading("Fleet")
@@ -56,7 +56,7 @@ def fleet_page(tab: Tab) -> None:
     def show(view: View) -> None:
         empty.clear()
         with empty:
-            nothing_yet(view)
+            getting_started(view)
         pools.clear()
         with pools:
             for pool in view.status.pools:
@@ -69,7 +69,7 @@ def fleet_page(tab: Tab) -> None:
         show(tab.view)
 
     range_chosen.on_value_change(choose)
-    tab.kept_fresh(show)
+    tab.on_update(show)
 
 
 def _pool_card(pool: PoolStatus, view: View) -> None:
@@ -79,28 +79,28 @@ def _pool_card(pool: PoolStatus, view: View) -> None:
         ui.label(pool.instance_type or "any type").classes("text-sm smq-faint")
         ui.linear_progress(busy / pool.capacity if pool.capacity else 0, show_value=False, size="10px").classes("my-2")
         ui.label(f"{busy} of {amount(pool.capacity, 'instance')} in use, {pool.free} free")
-        for told in _remarks(pool, view, view.at):
-            ui.label(told).classes("text-sm")
+        for remark in _remarks(pool, view, view.at):
+            ui.label(remark).classes("text-sm")
 
 
 def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
-    told = []
+    remarks = []
     if pool.gpus is not None:
-        told.append(f"{pool.gpus_used:g} of {gpus(pool.gpus)} in use where jobs share")
+        remarks.append(f"{pool.gpus_used:g} of {gpus(pool.gpus)} in use where jobs share")
     if pool.external:
-        told.append(f"{pool.external} by jobs outside the queue")
+        remarks.append(f"{pool.external} by jobs outside the queue")
     if pool.stopping:
-        told.append(f"{pool.stopping} being freed")
+        remarks.append(f"{pool.stopping} being freed")
     if pool.warm:
-        told.append(f"{pool.warm} kept warm")
+        remarks.append(f"{pool.warm} kept warm")
     if pool.training_plan:
-        told.append(f"training plan, {moment(pool.opens)} to {moment(pool.closes)}")
+        remarks.append(f"training plan, {moment(pool.opens)} to {moment(pool.closes)}")
     for pause in view.status.pauses:
         if pause.pool == pool.name:
             said = f"SageMaker refuses: {pause.at_fault}" if pause.at_fault else "SageMaker had no instances"
             again = f"; tried again in {age(now, pause.until)}" if pause.until and pause.until > now else ""
-            told.append(f"{said}{again}")
-    return told
+            remarks.append(f"{said}{again}")
+    return remarks
 
 
 def _held(job: JobSummary) -> str:

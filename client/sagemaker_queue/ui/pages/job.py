@@ -1,9 +1,9 @@
-"""Job: why it waits, what its attempts did, what it writes, what was asked for, what it left."""
+"""The page about a job: why it waits, its attempts, log, history, request and results."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
 from nicegui import ui
@@ -16,18 +16,18 @@ from sagemaker_queue.formatting import age, file_size, instances, moment, ordina
 from sagemaker_queue.models import JobDetail
 from sagemaker_queue.packaging.storage import Stored
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
-from sagemaker_queue.ui.figures.timeline import timeline_figure, told_as_text
+from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
 from sagemaker_queue.ui.job_buttons import JobButtons
 from sagemaker_queue.ui.job_log import show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
-_FILES = 200  # of what it left, that are listed
-_AHEAD = 10
+_FILES = 200  # files that are listed in the results
+_AHEAD = 10  # number of jobs ahead that are listed by name
 
 
-async def job_page(tab: Tab, name: str) -> None:
-    """Build the page."""
+async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statement for each element)
+    """Add the elements of a job's page to a tab; every new view of the tab reads the job again."""
     job = await tab.ask(tab.queue.job, name)
     if job is None:
         heading(name)
@@ -36,9 +36,9 @@ async def job_page(tab: Tab, name: str) -> None:
     with ui.row().classes("items-center w-full justify-between"):
         heading(job.job)
         actions = JobButtons(tab)
-    actions.choose([name])
+    actions.select([name])
     about = ui.column().classes("w-full gap-2")
-    plot = figure_plot(told_as_text(job))
+    plot = figure_plot(timeline_text(job))
     with ui.tabs().props("no-caps align=left").classes("w-full") as tabs:
         for title in ("Log", "History", "Request", "Results"):
             ui.tab(title)
@@ -52,13 +52,22 @@ async def job_page(tab: Tab, name: str) -> None:
         with ui.tab_panel("Results"):
             results = ui.column().classes("w-full")
     shown: list[tuple[object, ...]] = []
+    advice: dict[str, tuple[str, ...]] = {}  # reason for the wait at the time of the request -> the queue's advice
+
+    async def advise() -> None:
+        """Request advice on what would let the job start; only on a click, because the queue has to plan for it."""
+        latest = await tab.ask(tab.queue.job, name, advice=True)
+        if latest is not None and latest.why:
+            advice.clear()
+            advice[_reason(latest)] = latest.why.advice
+            show(latest)
 
     def show(job: JobDetail) -> None:
-        actions.know({job.job: job})
+        actions.update({job.job: job})
         plot.update_figure(timeline_figure(job, tab.view.at, tab.theme))
         about.clear()
         with about:
-            _about(job)
+            _about(job, advice.get(_reason(job)), advise)
         state = (job.state, len(job.history), tab.dark)
         if shown == [state]:
             return
@@ -76,10 +85,14 @@ async def job_page(tab: Tab, name: str) -> None:
             show(latest)
 
     show(job)
-    tab.kept_fresh(look)
+    tab.on_update(look)
 
 
-def _about(job: JobDetail) -> None:
+def _reason(job: JobDetail) -> str:
+    return job.reason.code if job.reason else ""
+
+
+def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Awaitable[None]]) -> None:
     with ui.row().classes("gap-4 w-full items-stretch"):
         with ui.column().classes("smq-card grow gap-1").style("flex-basis: 420px"):
             ui.label(_headline(job)).classes("text-lg")
@@ -94,8 +107,10 @@ def _about(job: JobDetail) -> None:
             if job.why:
                 _names("Ahead of it", job.why.ahead)
                 _names("In its way, as they hold what it needs", job.why.blockers)
-                for advice in job.why.advice:
-                    ui.label(f"What would change that: {advice}")
+                if advice is None:
+                    ui.button("What would change that?", on_click=advise).props("flat dense no-caps")
+                for remedy in advice or ():
+                    ui.label(f"What would change that: {visible(remedy)}")
         with ui.grid(columns="auto 1fr").classes("smq-card gap-x-4 gap-y-1").style("flex-basis: 320px"):
             facts = {
                 "Project": job.project,

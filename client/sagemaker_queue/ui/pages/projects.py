@@ -1,4 +1,4 @@
-"""Projects: quotas and shares, what is used of them, and who borrows from whom."""
+"""The page Projects: quotas, fair shares, use, and borrowed instances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagemaker_queue.ui.view import HOURS, View
 
 
 def projects_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; every new view of the tab updates them."""
     heading("Projects")
     shares = figure_plot("What each project uses of each pool, beside its quota and fair share")
     heading("Who borrows from whom", 2)
@@ -42,12 +42,12 @@ def projects_page(tab: Tab) -> None:
         use.update_figure(use_figure(view.status, view.past, begin, view.at, tab.theme))
         borrowed.clear()
         with borrowed:
-            told = [loan.sentence for loan in loans(view.status)]
-            for sentence in told or ["Nobody uses more than its quota."]:
+            sentences = [loan.sentence for loan in loans(view.status)]
+            for sentence in sentences or ["Nobody uses more than its quota."]:
                 ui.label(sentence)
         table.rows(list(_rows(view)))
 
-    tab.kept_fresh(show)
+    tab.on_update(show)
 
 
 def _rows(view: View) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Queue: every job that lives, in its order, and what may be done about it."""
+"""The page Queue: all live jobs in order, with buttons to change them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sagemaker_queue.formatting import amount
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.tables.jobs import job_size
 from sagemaker_queue.ui.elements import (
+    getting_started,
     grid,
     heading,
     job_cells,
     job_column,
-    nothing_yet,
     number_column,
     seconds,
     time_column,
@@ -24,11 +24,11 @@ from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
 _TWO_LINES = {"cellClass": "smq-why"}
-_ENDED = 200  # ended jobs that are shown, the latest
+_ENDED = 200  # latest finished jobs that are shown
 
 
 def queue_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; every new view of the tab updates them."""
     ended: list[JobSummary] = []
     known: list[str] = []
     with ui.row().classes("items-center w-full justify-between"):
@@ -67,21 +67,21 @@ def queue_page(tab: Tab) -> None:
     def show(view: View) -> None:
         empty.clear()
         with empty:
-            nothing_yet(view)
+            getting_started(view)
         jobs = {job.job: job for job in (*view.live, *ended)}
         waiting = sum(job.waits for job in view.live)
         count.set_text(f"{amount(len(view.live) - waiting, 'job')} active, {waiting} waiting")
         mine = view.identity.owner
         table.rows([_row(job) for job in jobs.values() if not only_mine.value or job.owner == mine])
         known[:] = jobs
-        actions.know(jobs)
+        actions.update(jobs)
 
     async def choose_ended() -> None:
         ended[:] = (await tab.ask(_latest_ended, tab)) or [] if with_ended.value else []
         show(tab.view)
 
     async def select() -> None:
-        actions.choose(await table.selected())
+        actions.select(await table.selected())
 
     def open_match() -> None:
         meant = [name for name in known if (words.value or "") in name]
@@ -93,7 +93,7 @@ def queue_page(tab: Tab) -> None:
     words.on_value_change(lambda: table.filter(words.value or ""))
     with_ended.on_value_change(choose_ended)
     table.element.on("selectionChanged", select)
-    tab.kept_fresh(show)
+    tab.on_update(show)
 
 
 def _latest_ended(tab: Tab) -> list[JobSummary]:
@@ -114,7 +114,7 @@ def _row(job: JobSummary) -> dict[str, object]:
 
 
 def _when(job: JobSummary) -> dict[str, object]:
-    """When it starts, since when it runs, or when it ended."""
+    """Return the time to show and its form: the expected start, the start of a running job, or the end."""
     if job.finished:
         return {"when": seconds(job.state_since), "whenHow": "at"}
     if not job.waits:

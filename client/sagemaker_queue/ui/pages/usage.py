@@ -1,4 +1,4 @@
-"""Usage: who used how much in a time, and what it cost."""
+"""The page Usage: sums of finished attempts by project, owner or another key, and their cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.tables.csv_text import usage_csv
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
 from sagemaker_queue.ui.figures.usage import usage_figure
@@ -29,14 +29,14 @@ _FIGURES = {
 
 
 def usage_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; usage is read at once, and after each change of key or period."""
     with ui.row().classes("items-center w-full justify-between"):
         heading("Usage")
         with ui.row().classes("items-center gap-3"):
             by = ui.select(list(KEYS), value="project", label="by").props("dense outlined").classes("w-32")
             period = ui.select(dict(PERIODS), value="month", label="of").props("dense outlined").classes("w-32")
             download = ui.button("CSV", icon="download").props("outline no-caps dense").classes("px-2")
-    told = ui.label().classes("smq-faint").props("role=status")
+    summary = ui.label().classes("smq-faint").props("role=status")
     plot = figure_plot("Hours of instances that each has used: within the quota, borrowed, and lost by preemptions")
     table = grid(
         [
@@ -51,18 +51,18 @@ def usage_page(tab: Tab) -> None:
 
     async def look() -> None:
         nonlocal total
-        told.set_text("Asking ...")
+        summary.set_text("Asking ...")
         since = begin_of(period.value, datetime.now(timezone.utc))
         answer = await tab.ask(_sums, tab, by.value, since)
         if answer is None:
-            told.set_text("The queue has not told.")
+            summary.set_text("The queue has not told.")
             return
         parts, total = answer
         found.clear()
         found.update(parts)
         hours = total.hours()
         cost = f", {hours['cost']:,.2f} by the policy's prices" if hours["cost"] else ""
-        told.set_text(
+        summary.set_text(
             f"What ended since {since:%Y-%m-%d %H:%M} UTC: {hours['jobs']} jobs, "
             f"{hours['instance_hours']:,.1f} instance hours, {hours['gpu_hours']:,.1f} GPU hours{cost}. "
             f"What runs now has used {running_hours(tab.view):,.1f} instance hours besides."
@@ -82,14 +82,14 @@ def usage_page(tab: Tab) -> None:
 
 
 def begin_of(period: str, now: datetime) -> datetime:
-    """Return when a period of ``PERIODS`` began."""
+    """Return the begin of a period of ``PERIODS``."""
     if period == "month":
         return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return now - timedelta(days=int(period))
 
 
 def running_hours(view: View) -> float:
-    """Return the instance hours of what runs and has not ended, which the sums do not have yet."""
+    """Return the instance hours so far of running attempts, which the sums do not include yet."""
     lasted = [
         ((view.at - job.started).total_seconds(), sum(job.slots.values())) for job in view.status.active if job.started
     ]
@@ -98,7 +98,7 @@ def running_hours(view: View) -> float:
 
 def _sums(tab: Tab, by: str, since: datetime) -> tuple[dict[str, Usage], Usage]:
     prices = PriceList(tab.queue.policy().policy.get("prices") or {})
-    return summed(tab.queue.history(since), by, prices)
+    return sum_usage(tab.queue.history(since), by, prices)
 
 
 def _rounded(used: Usage) -> dict[str, Any]:

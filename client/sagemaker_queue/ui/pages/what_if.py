@@ -1,4 +1,4 @@
-"""What if: what other capacities, quotas or settings would change, two of them side by side."""
+"""The page What if: previews of two changed policies, side by side."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sagemaker_queue.ui.figures.waits import waits_figure
 from sagemaker_queue.ui.tab import Tab
 
 _HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
-_MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider goes to so many times what there is now
-_NAMED = 5
-_SETTLES = 0.6  # seconds after the last move of a slider, until the queue is asked
+_MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider's maximum: a multiple of the present value, and at least this number
+_NAMED = 5  # jobs that a sentence names
+_DELAY = 0.6  # seconds after the last move of a slider, until the queue is asked
 
 
 async def what_if_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; previews are requested after each change of a slider or text."""
     applied = await tab.ask(tab.queue.policy)
     with ui.row().classes("items-center w-full justify-between"):
         heading("What if")
@@ -42,7 +42,7 @@ async def what_if_page(tab: Tab) -> None:
     with ui.grid(columns="repeat(auto-fit, minmax(min(100%, 460px), 1fr))").classes("w-full gap-4"):
         for name in ("A", "B"):
             with ui.column().classes("smq-card gap-2 w-full"):
-                sides.append(_Side(tab, name, document, lambda: float(hours.value or 0)))
+                sides.append(_TriedPolicy(tab, name, document, lambda: float(hours.value or 0)))
     waits = ui.column().classes("w-full")
 
     def draw() -> None:
@@ -52,17 +52,17 @@ async def what_if_page(tab: Tab) -> None:
             plot = figure_plot("Mean wait of each project, now, under A and under B")
         plot.update_figure(waits_figure(answers, tab.theme))
 
-    async def again() -> None:
+    async def ask_all() -> None:
         for side in sides:
             await side.ask()
 
     for side in sides:
         side.on_answer = draw
-    hours.on_value_change(again)
+    hours.on_value_change(ask_all)
 
 
-class _Side:
-    """One policy that is tried: what there is now, with sliders to change it, or any text."""
+class _TriedPolicy:
+    """A tried policy: the policy in force, changed by sliders or as text."""
 
     def __init__(self, tab: Tab, name: str, document: Mapping[str, Any], hours: Callable[[], float]) -> None:
         self.name = name
@@ -80,13 +80,13 @@ class _Side:
             with ui.row():
                 ui.button("Try this text", on_click=self._read).props("outline no-caps dense").classes("px-2")
                 ui.button("Download", on_click=self._save).props("outline no-caps dense").classes("px-2")
-        self._told = ui.column().classes("gap-1 w-full").props("role=status")
-        self._tell(["Move something, to see what it would change."])
-        self._timer = ui.timer(_SETTLES, self.ask, active=False)
+        self._result = ui.column().classes("gap-1 w-full").props("role=status")
+        self._show(["Move something, to see what it would change."])
+        self._timer = ui.timer(_DELAY, self.ask, active=False)
         self._build_sliders()
 
     def _build_sliders(self) -> None:
-        """One for the capacity of each pool, and for each quota that a project has or could have."""
+        """Build a slider for the capacity of each pool, and for each quota that a project has or could have."""
         self._sliders.clear()
         with self._sliders:
             for pool in self._document["pools"]:
@@ -98,17 +98,17 @@ class _Side:
                     if not own or name in own:
                         self._slider(f"{project['name']}: quota of {{}} on {name}", quota, name)
 
-    def _slider(self, told: str, holder: dict[str, Any], key: str) -> None:
+    def _slider(self, title: str, holder: dict[str, Any], key: str) -> None:
         now = int(holder.get(key, 0))
         most = max(_MOST_AT_LEAST, now * _MOST_FACTOR)
         with ui.row().classes("items-center w-full no-wrap gap-3"):
-            label = ui.label(told.format(now)).classes("text-sm").style("flex: 0 0 45%")
-            slider = ui.slider(min=0, max=most, step=1, value=now).props(f'label snap aria-label="{told.format("n")}"')
+            label = ui.label(title.format(now)).classes("text-sm").style("flex: 0 0 45%")
+            slider = ui.slider(min=0, max=most, step=1, value=now).props(f'label snap aria-label="{title.format("n")}"')
 
         def move() -> None:
             holder[key] = int(slider.value)
             changed = f", now {now}" if holder[key] != now else ""
-            label.set_text(f"{told.format(holder[key])}{changed}")
+            label.set_text(f"{title.format(holder[key])}{changed}")
             self._text.set_value(self._written())
             self._timer.active = False
             self._timer.active = True
@@ -122,68 +122,68 @@ class _Side:
         try:
             read = yaml.safe_load(self._text.value or "")
         except yaml.YAMLError as error:
-            self._tell([f"This is no YAML: {error}"])
+            self._show([f"This is no YAML: {error}"])
             return
         self._document = read
         try:
             self._build_sliders()
         except (AttributeError, KeyError, TypeError, ValueError):
-            self._sliders.clear()  # the queue says better what is wrong with such a policy
+            self._sliders.clear()  # the queue reports better what is wrong with such a policy
         await self.ask()
 
     def _save(self) -> None:
         ui.download.content(self._text.value or "", f"policy-{self.name.lower()}.yaml", "text/yaml")
 
     async def ask(self) -> None:
-        """Ask the queue what it would change, and show that."""
+        """Request the preview of this policy, and show it."""
         self._timer.active = False
-        self._tell(["Asking ..."])
+        self._show(["Asking ..."])
         answer = await self._tab.ask(_previewed, self._tab, self._document, self._hours())
         if isinstance(answer, str):
-            self._tell([answer])
+            self._show([answer])
         elif answer is not None:
             self.answer = answer
-            self._tell(told_of(answer))
+            self._show(preview_sentences(answer))
             self.on_answer()
 
-    def _tell(self, sentences: list[str]) -> None:
-        self._told.clear()
-        with self._told:
+    def _show(self, sentences: list[str]) -> None:
+        self._result.clear()
+        with self._result:
             for sentence in sentences:
                 ui.label(sentence).style("white-space: pre-wrap; overflow-wrap: anywhere")
 
 
 def _previewed(tab: Tab, document: Mapping[str, Any], hours: float) -> PreviewAnswer | str:
-    """What would change; or, of a policy that would be refused, why."""
+    """Return the preview of a policy, or the message of a QueueError."""
     try:
         return tab.queue.preview(document, hours=hours)
     except QueueError as error:
         return str(error)
 
 
-def told_of(answer: PreviewAnswer) -> list[str]:
-    """Return what would change, in sentences."""
-    told = []
+def preview_sentences(answer: PreviewAnswer) -> list[str]:
+    """Return sentences about the changes in a preview."""
+    parts = []
     if answer.starts:
-        told.append(_counted([each.job for each in answer.starts], answer.more_starts, "would start now"))
+        parts.append(_counted([each.job for each in answer.starts], answer.more_starts, "would start now"))
     if answer.kept_waiting:
-        told.append(_counted(list(answer.kept_waiting), 0, "would not start now"))
+        parts.append(_counted(list(answer.kept_waiting), 0, "would not start now"))
     for each in answer.evictions[:_NAMED]:
-        told.append(f"{each.job} would be stopped for {each.claimant} ({each.rule}).")
+        parts.append(f"{each.job} would be stopped for {each.claimant} ({each.rule}).")
     if answer.unstartable:
-        told.append(_counted([each.job for each in answer.unstartable], answer.more_unstartable, "could never start"))
+        parts.append(_counted([each.job for each in answer.unstartable], answer.more_unstartable, "could never start"))
     if answer.sooner:
-        told.append(_counted([each.job for each in answer.sooner], answer.more_sooner, "would start sooner"))
+        parts.append(_counted([each.job for each in answer.sooner], answer.more_sooner, "would start sooner"))
     if answer.later:
-        told.append(_counted([each.job for each in answer.later], answer.more_later, "would start later"))
+        parts.append(_counted([each.job for each in answer.later], answer.more_later, "would start later"))
     for project in answer.projects:
         if project.wait_now is not None and project.wait_then is not None and project.wait_now != project.wait_then:
             now, then = duration(project.wait_now), duration(project.wait_then)
-            told.append(f"{project.project}: a mean wait of {then} instead of {now}.")
+            parts.append(f"{project.project}: a mean wait of {then} instead of {now}.")
     nothing = "No job would start, be stopped or wait longer." if answer.in_use else "Nothing of note would change."
     force = ["Applying it takes --force: running jobs go on, and waiting jobs that no longer fit wait with a reason."]
     return [
-        *(told or [nothing]),
+        *(parts or [nothing]),
         *answer.warnings,
         *answer.in_use,
         *(force if answer.in_use else []),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue.cli.commands.run import obstacle_of
+from sagemaker_queue.cli.commands.run import bypass_reason
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("address")]
 
@@ -81,6 +81,6 @@ def test_nor_does_the_probe_by_a_path_that_leads_there(imported: Path, tmp_path:
     said = path.replace(":", os.pathsep).format(folder=Path.cwd(), other=tmp_path / "other")
     environment = {**os.environ, "PYTHONPATH": said, "SAGEMAKER_QUEUE_INSTALL": "1"}
     program = str(tool(tmp_path / "bin", python))
-    obstacle = obstacle_of((program,), program, environment)
+    obstacle = bypass_reason((program,), program, environment)
     assert obstacle is None if python == sys.executable else "has no sagemaker-queue" in str(obstacle)
     assert not imported.exists(), imported.read_text()

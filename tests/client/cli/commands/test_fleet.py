@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.cli.commands.policy.check import NEEDS
+from sagemaker_queue.cli.commands.policy.check import REQUIRED_PYTHON
 from tests.client.samples import P5, STATUS, refused
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class TestPolicyDiff:
         assert capsys.readouterr() == (DIFF, "")
         assert [one.method for one in server.received] == ["GET", "POST"]  # the policy, and what the queue says to it
 
-    @pytest.mark.skipif(sys.version_info < NEEDS, reason="the queue's rules need a newer Python")
+    @pytest.mark.skipif(sys.version_info < REQUIRED_PYTHON, reason="the queue's rules need a newer Python")
     def test_what_is_wrong_with_the_file_is_told(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:

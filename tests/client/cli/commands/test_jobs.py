@@ -262,7 +262,7 @@ class TestWhy:
         server.answers(200, WAITING)
         assert main(["why", "job3"]) == 0
         assert capsys.readouterr() == (WHY, "")
-        assert server.received[0].path == "/prod/jobs/job3"
+        assert server.received[0].path == "/prod/jobs/job3?advice=true"
 
     def test_an_older_queue_gives_the_reason_alone(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]

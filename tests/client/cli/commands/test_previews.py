@@ -273,7 +273,7 @@ class TestCheck:
     def test_an_older_python_leaves_it_to_the_queue(
         self, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: Captured, policy: str
     ) -> None:
-        monkeypatch.setattr(check, "NEEDS", (99, 0))
+        monkeypatch.setattr(check, "REQUIRED_PYTHON", (99, 0))
         server.answers(200, NOTHING)
         assert main(["policy", "check", policy]) == 0
         assert "Checked by the queue, in place of version 3" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.remote_shell import entrance
+from sagemaker_queue.remote_shell import job_sessions
 from tests.client.conftest import ScriptedServer
 from tests.client.samples import DETAIL, Job
 
@@ -67,7 +67,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
         thread.start()
         for service in ("SSM", "SAGEMAKER"):
             monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", f"http://127.0.0.1:{server.server_address[1]}")
-        monkeypatch.setattr(entrance, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(job_sessions, "POLL_SECONDS", 0.01)
         yield server
         server.shutdown()
         thread.join()
@@ -157,7 +157,7 @@ def test_a_container_is_waited_for_and_its_silence_explained(
     assert main(["shell", "job1"]) == 0
     assert "cannot be entered yet (Downloading)" in capsys.readouterr().err
     aws.answers["StartSession"] = [silent]
-    monkeypatch.setattr(entrance, "CONNECT_SECONDS", -1.0)
+    monkeypatch.setattr(job_sessions, "CONNECT_SECONDS", -1.0)
     assert main(["shell", "job1"]) == 1
     said = capsys.readouterr().err
     assert "has not connected itself" in said and "ssmmessages:CreateControlChannel" in said

@@ -14,7 +14,7 @@ import pytest
 from job_queue.scheduler import Budget
 from sagemaker_queue.actions.usage import budgets
 from sagemaker_queue.actions.usage.budgets import period_of
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.render.accounting.usage import usage_page
 from sagemaker_queue.models import PastAttempt
@@ -117,7 +117,7 @@ def test_nothing_is_said_as_such(server: ScriptedServer, capsys: pytest.CaptureF
 def test_the_parts_are_together_the_whole(by: str) -> None:
     two_pools = {**ATTEMPT, "slots": {"a": 1, "b": 2}, "instances": {P5: 1, G5: 2}, "instanceCount": 3, "gpus": None}
     attempts = [PastAttempt.from_json(one) for one in (*ALL, two_pools)]
-    parts, total = summed(attempts, by, PriceList(PRICES))
+    parts, total = sum_usage(attempts, by, PriceList(PRICES))
     for name, whole in total.hours().items():
         if name not in ("jobs", "attempts"):
             assert sum(used.hours()[name] for used in parts.values()) == pytest.approx(whole), name
@@ -278,7 +278,7 @@ MEMBER = {
 @pytest.mark.parametrize("by", KEYS)
 def test_an_instance_that_jobs_shared_counts_once_and_its_gpus_for_those_who_had_them(by: str) -> None:
     attempts = [PastAttempt.from_json(one) for one in (CARRIER, MEMBER, {**MEMBER, "job": "other", "gpus": 4})]
-    parts, total = summed(attempts, by, PriceList(PRICES))
+    parts, total = sum_usage(attempts, by, PriceList(PRICES))
     found = total.hours()
     assert (found["instance_hours"], found["cost"], found["gpu_hours"]) == (1, 100, 0.25 + 2)
     assert (found["jobs"], found["attempts"], found["waited_hours"]) == (2, 2, 0.4), "nobody has submitted the carrier"
@@ -290,11 +290,11 @@ def test_an_instance_that_several_shared_is_theirs_by_the_gpu_hours_of_each() ->
     ann = {**MEMBER, "gpus": 3, "group": "lr"}
     bob = {**MEMBER, "job": "bobs", "gpus": 1, "owner": "arn:aws:sts::123456789012:assumed-role/Team/bob"}
     attempts = [PastAttempt.from_json(one) for one in (CARRIER, ann, bob)]
-    by_owner, total = summed(attempts, "owner", PriceList(PRICES))
+    by_owner, total = sum_usage(attempts, "owner", PriceList(PRICES))
     assert {key: used.hours()["instance_hours"] for key, used in by_owner.items()} == {"ann": 0.75, "Team/bob": 0.25}
     assert {key: used.hours()["cost"] for key, used in by_owner.items()} == {"ann": 75, "Team/bob": 25}
-    by_group, _ = summed(attempts, "group", PriceList(PRICES))
+    by_group, _ = sum_usage(attempts, "group", PriceList(PRICES))
     assert {key: used.hours()["instance_hours"] for key, used in by_group.items()} == {"lr": 0.75, "(none)": 0.25}
     assert total.hours()["instance_hours"] == 1
-    alone, _ = summed([PastAttempt.from_json(CARRIER)], "owner", PriceList(PRICES))
+    alone, _ = sum_usage([PastAttempt.from_json(CARRIER)], "owner", PriceList(PRICES))
     assert alone["ann"].hours()["instance_hours"] == 1, "whose job it was launched for"

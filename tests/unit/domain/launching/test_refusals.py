@@ -14,17 +14,22 @@ ASK = "Please use AWS Service Quotas to request an increase for this quota."
         (  # gabehollombe-aws/jupyter-notebooks 1
             f"{LIMIT}'ml.p3.2xlarge for training job usage' is 0 Instances, with current utilization of 0 Instances "
             "and a request delta of 1 Instances. Please contact AWS support to request an increase for this limit.",
-            QuotaExceeded("ml.p3.2xlarge for training job usage", 0, 1, "Instances"),
+            QuotaExceeded("ml.p3.2xlarge for training job usage", 0, 1, "Instances", 0),
         ),
         (  # data-science-on-aws/data-science-on-aws 140: debugger rules
             f"{LIMIT}'Number of instances across all processing jobs' is 4 Instances, with current utilization of 0 "
             f"Instances and a request delta of 11 Instances. {ASK}",
-            QuotaExceeded("Number of instances across all processing jobs", 4, 11, "Instances"),
+            QuotaExceeded("Number of instances across all processing jobs", 4, 11, "Instances", 0),
         ),
         (
             f"{LIMIT}'Longest run time for a training job' is 432000 Seconds, with current utilization of 0 Seconds "
             f"and a request delta of 2419200 Seconds. {ASK}",
-            QuotaExceeded("Longest run time for a training job", 432000, 2419200, "Seconds"),
+            QuotaExceeded("Longest run time for a training job", 432000, 2419200, "Seconds", 0),
+        ),
+        (  # aws/amazon-sagemaker-examples 1543: more than the quota, as instances of jobs that have ended count
+            f"{LIMIT}'ml.p3.8xlarge for training job usage' is 2 Instances, with current utilization of 3 Instances "
+            "and a request delta of 1 Instances.",
+            QuotaExceeded("ml.p3.8xlarge for training job usage", 2, 1, "Instances", 3),
         ),
         # aws/sagemaker-python-sdk 35: in 2018 it had other words
         (f"{LIMIT.removesuffix('limit ')}limit for training-job/ml.p2.xlarge is 0 Instances, with ...", None),
@@ -47,12 +52,12 @@ def test_a_quota_is_read(message: str, expected: QuotaExceeded | None) -> None:
     ],
 )
 def test_what_a_quota_is_about(name: str, limit: int, instance_type: str | None, *, spot: bool, full: bool) -> None:
-    quota = QuotaExceeded(name, limit, 1, "Instances")
+    quota = QuotaExceeded(name, limit, 1, "Instances", 0)
     assert (quota.instance_type, quota.is_for_spot, quota.is_full) == (instance_type, spot, full)
 
 
 def test_the_sentence_says_what_to_ask_for() -> None:
-    none = QuotaExceeded("ml.p5.48xlarge for spot training job usage", 0, 2, "Instances")
+    none = QuotaExceeded("ml.p5.48xlarge for spot training job usage", 0, 2, "Instances", 0)
     assert none.sentence == (
         "No quota of this account allows the job: 'ml.p5.48xlarge for spot training job usage' is 0 Instances in this "
         "account, and the job asks for 2. Ask AWS for 2 or more (Service Quotas, Amazon SageMaker), or change the job."

@@ -26,7 +26,7 @@ from job_queue.scheduler import (
 )
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.comparison import Comparison, compare
-from job_queue.simulation.what_if.futures import MOST_FUTURES, starts_in_both
+from job_queue.simulation.what_if.futures import MOST_FUTURES, PairedFutures
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 NOW = 1_000_000.0
@@ -219,7 +219,9 @@ def test_futures_that_are_done_count_where_the_next_is_given_up() -> None:
     basis = Basis(snapshot, {"a": (HOUR,)}, overheads=OVERHEADS)
     for most in range(200):
         left = iter([True] * most)
-        starts = starts_in_both(basis, basis, 8 * HOUR, lambda left=left: next(left, False))  # type: ignore[misc]
+        futures = PairedFutures(basis, basis, 8 * HOUR, lambda left=left: next(left, False))  # type: ignore[misc]
+        futures.simulate()
+        starts = futures.starts()
         if 0 < starts.futures < MOST_FUTURES:
             break
     assert starts.before == starts.after == {"b": NOW + HOUR}

@@ -1,1 +1,1 @@
-"""The commands of ``smq`` about what has been: history, and what was used."""
+"""The commands ``smq history`` and ``smq usage`` about finished attempts."""

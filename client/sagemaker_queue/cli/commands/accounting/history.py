@@ -1,4 +1,4 @@
-"""``smq history``: the attempts that have ended, also of jobs that are forgotten."""
+"""``smq history``: list finished attempts, also of jobs that the queue has forgotten."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @json_flag("everything, for programs", exclusive_group="format")
 @with_queue
 def history(queue: QueueClient, period: Period, as_csv: bool, as_json: bool) -> int:
-    """List attempts that have ended."""
+    """Print finished attempts as a table, CSV or JSON."""
     attempts = period.attempts(queue)
     if as_csv:
         print_history_csv(attempts, sys.stdout)

@@ -1,4 +1,4 @@
-"""Which attempts that have ended are meant: from when to when, whose, of which projects and groups."""
+"""Options that select finished attempts by time, owner, project and group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
-from sagemaker_queue.cli.arguments import Whose, names_argument, whose_options
+from sagemaker_queue.cli.arguments import JobFilter, filter_options, names_argument
 from sagemaker_queue.cli.parser import Decorator, bundled, checked, option
 from sagemaker_queue.models import PastAttempt
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Period(Whose):
-    """Which attempts."""
+class Period(JobFilter):
+    """Conditions on finished attempts: those of JobFilter, and the time of the end."""
 
     since: datetime
     until: datetime | None
 
     def __post_init__(self) -> None:
-        """Refuse a time that ends before it begins."""
+        """Raise UsageError unless ``until`` is later than ``since``."""
         if self.until is not None and self.until <= self.since:
             raise click.UsageError("--until must be later than --since")
 
     def attempts(self, queue: QueueClient) -> Iterator[PastAttempt]:
-        """Yield them, the earliest end first."""
+        """Yield the selected attempts, the earliest end first."""
         return past_attempts(queue, self.selection(queue), self.since, self.until)
 
 
 def period_arguments(since: str) -> Decorator:
-    """Give a command a ``period``, which begins so long ago unless told otherwise."""
+    """Add the parameter ``period`` to a command; ``since`` is the default of --since, such as 7d."""
     read = checked(moment_of)
     return bundled(
         "period",
@@ -50,5 +50,5 @@ def period_arguments(since: str) -> Decorator:
             help=f"what ended then or later: 2026-11-22, 2026-11-22T10:00 (UTC), or 12h, 7d ago ({since})",
         ),
         option("--until", metavar="TIME", type=read, help="what ended before (now)"),
-        *whose_options,
+        *filter_options,
     )

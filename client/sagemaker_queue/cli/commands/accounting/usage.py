@@ -1,4 +1,4 @@
-"""``smq usage``: who used how much, of what, and what it cost."""
+"""``smq usage``: sums of finished attempts by project, owner or another key, their cost, and the rest of budgets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.actions.usage.budgets import budgets_of, what_is_left
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, summed
+from sagemaker_queue.actions.usage.budgets import budgets_of, remaining_budgets
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, sum_usage
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
@@ -46,23 +46,25 @@ if TYPE_CHECKING:
 @json_flag("the same for programs, with the whole period's sums", exclusive_group="format")
 @with_queue
 def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bool) -> int:
-    """Sum up what was used."""
+    """Print usage and the rest of budgets as text, CSV or JSON."""
     attempts = period.attempts(queue)
     policy = queue.policy().policy
     prices = PriceList(policy.get("prices") or {})
-    parts, total = summed(attempts, by, prices)
+    parts, total = sum_usage(attempts, by, prices)
     if as_csv:
         print(usage_csv(by, parts, total), end="")
         return DONE
     now = datetime.now(timezone.utc)
-    budgets = what_is_left(queue, budgets_of(policy, period.projects, now), now)
+    budgets = remaining_budgets(queue, budgets_of(policy, period.projects, now), now)
     if as_json:
-        print_json(usage_json(by, parts, total) | ({"budgets": budgets_json(budgets.left)} if budgets.left else {}))
+        print_json(
+            usage_json(by, parts, total) | ({"budgets": budgets_json(budgets.remaining)} if budgets.remaining else {})
+        )
         return DONE
     if parts:
         print(usage_page(by, parts, total, width(), priced=bool(prices)))
     else:
         print("Nothing has ended in that time.", file=sys.stderr)
-    if budgets.left:
-        print(f"\nWhat is left of budgets:\n\n{budgets_page(budgets.left, width(), complete=budgets.complete)}")
+    if budgets.remaining:
+        print(f"\nWhat is left of budgets:\n\n{budgets_page(budgets.remaining, width(), complete=budgets.complete)}")
     return DONE

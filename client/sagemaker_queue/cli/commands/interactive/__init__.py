@@ -1,1 +1,1 @@
-"""Commands by which people enter the containers of their jobs."""
+"""Commands that open sessions in the containers of jobs."""

@@ -1,4 +1,4 @@
-"""``smq shell``: a terminal in the container of a job, a command there, or one of its ports here."""
+"""``smq shell``: open a terminal in the container of a job, run a command there, or forward a port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import live_job_argument
-from sagemaker_queue.cli.command_words import PlanCommand
+from sagemaker_queue.cli.job_command import PlanCommand
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, REFUSED, raw
 from sagemaker_queue.cli.parser import checked, command, flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.job_logs.renderer import JobLogRenderer
     from sagemaker_queue.models import Attempt, JobDetail
-    from sagemaker_queue.remote_shell.entrance import Entrance
+    from sagemaker_queue.remote_shell.command_lines import MarkedCommand
+    from sagemaker_queue.remote_shell.job_sessions import JobSessions
     from sagemaker_queue.remote_shell.session import Port, Session
-    from sagemaker_queue.remote_shell.words import MarkedCommand
 
 _LARGEST_PORT = 65535
 
@@ -81,11 +81,11 @@ def shell(
     follow: bool | None,
     command: tuple[str, ...],
 ) -> int:
-    """Enter a job."""
+    """Open a session in a job: a shell, a command or a forwarded port."""
     if forward and command:
         raise InvalidOption("--forward and a command are two sessions: open the one beside the other.")
+    from sagemaker_queue.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
     from sagemaker_queue.remote_shell.session import Port  # noqa: PLC0415  # boto3
-    from sagemaker_queue.remote_shell.words import MarkedCommand  # noqa: PLC0415
 
     what = MarkedCommand(command) if command else Port(*forward) if forward else None
     followed = sys.stdout.isatty() if follow is None else follow
@@ -95,34 +95,35 @@ def shell(
 def enter(
     queue: QueueClient, name: str, what: MarkedCommand | Port | None = None, *, instance: int = 1, follow: bool
 ) -> int:
-    """Open a session as soon as there is a container, and say how it ended; ``follow`` it through preemptions.
+    """Open a session as soon as the job has a container, and print how it ended; return the exit code.
 
-    A command is not run twice. Returns the exit code. Raises QueueError.
+    With ``follow``, wait for the container and open a new session after a preemption; a command is not run twice.
+    Raises QueueError.
     """
     from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
-    from sagemaker_queue.remote_shell.entrance import Entrance  # noqa: PLC0415
+    from sagemaker_queue.remote_shell.job_sessions import JobSessions  # noqa: PLC0415
     from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415
 
-    entrance = Entrance(queue, find_plugin(), name, instance)
+    sessions = JobSessions(queue, find_plugin(), name, instance)
     notes = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
     while True:
-        session = _opened(entrance, what, notes, name, follow=follow)
-        status = session.run(_watched(entrance), sys.stdout.buffer if what is not None else None)
-        job, attempt = entrance.aftermath()
+        session = _opened(sessions, what, notes, name, follow=follow)
+        status = session.run(_liveness(sessions), sys.stdout.buffer if what is not None else None)
+        job, attempt = sessions.state_after_session()
         if attempt.outcome is None:
-            return _left(job, what, status, notes.note)
+            return _session_end(job, what, status, notes.note)
         notes.note(_ending(job, attempt))
         if not follow or job.finished or _is_command(what):
             return ENDED_OTHERWISE if attempt.outcome != "completed" else DONE if status is None else status
 
 
 def _opened(
-    entrance: Entrance, what: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
+    sessions: JobSessions, what: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
 ) -> Session:
     from sagemaker_queue.models import JobDetail  # noqa: PLC0415
 
     try:
-        for step in entrance.enter(what, wait=follow):
+        for step in sessions.enter(what, wait=follow):
             if isinstance(step, (JobDetail, str)):
                 notes.status(state_sentence(step) if isinstance(step, JobDetail) else step)
             else:
@@ -135,15 +136,18 @@ def _opened(
     raise AssertionError("it yields a session or raises")
 
 
-def _watched(entrance: Entrance) -> Callable[[], bool]:
-    """Look whether the attempt lives, and say once that it is being stopped; the terminal may be a raw one."""
-    told: list[str] = []
+def _liveness(sessions: JobSessions) -> Callable[[], bool]:
+    """Return a function that checks whether the attempt is alive, and prints once that it is being stopped.
+
+    The terminal may be in raw mode, so lines end with a carriage return and a line feed.
+    """
+    printed: list[str] = []
 
     def lives() -> bool:
-        alive = entrance.lives()
-        if alive and entrance.stop_cause is not None and not told:
-            told.append(entrance.stop_cause)
-            sentence = clean(f"{entrance.name} is being stopped: {entrance.stop_cause}. Save what you need.")
+        alive = sessions.lives()
+        if alive and sessions.stop_cause is not None and not printed:
+            printed.append(sessions.stop_cause)
+            sentence = clean(f"{sessions.name} is being stopped: {sessions.stop_cause}. Save what you need.")
             raw(sys.stderr).write(f"\r\nsmq: {sentence}\r\n")
             raw(sys.stderr).flush()
         return alive
@@ -151,8 +155,10 @@ def _watched(entrance: Entrance) -> Callable[[], bool]:
     return lives
 
 
-def _left(job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]) -> int:
-    """Say what stays behind a session whose job runs on."""
+def _session_end(
+    job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]
+) -> int:
+    """Print a note after a session whose job still runs; return the exit code."""
     if _is_command(what):
         if status is None:
             note("The session ended before the command did: its exit code is not known.")
@@ -164,7 +170,7 @@ def _left(job: JobDetail, what: MarkedCommand | Port | None, status: int | None,
 
 
 def _ending(job: JobDetail, attempt: Attempt) -> str:
-    """Say how an attempt has ended, and where the job is now."""
+    """Return a sentence on how an attempt ended and on the job's position in the queue."""
     causes = [change.cause for change in job.history if change.attempt == attempt.attempt and change.cause]
     because = f": {causes[-1]}" if causes else ""
     outcome = "was preempted" if attempt.outcome == "preempted" else f"has ended ({attempt.outcome})"
@@ -176,6 +182,6 @@ def _ending(job: JobDetail, attempt: Attempt) -> str:
 
 
 def _is_command(what: MarkedCommand | Port | None) -> bool:
-    from sagemaker_queue.remote_shell.words import MarkedCommand  # noqa: PLC0415
+    from sagemaker_queue.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
 
     return isinstance(what, MarkedCommand)

@@ -1,4 +1,4 @@
-"""The commands of ``smq`` about how the fleet is shared."""
+"""``smq policy``: show, compare, check, preview and apply the policy."""
 
 from sagemaker_queue.cli.commands.policy.apply import policy_apply, policy_rollback
 from sagemaker_queue.cli.commands.policy.check import policy_check

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.cli.commands.policy.arguments import policy_file, warn
-from sagemaker_queue.cli.commands.policy.preview import asked_briefly
+from sagemaker_queue.cli.commands.policy.arguments import policy_file, print_policy_warnings
+from sagemaker_queue.cli.commands.policy.preview import preview_without_retries
 from sagemaker_queue.cli.documents import policy_difference, read_document
-from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, may_ask, width
+from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, width
 from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
 from sagemaker_queue.cli.render.preview import brief_preview
 from sagemaker_queue.errors import InvalidRequest, QueueError
@@ -42,7 +42,7 @@ _FORCE = (
 @flag("--yes", help="do not ask; without a terminal nobody is asked")
 @with_queue
 def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None, yes: bool) -> int:
-    """Replace the policy."""
+    """Print the difference and a preview, and apply the policy."""
     document = read_document(file, sys.stdin)
     read = queue.policy()
     difference = policy_difference(read, document, file)
@@ -50,24 +50,27 @@ def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None
         print(f"Nothing to change: version {read.version} says the same.")
         return DONE
     print(difference, flush=True)
-    asks = not yes and may_ask()
+    asks = not yes and is_interactive()
     _show_what_changes(document, asks=asks)
     if asks and not confirmed("Apply it?"):
         print("Nothing is changed.")
         return REFUSED
     applied = queue.apply_policy(document, read.version if version is None else version, force=force)
     print(f"\nVersion {applied.version} is applied.")
-    warn(applied)
+    print_policy_warnings(applied)
     return DONE
 
 
 def _show_what_changes(document: Mapping[str, Any], *, asks: bool) -> None:
-    """Print it, for whoever is asked where the difference stands, and otherwise where no program reads it."""
+    """Print a preview of the policy, to stdout before a question (``asks``), else to stderr.
+
+    Raises InvalidRequest if the policy is invalid. Other errors are printed as a note.
+    """
     try:
-        preview = asked_briefly(policy=document)
+        preview = preview_without_retries(policy=document)
     except QueueError as error:
         if isinstance(error, InvalidRequest) and (error.field or "").startswith("policy"):
-            raise  # it would be refused, too
+            raise  # applying the policy would be refused in the same way
         print(f"smq: no preview: {error}", file=sys.stderr)
         return
     screen = sys.stdout if asks else sys.stderr
@@ -86,7 +89,7 @@ def _show_what_changes(document: Mapping[str, Any], *, asks: bool) -> None:
 @flag("--force", help=_FORCE)
 @with_queue
 def policy_rollback(queue: QueueClient, version: int, force: bool) -> int:
-    """Apply an earlier policy."""
+    """Print the difference to an earlier version, and apply that version as a new one."""
     read, past = queue.policy(), queue.policy(version)
     difference = policy_difference(read, past.policy, f"version {version}")
     if not difference:
@@ -95,5 +98,5 @@ def policy_rollback(queue: QueueClient, version: int, force: bool) -> int:
     print(difference, flush=True)
     applied = queue.roll_back_policy(version, read.version, force=force)
     print(f"\nVersion {applied.version} is applied; it says what version {version} said.")
-    warn(applied)
+    print_policy_warnings(applied)
     return DONE

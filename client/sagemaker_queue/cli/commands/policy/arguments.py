@@ -1,4 +1,4 @@
-"""What the commands about the policy have in common."""
+"""Arguments and output shared by the commands of ``smq policy``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ policy_file = argument(
 )
 
 
-def warn(applied: PolicyAnswer) -> None:
-    """Print what its author may want to change."""
+def print_policy_warnings(applied: PolicyAnswer) -> None:
+    """Print the queue's warnings about a policy."""
     for warning in applied.warnings:
         print_warning(warning)

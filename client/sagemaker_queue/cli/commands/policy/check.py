@@ -1,4 +1,4 @@
-"""``smq policy check``: whether a policy could be applied, by the queue's own rules, with or without a queue."""
+"""``smq policy check``: check whether a policy could be applied, by the queue's own rules, also without a queue."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagemaker_queue.cli.commands.policy.arguments import policy_file
-from sagemaker_queue.cli.commands.policy.preview import asked_briefly
+from sagemaker_queue.cli.commands.policy.preview import preview_without_retries
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import DONE, REFUSED
 from sagemaker_queue.cli.parser import command, flag
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, QueueError, TooLarge
 from sagemaker_queue.formatting import amount, clean
 
-NEEDS = (3, 11)  # the queue's rules; all else of the client needs less
-_OF_THE_QUEUE = "its ceiling (MaxCapacity) and what live jobs use"
+REQUIRED_PYTHON = (3, 11)  # the Python that the queue's rules need; the rest of the client runs on older ones
+_QUEUE_FACTS = "its ceiling (MaxCapacity) and what live jobs use"
 
 
 @command(
@@ -29,19 +29,19 @@ _OF_THE_QUEUE = "its ceiling (MaxCapacity) and what live jobs use"
 @policy_file
 @flag("--offline", help="ask no queue")
 def policy_check(file: str, offline: bool) -> int:
-    """Print what is wrong, and what was looked at."""
+    """Print each fault of a policy, and which checks were made."""
     document = read_document(file, sys.stdin)
     found = examine(document, offline=offline)
-    here = sys.version_info >= NEEDS
+    here = sys.version_info >= REQUIRED_PYTHON
     if not here and found.not_asked:
         raise InvalidOption(
-            f"The queue's rules need Python {NEEDS[0]}.{NEEDS[1]} or newer; this is {sys.version_info[0]}."
-            f"{sys.version_info[1]}, and no queue was asked ({found.not_asked})."
+            f"The queue's rules need Python {REQUIRED_PYTHON[0]}.{REQUIRED_PYTHON[1]} or newer; this is "
+            f"{sys.version_info[0]}.{sys.version_info[1]}, and no queue was asked ({found.not_asked})."
         )
     name = "standard input" if file == "-" else file
     for fault in found.faults:
         print(f"{name}: {clean(fault)}")
-    if found.more_to_come:
+    if found.incomplete:
         print("More may be found once this is right.")
     if not found.faults:
         print(f"{name} can be applied: {_content(document)}.")
@@ -51,34 +51,34 @@ def policy_check(file: str, offline: bool) -> int:
 
 @dataclass(frozen=True)
 class Examination:
-    """What is wrong with a policy, as far as was looked."""
+    """The faults of a policy, and which checks were made."""
 
     faults: list[str]
-    more_to_come: bool  # once these are right
-    not_asked: str | None  # why the queue was not
-    version: int | None  # that the queue has now
+    incomplete: bool  # more faults may appear after these are corrected
+    not_asked: str | None  # the reason why the queue was not asked
+    version: int | None  # the queue's present version of the policy
 
 
 def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
-    """Look for what is wrong with a policy by the queue's rules here, and by the queue if it can be asked."""
-    faults, more_to_come = _faults_by_the_rules(document)
+    """Check a policy by the queue's rules on this machine, and by the queue unless ``offline`` or unreachable."""
+    faults, incomplete = _faults_by_the_rules(document)
     not_asked = "--offline" if offline else None
     version = None
     if not offline:
         try:
-            preview = asked_briefly(policy=document, hours=0)
+            preview = preview_without_retries(policy=document, hours=0)
             version = preview.policy_version
             faults += preview.in_use
         except (InvalidRequest, TooLarge) as error:
             faults += [fault.message for fault in error.errors] or [str(error)]
         except QueueError as error:
             not_asked = str(error).partition(". ")[0].rstrip(".")
-    return Examination(list(dict.fromkeys(faults)), more_to_come, not_asked, version)
+    return Examination(list(dict.fromkeys(faults)), incomplete, not_asked, version)
 
 
 def _faults_by_the_rules(document: dict[str, Any]) -> tuple[list[str], bool]:
-    """Return what the queue's rules have against a policy, and whether that kept them from seeing all of it."""
-    if sys.version_info < NEEDS:
+    """Return the faults of a policy by the queue's rules, and whether they prevented further checks."""
+    if sys.version_info < REQUIRED_PYTHON:
         return [], False
     from job_queue.domain.errors import InvalidRequest as Refused  # noqa: PLC0415
     from job_queue.domain.policy_validation import parse_policy  # noqa: PLC0415
@@ -91,15 +91,15 @@ def _faults_by_the_rules(document: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _content(document: dict[str, Any]) -> str:
-    """Return what a policy that is right has."""
+    """Return the numbers of pools, departments and projects in a valid policy."""
     counts = [(len(document.get(part) or ()), part[:-1]) for part in ("pools", "departments", "projects")]
     return ", ".join(amount(count, part) for count, part in counts if count)
 
 
 def _checked(here: bool, not_asked: str | None, version: int | None) -> str:
-    """Return what was checked, and what was not."""
+    """Return a sentence on which checks were made."""
     if not_asked:
-        return f"Checked by the rules alone: no queue was asked ({clean(not_asked)}). It knows {_OF_THE_QUEUE}."
+        return f"Checked by the rules alone: no queue was asked ({clean(not_asked)}). It knows {_QUEUE_FACTS}."
     by = "Checked by the rules, and by the queue" if here else "Checked by the queue"
     where = f", in place of version {version}" if version is not None else ""
-    return f"{by}{where}: {_OF_THE_QUEUE}. Nothing was applied."
+    return f"{by}{where}: {_QUEUE_FACTS}. Nothing was applied."

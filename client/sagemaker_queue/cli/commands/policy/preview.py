@@ -1,4 +1,4 @@
-"""What a policy, or other capacities, would change: ``smq policy preview``, and what others show of it."""
+"""``smq policy preview``, and functions for the other commands that show previews."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sagemaker_queue.errors import InvalidOption
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
-HOURS = 8.0
-PATIENCE = (5.0, 29.0)  # seconds for a connection and for an answer, of who can go on without; API Gateway takes 29
+HOURS = 8.0  # the default length of a preview
+PATIENCE = (5.0, 29.0)  # timeouts in seconds for the connection and the answer; API Gateway's limit is 29
 
 
 def hours_from(text: str) -> float:
-    """Read how far to look ahead. Raises InvalidOption."""
+    """Parse a number of hours from 0 to LONGEST_HOURS. Raises InvalidOption."""
     try:
         hours = float(text)
     except ValueError:
@@ -53,12 +53,12 @@ hours_option = option(
 @json_flag()
 @with_queue
 def policy_preview(queue: QueueClient, file: str, hours: float, as_json: bool) -> int:
-    """Print what would change."""
+    """Print the preview of a policy."""
     return show_preview(queue.preview(read_document(file, sys.stdin), hours=hours), as_json=as_json)
 
 
 def show_preview(preview: PreviewAnswer, *, as_json: bool) -> int:
-    """Print what would change."""
+    """Print a preview as text or JSON, and return the exit code."""
     if as_json:
         print_json(preview.to_json())
     else:
@@ -66,13 +66,13 @@ def show_preview(preview: PreviewAnswer, *, as_json: bool) -> int:
     return DONE
 
 
-def asked_briefly(**wanted: Any) -> PreviewAnswer:
-    """Ask the queue once, and not for long. Raises QueueError if it does not answer."""
+def preview_without_retries(**wanted: Any) -> PreviewAnswer:
+    """Request a preview once, without retries. Raises QueueError if the queue does not answer within PATIENCE."""
     return connection().queue(tries=1, timeout_seconds=PATIENCE).preview(**wanted)
 
 
 def capacities(text: str) -> dict[str, int]:
-    """Read ``p5=10,p4=4``. Raises InvalidOption."""
+    """Parse capacities such as ``p5=10,p4=4``. Raises InvalidOption."""
     found: dict[str, int] = {}
     for part in text.split(","):
         pool, is_given, count = part.rpartition("=")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.commands.policy.arguments import policy_file, warn
+from sagemaker_queue.cli.commands.policy.arguments import policy_file, print_policy_warnings
 from sagemaker_queue.cli.commands.policy.check import examine
 from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
-from sagemaker_queue.cli.output import DONE, USAGE, complain, print_json, width
+from sagemaker_queue.cli.output import DONE, USAGE, print_error, print_json, width
 from sagemaker_queue.cli.parser import command, json_flag, option, with_queue
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.errors import QueueError
@@ -18,7 +18,7 @@ from sagemaker_queue.models import PastPolicy, PolicyAnswer
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
-SAME, DIFFERENT = DONE, 1  # what diff(1) says, too
+SAME, DIFFERENT = DONE, 1  # as in diff(1)
 
 
 @command(
@@ -31,13 +31,13 @@ SAME, DIFFERENT = DONE, 1  # what diff(1) says, too
 @json_flag("with version, appliedBy and appliedAt, for programs")
 @with_queue
 def policy_show(queue: QueueClient, version: int | None, as_json: bool) -> int:
-    """Print the policy."""
+    """Print the policy in force or an earlier version, as YAML or JSON."""
     applied = queue.policy(version)
     if as_json:
         print_json({name: value for name, value in applied.to_json().items() if name != "warnings"})
     else:
         print(f"# {_origin(applied)}\n{policy_text(applied.policy)}", end="")
-    warn(applied)
+    print_policy_warnings(applied)
     return DONE
 
 
@@ -51,7 +51,7 @@ def policy_show(queue: QueueClient, version: int | None, as_json: bool) -> int:
 @json_flag()
 @with_queue
 def policy_history(queue: QueueClient, as_json: bool) -> int:
-    """Print the history."""
+    """Print the versions of the policy."""
     history = queue.policy_history()
     if as_json:
         print_json(history.to_json())
@@ -76,12 +76,12 @@ def policy_history(queue: QueueClient, as_json: bool) -> int:
 @policy_file
 @with_queue
 def policy_diff(queue: QueueClient, file: str) -> int:
-    """Print the difference."""
+    """Print the difference between a file and the policy in force, and the file's faults."""
     try:
         applied, document = queue.policy(), read_document(file, sys.stdin)
         difference = policy_difference(applied, document, file)
     except QueueError as error:
-        return max(complain(error), USAGE)  # 1 would say that they differ
+        return max(print_error(error), USAGE)  # 1 would mean that they differ
     if not difference:
         return SAME
     print(difference, flush=True)

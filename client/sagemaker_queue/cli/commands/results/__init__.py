@@ -1,1 +1,1 @@
-"""What comes of a job: waiting for its end, and fetching what it leaves."""
+"""The commands ``smq wait`` and ``smq get``."""

@@ -1,4 +1,4 @@
-"""``smq get``: the results or the checkpoints of a job as files of a folder here."""
+"""``smq get``: download the results or the checkpoints of a job to a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sagemaker_queue.formatting import one_line
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
-_SHOWN = 20  # of the names that were refused
+_SHOWN = 20  # refused names that are printed
 
 
 @command(
@@ -58,7 +58,7 @@ _SHOWN = 20  # of the names that were refused
 def get(
     queue: QueueClient, name: str, to: Path | None, checkpoints: bool, max_size: float | None, max_files: int | None
 ) -> int:
-    """Fetch results."""
+    """Download results or checkpoints, and print the files that were refused."""
     done = fetch_results(
         queue,
         name,

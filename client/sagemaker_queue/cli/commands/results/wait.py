@@ -1,20 +1,18 @@
-"""``smq wait``: until jobs have ended, for scripts."""
+"""``smq wait``: wait until jobs have finished, for scripts."""
 
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import JobSet, job_set_arguments
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.cli.parser import command, with_queue
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.formatting import state_sentence
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-
-POLL_SECONDS = 5.0
 
 
 @command(
@@ -28,12 +26,12 @@ POLL_SECONDS = 5.0
 @job_set_arguments
 @with_queue
 def wait(queue: QueueClient, jobs: JobSet) -> int:
-    """Wait for jobs."""
+    """Wait until jobs have finished."""
     return wait_for(queue, jobs.resolve(queue, "all"), POLL_SECONDS)
 
 
 def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
-    """Wait for jobs, and return the exit code for their ends. Raises NotFound."""
+    """Wait until jobs have finished, print their states, and return the exit code. Raises NotFound."""
     from sagemaker_queue.actions.waiting import Left, until_ended  # noqa: PLC0415  # boto3
     from sagemaker_queue.job_logs.follower import Outage  # noqa: PLC0415
     from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
@@ -41,7 +39,7 @@ def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
     code = DONE
     renderer = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
     try:
-        for event in until_ended(queue, names, lambda: time.sleep(poll)):
+        for event in until_ended(queue, names, Pace(poll)):
             if isinstance(event, Outage):
                 renderer.show(event)
             elif isinstance(event, Left):

@@ -1,4 +1,4 @@
-"""``smq sweep``: the same command with other values, as a grid of jobs or as a search for the best values."""
+"""``smq sweep``: run a command with many values, as a grid of jobs or as a search for the best values."""
 
 from sagemaker_queue.cli.commands.sweep.command import sweep
 

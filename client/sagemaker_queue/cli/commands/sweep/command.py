@@ -1,14 +1,14 @@
-"""What ``smq sweep`` is told, and which of its two ways that means."""
+"""The command ``smq sweep``, which runs a grid or a search."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.actions.grid import MOST
-from sagemaker_queue.cli.command_words import RunCommand, job_command
 from sagemaker_queue.cli.commands.submit import preflight_option
 from sagemaker_queue.cli.commands.sweep.grid import submit_grid
 from sagemaker_queue.cli.commands.sweep.search import SearchOptions, run_search, search_options, show_study
+from sagemaker_queue.cli.job_command import RunCommand, job_command
 from sagemaker_queue.cli.job_options import JobOptions, job_options
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
@@ -66,7 +66,7 @@ def sweep(
     dry_run: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Queue a job for each combination, or search."""
+    """Submit a job for each combination of a grid, run a search, or print the state of a study."""
     if search.status:
         return show_study(search, options, as_json=as_json)
     if search.metric:

@@ -1,4 +1,4 @@
-"""A grid: one job for each combination of values, listed and cancelled together."""
+"""``smq sweep`` without ``--metric``: a grid, with one job for each combination of values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.actions.grid import MOST, expanded, job_of, submit_all
+from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
 from sagemaker_queue.cli.commands.submit import upload
-from sagemaker_queue.cli.job_options import JobOptions, described_job
+from sagemaker_queue.cli.job_options import JobOptions, job_from_options
+from sagemaker_queue.cli.option_names import errors_with_options
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
-from sagemaker_queue.cli.own_words import in_own_words
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.cli.render.submission import sweep_line
 from sagemaker_queue.errors import InvalidOption, NameTaken
@@ -34,12 +34,12 @@ def submit_grid(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Queue a job for each combination."""
-    with described_job(queue, options, command) as (template, code, storage):
-        group, runs = expanded(template, options.name, grids)
+    """Submit a job for each combination, or only print them if ``dry_run``; return the exit code."""
+    with job_from_options(queue, options, command) as (template, code, storage):
+        group, runs = sweep_runs(template, options.name, grids)
         if dry_run:
             if as_json:
-                print_json([job_of(template, group, run).request() for run in runs])
+                print_json([job_for_run(template, group, run).request() for run in runs])
             else:
                 print(preview(group, runs, template))
             return DONE
@@ -47,8 +47,8 @@ def submit_grid(
             print(_summary(group, runs, template), flush=True)
         if len(runs) > MOST and not yes:
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
-        jobs = [job_of(template, group, run) for run in runs]
-        first, *_ = [job.request() for job in jobs]  # of all, so that a wrong one is told before anything is sent
+        jobs = [job_for_run(template, group, run) for run in runs]
+        first, *_ = [job.request() for job in jobs]  # all of them, so that an invalid one fails before the upload
         upload(queue, first, code, storage, preflight=preflight, quiet=as_json)
     return _submit_all(queue, jobs, group, preflight=preflight, as_json=as_json)
 
@@ -56,7 +56,7 @@ def submit_grid(
 def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, preflight: bool, as_json: bool) -> int:
     def submit(job: CommandJob) -> Submission:
         request = job.request()
-        with in_own_words(request):
+        with errors_with_options(request):
             return queue.submit(request, preflight=preflight)
 
     done = submit_all(jobs, submit)
@@ -78,7 +78,7 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
 
 
 def preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:
-    """Return a table of the jobs to come."""
+    """Return a table of the jobs that a sweep would submit."""
     rows = [[run.name, *run.values.values()] for run in runs]
     return f"{table(['Job Name', *runs[0].values], rows)}\n\n{_summary(group, runs, template)}"
 

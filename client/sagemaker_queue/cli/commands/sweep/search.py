@@ -1,4 +1,4 @@
-"""A search: Optuna chooses the values, each trial is a job, and the best is told."""
+"""``smq sweep --metric``: a search, in which Optuna chooses the values and each trial is a job."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.actions.grid import job_of
+from sagemaker_queue.actions.grid import job_for_run
 from sagemaker_queue.actions.job_settings import stem
 from sagemaker_queue.cli.commands.submit import upload
 from sagemaker_queue.cli.commands.sweep.grid import preview
-from sagemaker_queue.cli.job_options import JobOptions, described_job
+from sagemaker_queue.cli.job_options import JobOptions, job_from_options
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, QueueError
 from sagemaker_queue.formatting import amount, clean
 from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
@@ -33,12 +34,11 @@ if TYPE_CHECKING:
 
 TRIALS = 20
 PARALLEL = 4
-POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What the options say of a search; None or empty where they say nothing."""
+    """The options of a search; None or empty: the option was not given."""
 
     spaces: tuple[tuple[str, Range], ...]
     metric: Metric | None
@@ -55,7 +55,7 @@ class SearchOptions:
     status: bool
 
     def given(self) -> list[str]:
-        """Return the options that are given."""
+        """Return the names of the given options."""
         named = {"--space" if name == "spaces" else f"--{name}": value for name, value in vars(self).items()}
         return [name for name, value in named.items() if value not in (None, (), False)]
 
@@ -106,7 +106,7 @@ search_options = bundled(
         "--poll",
         metavar="SECONDS",
         type=click.FloatRange(min=0.1),
-        help=f"how often the jobs are looked at (default {POLL_SECONDS:g})",
+        help=f"seconds between two looks at the jobs, at least; looks become rarer (default {POLL_SECONDS:g})",
     ),
     _search("--status", is_flag=True, help="print how the --study stands, and do nothing else"),
 )
@@ -123,17 +123,19 @@ def run_search(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Search until all trials have ended, from where it was left."""
-    kept_by = studies()
-    kept_by.be_quiet()
+    """Run a search, or continue it, until all trials have ended; return the exit code."""
+    study_module = studies()
+    study_module.silence_optuna()
     with ExitStack() as stack:
-        with described_job(queue, options, command) as (template, code, storage):
+        with job_from_options(queue, options, command) as (template, code, storage):
             plan = _plan(queue, grids, search, options, template)
             named = check_placeholders(list(plan.space), command, template.env, "space", may_have_none=True)
             trials = search.trials or (grid_size(plan.space) if plan.sampler == "grid" else TRIALS)
             if dry_run:
-                return _show_first(kept_by.first_trials(plan, min(trials, _parallel(search))), plan, template, as_json)
-            study: KeptStudy = stack.enter_context(kept_by.open_study(plan, search.storage))
+                return _show_first(
+                    study_module.first_trials(plan, min(trials, _parallel(search))), plan, template, as_json
+                )
+            study: KeptStudy = stack.enter_context(study_module.open_study(plan, search.storage))
             upload(queue, template.request(), code, storage, preflight=preflight, quiet=as_json)
         if not named:
             names = ", ".join(_variable(name) for name in plan.space)
@@ -142,14 +144,14 @@ def run_search(
 
 
 def show_study(search: SearchOptions, options: JobOptions, *, as_json: bool) -> int:
-    """Print how a study stands."""
+    """Print the trials of a study and the best one."""
     name = search.study or options.name
     if not name:
         raise InvalidOption("Say which: smq sweep --study NAME --status.")
     check_study_name(name)
-    kept_by = studies()
-    kept_by.be_quiet()
-    with kept_by.read_study(name, search.storage) as (settings, rows):
+    study_module = studies()
+    study_module.silence_optuna()
+    with study_module.read_study(name, search.storage) as (settings, rows):
         metric, _, direction = settings["metric"]
         best = _best(rows, maximize=direction == "maximize")
         _print_result(name, metric, direction, rows, best, as_json=as_json)
@@ -173,7 +175,7 @@ def _plan(
     unnamed = replace(template, name=stem(template.command)).request()
     metric = [search.metric.name, search.metric.regex, search.maximize]
     described = [[name, repr(one)] for name, one in space.items()]
-    # The same command with the same code is the same search, which goes on.
+    # The default name depends only on the command, its code and the options: the same call continues the search.
     identity = fingerprint(command, metric, described, unnamed)
     return StudyPlan(
         name=search.study or options.name or f"{stem(template.command)}-{identity}",
@@ -207,7 +209,7 @@ def _watch(
     preflight: bool,
     as_json: bool,
 ) -> int:
-    from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore takes its time
+    from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore is slow to import
     from sagemaker_queue.tuning.progress import show_search  # noqa: PLC0415
     from sagemaker_queue.tuning.search import Search  # noqa: PLC0415
 
@@ -216,7 +218,7 @@ def _watch(
 
     def submit(job: CommandJob) -> None:
         for warning in queue.submit(job.request(), preflight=preflight).warnings:
-            if warning not in warned:  # the same of every trial
+            if warning not in warned:  # every trial gets the same warnings
                 print_warning(warning)
             warned.add(warning)
 
@@ -254,7 +256,7 @@ def _watch(
 def _job(
     template: CommandJob, study: str, number: int, params: Mapping[str, Value], tags: Mapping[str, str]
 ) -> CommandJob:
-    job = job_of(template, study, _run(template, study, number, params))
+    job = job_for_run(template, study, _run(template, study, number, params))
     return replace(job, tags={**job.tags, **tags})
 
 
@@ -265,7 +267,7 @@ def _run(template: CommandJob, study: str, number: int, params: Mapping[str, Val
 
 
 def _variable(name: str) -> str:
-    """The variable in which a hyperparameter is found, as in SageMaker's own images."""
+    """Return the environment variable of a hyperparameter, as in SageMaker's own images."""
     return f"SM_HP_{name.upper()}"
 
 
@@ -276,7 +278,7 @@ def _parallel(search: SearchOptions) -> int:
 def _show_first(first: Sequence[Mapping[str, Value]], plan: StudyPlan, template: CommandJob, as_json: bool) -> int:
     runs = [_run(template, plan.name, number, params) for number, params in enumerate(first)]
     if as_json:
-        print_json([job_of(template, plan.name, run).request() for run in runs])
+        print_json([job_for_run(template, plan.name, run).request() for run in runs])
     else:
         print(preview(plan.name, runs, template))
     return DONE

@@ -1,1 +1,1 @@
-"""``smq top`` and ``smq notify``: they look again and again."""
+"""Commands that poll the queue: ``smq top``, ``smq ui`` and ``smq notify``."""

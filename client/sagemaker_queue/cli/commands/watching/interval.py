@@ -1,21 +1,22 @@
-"""The option that says how often the queue is asked again."""
+"""The option ``--interval`` of the commands that poll the queue."""
 
 from __future__ import annotations
 
 from sagemaker_queue.cli.parser import Decorator, option
 
-LEAST_SECONDS = 1.0  # spares the queue
-TRIES = 2  # of each question, since it is asked again anyway
+LEAST_SECONDS = 1.0  # the shortest interval, which limits the load of the queue
+TRIES = 2  # of each request: few, because the next poll repeats it
 
 
 def interval_option(seconds: float) -> Decorator:
-    """Return the option ``interval``, in seconds, which is ``seconds`` if it is not given."""
+    """Return the option ``--interval`` with the default ``seconds``; shorter values become LEAST_SECONDS."""
     return option(
         "--interval",
         metavar="SECONDS",
         type=_seconds,
         default=str(seconds),
-        help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {seconds:.0f})",
+        help=f"the shortest time between two questions to the queue, in seconds, {LEAST_SECONDS:.0f} at least "
+        f"(default: {seconds:.0f}); while nothing changes, they become rarer",
     )
 
 

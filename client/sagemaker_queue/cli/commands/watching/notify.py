@@ -1,17 +1,17 @@
-"""``smq notify``: tells a person what becomes of jobs."""
+"""``smq notify``: print and send notices about jobs."""
 
 from __future__ import annotations
 
 import sys
-import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import Whose, names_argument, whose_options
+from sagemaker_queue.cli.arguments import JobFilter, filter_options, names_argument
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import bundled, command, connection, flag, option
-from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, wanted
+from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, parse_filter
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.config.queue_config import find_notices
 from sagemaker_queue.errors import QueueError, Unavailable
 from sagemaker_queue.formatting import amount, one_line
@@ -38,7 +38,7 @@ SECONDS = 30.0
         "nohup smq notify --everybody --project vision > notices.txt &",
     ],
 )
-@bundled("whose", Whose, names_argument, *whose_options)
+@bundled("whose", JobFilter, names_argument, *filter_options)
 @flag("--everybody", help="jobs of all owners", exclusive_group="owner")
 @option("--on", metavar="KINDS", help=f"what is told, with commas between: {', '.join(NOTICE_KINDS)} (default: all)")
 @option(
@@ -50,7 +50,7 @@ SECONDS = 30.0
 @option("--topic", metavar="ARN", help="a topic of SNS, in the queue's region")
 @interval_option(SECONDS)
 def notify(
-    whose: Whose,
+    whose: JobFilter,
     everybody: bool,
     on: str | None,
     after: str | None,
@@ -58,29 +58,30 @@ def notify(
     topic: str | None,
     interval: float,
 ) -> int:
-    """Watch jobs, and tell of them."""
+    """Watch jobs, and print and send a notice about each change."""
     named = connection()
     settings = find_notices(url=named.url, profile=named.profile)
-    queue = named.queue(tries=TRIES)  # it asks again anyway
+    queue = named.queue(tries=TRIES)
     channels = _channels(queue, webhook or settings.notify_webhook, topic or settings.notify_topic)
     if not (whose.names or whose.owners or whose.projects or whose.groups or everybody):
-        whose = Whose((), True, (), (), ())
+        whose = JobFilter((), True, (), (), ())
     meant = whose.selection(queue)
-    watch = Watch(queue, meant.__contains__, wanted(on or settings.notify_on, after or settings.notify_after))
-    watch.look()  # what is wrong with the queue's address or with rights is said at once
+    watch = Watch(queue, meant.__contains__, parse_filter(on or settings.notify_on, after or settings.notify_after))
+    watch.look()  # a wrong address or missing rights raise an error at once
     if whose.names and not watch.live:
         print("smq: none of these jobs is live: there is nothing to wait for.", file=sys.stderr)
     else:
         print(f"Watching {amount(len(watch.live), 'live job')}, and new ones; Ctrl-C ends it.", file=sys.stderr)
+    pace = Pace(interval)
     while watch.live or not whose.names:
-        time.sleep(interval)
+        pace.pause()
         for notice in _look(watch):
-            _tell(notice, channels)
+            _send(notice, channels)
     return DONE
 
 
 def _channels(queue: QueueClient, webhook: str | None, topic: str | None) -> list[Channel]:
-    from sagemaker_queue.notices.channels import Topic, Webhook  # noqa: PLC0415  # requests takes its time
+    from sagemaker_queue.notices.channels import Topic, Webhook  # noqa: PLC0415  # requests is slow to import
 
     return [*([Webhook(webhook)] if webhook else []), *([Topic(topic, queue)] if topic else [])]
 
@@ -88,12 +89,12 @@ def _channels(queue: QueueClient, webhook: str | None, topic: str | None) -> lis
 def _look(watch: Watch) -> list[Notice]:
     try:
         return watch.look()
-    except Unavailable as error:  # somebody's connection, or an outage: what is missed now is told later
+    except Unavailable as error:  # no connection, or an outage: the next look finds the missed changes
         print(f"smq: {error} It goes on.", file=sys.stderr, flush=True)
         return []
 
 
-def _tell(notice: Notice, channels: list[Channel]) -> None:
+def _send(notice: Notice, channels: list[Channel]) -> None:
     print(f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} {one_line(notice.text)}", flush=True)
     for channel in channels:
         try:

@@ -1,4 +1,4 @@
-"""``smq top``: the queue on a live screen."""
+"""``smq top``: show the queue on a live screen."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from sagemaker_queue.actions.poller import Poller
-from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
+from sagemaker_queue.cli.arguments import JobChoice, job_choice_arguments
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag
-from sagemaker_queue.cli.render.top import ORDER_KEYS, View, top_page
+from sagemaker_queue.cli.render.top import ORDER_KEYS, TopView, top_page
+from sagemaker_queue.config.pace import POLL_SECONDS, states
 from sagemaker_queue.errors import ConfigError
 
-SECONDS = 5.0
 TIMEOUT_SECONDS = (5.0, 20.0)
 
 
@@ -31,26 +31,26 @@ TIMEOUT_SECONDS = (5.0, 20.0)
     examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
 )
 @job_choice_arguments
-@interval_option(SECONDS)
+@interval_option(POLL_SECONDS)
 @flag("--once", help="print one screen and end, as without a terminal; nothing is left out")
-def top(choice: Choice, interval: float, once: bool) -> int:
-    """Show the queue."""
-    # It asks again anyway, and rather says soon that there was no answer.
+def top(choice: JobChoice, interval: float, once: bool) -> int:
+    """Show the queue on a live screen, or print it once."""
+    # Short timeouts and few tries: the next poll repeats the request, and the screen soon reports a missing answer.
     queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
-    view = View(choice.selection(queue), choice.sort, choice.reverse)
+    view = TopView(choice.selection(queue), choice.sort, choice.reverse)
     if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
         page = top_page(queue.queue(), view, datetime.now(timezone.utc), width=width())
         print("\n".join(line.text for line in page.lines))
         return DONE
     try:
-        import curses  # noqa: PLC0415  # it is not everywhere
+        import curses  # noqa: PLC0415  # missing on Windows
 
         from sagemaker_queue.cli.render.live import LiveScreen  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError("This Python cannot draw a live screen; smq top --once prints one.") from error
     try:
         curses.setupterm()
-        can_be_drawn_on = curses.tigetstr("cup") is not None  # its cursor can be put somewhere
+        can_be_drawn_on = curses.tigetstr("cup") is not None  # the terminal can position its cursor
     except curses.error:
         can_be_drawn_on = False
     if not can_be_drawn_on:
@@ -58,7 +58,7 @@ def top(choice: Choice, interval: float, once: bool) -> int:
         raise ConfigError(
             f"A terminal of the type {terminal_type!r} cannot show a live screen; smq top --once prints one."
         )
-    poller = Poller(queue.queue, interval)
+    poller = Poller(queue.queue, interval, state_of=states)
     with _ended_by_signals():
         curses.wrapper(lambda window: LiveScreen(window, poller, view).run())
     return DONE
@@ -66,7 +66,7 @@ def top(choice: Choice, interval: float, once: bool) -> int:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let signals that would end the process at once end it so that the terminal is put right first."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that the terminal is restored before the process ends."""
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)

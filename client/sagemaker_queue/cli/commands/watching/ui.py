@@ -1,4 +1,4 @@
-"""``smq ui``: the queue in a browser."""
+"""``smq ui``: show the queue in a browser."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_optio
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import command, connection, flag, option
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import ConfigError
 
 if TYPE_CHECKING:
     from sagemaker_queue.ui.guard import Access
     from sagemaker_queue.ui.handover import Handover
 
-SECONDS = 5.0
 TIMEOUT_SECONDS = (5.0, 20.0)
 _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]' (Python 3.10 or newer)."
 
@@ -41,9 +41,9 @@ _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]'
 @flag("--no-browser", help="print address and token, and open no browser")
 @option("--address", metavar="URL", default="", help="where a proxy serves the pages, such as that of JupyterHub")
 @option("--export", metavar="DIR", type=Path, shell_complete=files, help="write the pages to files, and end")
-@interval_option(SECONDS)
+@interval_option(POLL_SECONDS)
 def ui(port: int | None, no_browser: bool, address: str, export: Path | None, interval: float) -> int:
-    """Serve the pages, or write them."""
+    """Serve the pages until Ctrl-C, or write them to files."""
     queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
     try:
         if export is not None:
@@ -63,12 +63,13 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
         here = f"http://127.0.0.1:{listening.getsockname()[1]}"
         with nullcontext() if no_browser or address else Handover(here, access) as handover:
             remove = handover.remove if handover else lambda: None
-            serve(queue, access, listening, interval, lambda: _tell(here, access, handover), remove)
+            serve(queue, access, listening, interval, lambda: _print_access(here, access, handover), remove)
     return DONE
 
 
-def _tell(here: str, access: Access, handover: Handover | None) -> None:
-    # With a proxy the pages are at its address, which only its users reach: nothing is opened.
+def _print_access(here: str, access: Access, handover: Handover | None) -> None:
+    """Open the browser if there is a handover, and print the address and the token."""
+    # With a proxy, only the proxy's users reach the address: no browser is opened here.
     opened = handover is not None and webbrowser.open(handover.page.as_uri())
     place = f"{(access.address or here).rstrip('/')}/"
     if opened:

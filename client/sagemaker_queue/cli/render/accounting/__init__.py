@@ -1,1 +1,1 @@
-"""History, usage and budgets as text for people."""
+"""History, usage and budgets as text and JSON."""

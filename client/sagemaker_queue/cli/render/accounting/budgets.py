@@ -1,4 +1,4 @@
-"""What is left of budgets, for people and for programs."""
+"""The rest of budgets, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ _HEADERS = ("Project", "Owner", "Budget-h", "Used-h", "Left-h", "Period", "Kind"
 _EXACT = 6
 
 
-class _Left(Protocol):
-    """What is left of a budget."""
+class _RemainingBudget(Protocol):
+    """The rest of a budget."""
 
     @property
     def budget(self) -> Any:
-        """Return the budget."""
+        """The budget."""
 
     @property
     def used(self) -> float:
-        """Return instance-hours."""
+        """Used instance-hours."""
 
     @property
     def owner(self) -> str | None:
-        """Return whose it is, where each owner has one."""
+        """The owner, if each owner has a budget."""
 
     @property
     def hours(self) -> float:
-        """Return what is left, in instance-hours."""
+        """Instance-hours that are left."""
 
 
-def budgets_page(left: Iterable[_Left], width: int | None, *, complete: bool) -> str:
-    """Return a line for each."""
+def budgets_page(budgets: Iterable[_RemainingBudget], width: int | None, *, complete: bool) -> str:
+    """Return a table with a line for each budget, and a note if the sums are not ``complete``."""
     rows = [
         [
             it.budget.project,
@@ -44,14 +44,14 @@ def budgets_page(left: Iterable[_Left], width: int | None, *, complete: bool) ->
             it.budget.kind,
             f"{it.budget.ends:%Y-%m-%d}",
         ]
-        for it in left
+        for it in budgets
     ]
     page = table(_HEADERS, rows, width=width, right=("Budget-h", "Used-h", "Left-h"))
     return page if complete else f"{page}\n\nMore attempts have ended than were read: less is left."
 
 
-def budgets_json(left: Iterable[_Left]) -> list[dict[str, Any]]:
-    """Return the figures of each."""
+def budgets_json(budgets: Iterable[_RemainingBudget]) -> list[dict[str, Any]]:
+    """Return the figures of each budget as JSON values."""
     return [
         {
             "project": it.budget.project,
@@ -64,5 +64,5 @@ def budgets_json(left: Iterable[_Left]) -> list[dict[str, Any]]:
             "begins": f"{it.budget.begins:%Y-%m-%dT%H:%M:%SZ}",
             "ends": f"{it.budget.ends:%Y-%m-%dT%H:%M:%SZ}",
         }
-        for it in left
+        for it in budgets
     ]

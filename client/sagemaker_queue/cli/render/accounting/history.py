@@ -1,4 +1,4 @@
-"""Attempts that have ended as a table for people, and as one for programs."""
+"""Finished attempts as a table and as CSV."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> 
 
 
 def _held(attempt: PastAttempt) -> int | str:
-    """Return its instances, or its part of one."""
+    """Return the attempt's number of instances, or its GPUs on a shared instance."""
     if attempt.carrier is None:
         return attempt.instance_count
     return gpus(attempt.gpus) if attempt.gpus is not None else "a part"
 
 
 def print_history_csv(attempts: Iterable[PastAttempt], stream: TextIO) -> None:
-    """Write a line for each attempt as it comes; the first eight columns are those of a trace (docs/foresight.md)."""
+    """Write a CSV line for each attempt as it arrives; the first eight columns are a trace's (docs/foresight.md)."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_CSV)
     for attempt in attempts:
@@ -67,7 +67,7 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
     return {
         "job_id": attempt.job,
         "submit_s": round(attempt.submitted.timestamp(), 3) if attempt.submitted else 0,
-        "duration_s": round(kept, 3),  # work that counts: what a preemption has lost is done again
+        "duration_s": round(kept, 3),  # without the lost work, which a later attempt repeats
         "gpus": f"{attempt.gpus or 0:g}",
         "group": attempt.project,
         "user": attempt.owner,

@@ -1,4 +1,4 @@
-"""What the queue says of a request, in the words of whoever typed a command: its options, not the request's fields."""
+"""Messages about a request, with the options of ``smq submit`` in place of the request's fields."""
 
 from __future__ import annotations
 
@@ -45,35 +45,40 @@ _CHANNEL = re.compile(r"InputDataConfig\[(\d+)\][\w.]*")
 
 
 @contextmanager
-def in_own_words(request: Mapping[str, Any]) -> Iterator[None]:
-    """Raise errors about a request of ``CommandJob`` with its options in place of the request's fields."""
+def errors_with_options(request: Mapping[str, Any]) -> Iterator[None]:
+    """Rewrite the messages of QueueErrors about a request of ``CommandJob`` by ``with_options``."""
     try:
         yield
     except QueueError as error:
         if not error.errors:
             raise
-        told = [
-            Error(one.code, own_words(one.message, request), one.field, one.remedy and own_words(one.remedy, request))
+        rewritten = [
+            Error(
+                one.code,
+                with_options(one.message, request),
+                one.field,
+                one.remedy and with_options(one.remedy, request),
+            )
             for one in error.errors
         ]
-        raise type(error).of(told) from error
+        raise type(error).of(rewritten) from error
 
 
-def own_words(text: str, request: Mapping[str, Any]) -> str:
-    """Return a sentence about a request with the options of ``smq submit`` for its fields."""
-    for phrase, own in _PHRASES.items():
-        text = text.replace(phrase, own)
+def with_options(text: str, request: Mapping[str, Any]) -> str:
+    """Return a sentence about a request with the options of ``smq submit`` in place of its fields and tags."""
+    for phrase, replacement in _PHRASES.items():
+        text = text.replace(phrase, replacement)
     text = _CHANNEL.sub(lambda found: _channel(int(found[1]), request), text)
     text = _TAG.sub(lambda found: _TAGS[found[1] or found[2]], text)
     return _FIELD.sub(lambda found: _FIELDS[found[1]], text)
 
 
 def _channel(index: int, request: Mapping[str, Any]) -> str:
-    """Return the option that made a channel."""
+    """Return the --data option that created a channel."""
     name = request["InputDataConfig"][index]["ChannelName"]
     try:
         paths = json.loads(request["HyperParameters"]["data"])  # path -> channel, or channel/file
         path = next((path for path, where in paths.items() if where.partition("/")[0] == name), name)
-    except (KeyError, ValueError):  # a very long one comes in pieces
+    except (KeyError, ValueError):  # a very long value is split into several hyperparameters
         path = name
     return f"--data {path}"

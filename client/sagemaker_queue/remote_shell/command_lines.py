@@ -1,7 +1,7 @@
-"""What is run in the container for a shell or a command: a script for sh, whatever the image has besides.
+"""Command lines for the container: scripts for sh that start a shell or run a command.
 
-The SSM agent starts it without the variables that the job has, and somewhere. A job of ``smq submit`` keeps its
-variables in a file; of another job there is none, and the shell has what the agent has.
+The SSM agent starts them without the job's variables, in any folder. A job of ``smq submit`` stores its variables in
+a file, which the scripts read. Other jobs have no such file, and their shells have the agent's variables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# On the local cloud, /opt/ml may be elsewhere; then the variable says where.
+# On the local cloud, another folder may stand for /opt/ml; then SM_CHANNEL_CODE names it.
 _ENTER = (
     'm="${SM_CHANNEL_CODE:-/opt/ml/input/data/code}"; m="${m%/input/data/code}"; '
     '[ -r "$m/shell.env" ] && . "$m/shell.env"; cd "$m/work" 2>/dev/null || cd "$m/code" 2>/dev/null; '
@@ -27,7 +27,10 @@ def shell() -> str:
 
 @dataclass(frozen=True)
 class MarkedCommand:
-    """A command whose output and exit status can be told from all that the plugin says: marks stand around it."""
+    """A command whose output is between two random marks, so that the plugin's own output can be removed.
+
+    The exit status follows the second mark.
+    """
 
     words: Sequence[str]
     begin: bytes = field(default_factory=lambda: secrets.token_hex(16).encode())
@@ -35,22 +38,22 @@ class MarkedCommand:
 
     @property
     def line(self) -> str:
-        """The command line."""
+        """Command line that prints the marks, and runs the command between them."""
         begin, end, words = self.begin.decode(), self.end.decode(), " ".join(shlex.quote(word) for word in self.words)
         return _line(f"{_ENTER}printf %s {begin}; ({words}); printf '%s %s\\n' {end} $?")
 
 
 class MarkedOutput:
-    """Takes the plugin's output as it comes, and gives what the command has written."""
+    """A filter that extracts the command's output from the plugin's."""
 
     def __init__(self, command: MarkedCommand) -> None:
         self._command = command
         self._rest = b""
         self._inside = False
-        self.status: int | None = None  # of the command; None: not known, or not yet
+        self.status: int | None = None  # exit status of the command; None: unknown, or not ended yet
 
     def feed(self, block: bytes) -> bytes:
-        """Take more of the output, and return what of it is certain to be the command's."""
+        """Add a block of the plugin's output; return the part that is certainly the command's."""
         self._rest += block
         if not self._inside:
             before, found, after = self._rest.partition(self._command.begin)
@@ -69,10 +72,10 @@ class MarkedOutput:
 
 
 def _beginning_of(mark: bytes, text: bytes) -> int:
-    """Return how many bytes at the end of the text may be the beginning of the mark."""
+    """Return the number of bytes at the end of the text that may be the beginning of the mark."""
     return next((size for size in range(min(len(mark) - 1, len(text)), 0, -1) if mark.startswith(text[-size:])), 0)
 
 
 def _line(script: str) -> str:
-    """The agent splits it as a shell would, or hands it to one: this is right for both."""
+    """Return a command line for the script, which works whether the agent splits it itself or passes it to a shell."""
     return f"/bin/sh -c {shlex.quote(script)}"

@@ -1,4 +1,4 @@
-"""Commands of ``smq`` that end with the command of a job, which takes all that is left."""
+"""Commands of ``smq`` whose remaining arguments are the command of a job."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sagemaker_queue.cli.output import print_note
 from sagemaker_queue.cli.parser import Command, Decorator, argument
 from sagemaker_queue.formatting import one_line
 
-_OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
+_COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})  # options of many programs, such as sh -c: no note about them
 
 
 class RunCommand(Command):
     """A command of ``smq`` that ends with the command of a job.
 
-    The first word that is neither an option of ``smq`` nor the value of one begins the command.
+    The job's command begins with the first word that is neither an option of ``smq`` nor the value of one.
     """
 
     def __init__(self, *args: Any, context_settings: dict[str, Any] | None = None, **attributes: Any) -> None:
@@ -25,12 +25,12 @@ class RunCommand(Command):
         super().__init__(*args, context_settings=settings, usage="[OPTIONS] [--] COMMAND", **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Print a note if the command has options of the names of ``smq``'s own, and no -- before it."""
+        """Print a note if the job's command has options that ``smq`` also has, and no -- precedes it."""
         given = list(args)
         rest = super().parse_args(ctx, args)
         words: tuple[str, ...] = ctx.params["command"]
         has_dashes = "--" in given[: len(given) - len(words)]
-        known = {name for parameter in self.get_params(ctx) for name in parameter.opts} - _OF_MANY_PROGRAMS
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts} - _COMMON_OPTIONS
         doubtful = dict.fromkeys(name for name in (word.partition("=")[0] for word in words) if name in known)
         if doubtful and not has_dashes and not ctx.resilient_parsing:
             print_note(
@@ -41,10 +41,10 @@ class RunCommand(Command):
 
 
 class PlanCommand(Command):
-    """Takes a file, or what follows -- as the command of a job."""
+    """A command of ``smq`` that takes a file, or the command of a job after --."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows -- apart."""
+        """Store the words after -- as the parameter ``command``."""
         end = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:end])
         ctx.params["command"] = tuple(args[end + 1 :])
@@ -52,7 +52,7 @@ class PlanCommand(Command):
 
 
 def job_command(help: str) -> Decorator:
-    """Give a command of ``smq`` the command of a job, its last argument."""
+    """Add the command of a job to a command of ``smq``, as its last argument."""
     return argument(
         "command",
         metavar="COMMAND",

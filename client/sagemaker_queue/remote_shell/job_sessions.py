@@ -1,4 +1,4 @@
-"""Which container a session goes to: that of a job's present attempt, as soon as it can be entered."""
+"""Sessions in a job: wait for the container of its present attempt, and open a session there."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
 from sagemaker_queue.models import FINISHED, Attempt, JobDetail
+from sagemaker_queue.remote_shell.command_lines import MarkedCommand
 from sagemaker_queue.remote_shell.plugin import Plugin
 from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, Target
-from sagemaker_queue.remote_shell.words import MarkedCommand
 
-POLL_SECONDS = 3.0
-CONNECT_SECONDS = 120.0  # in which the agent of a container that trains connects itself
+POLL_SECONDS = 3.0  # the shortest pause between two requests
+CONNECT_SECONDS = 120.0  # time for the SSM agent of a training container to connect
 HOW_TO_SUBMIT = "smq submit --interactive -- COMMAND"
 _INSTEAD = "A job with a whole instance can be entered: smq submit --interactive, without --gpus."
 _WHY_NOT_CONNECTED = (
@@ -26,38 +27,40 @@ _WHY_NOT_CONNECTED = (
 )
 
 Step = Union[JobDetail, str, Session]
-"""Where the job stands, what is awaited, and at last the session."""
+"""A step of entering a job: its state, a sentence about what is awaited, and finally the session."""
 
 
-class Entrance:
-    """Opens sessions in one job, attempt after attempt, and knows how the latest one has ended."""
+class JobSessions:
+    """The sessions in one job, one attempt after the other, with the end of the latest session."""
 
     def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
         self._queue = queue
         self._sessions = Sessions(queue, plugin)
         self.name = name
-        self.stop_cause: str | None = None  # why the latest session's attempt is being stopped, if it is
+        self.stop_cause: str | None = None  # why the latest session's attempt is being stopped; None: it is not
         self._instance = instance
+        self._pace = Pace(POLL_SECONDS)
         self._target: Target | None = None
         self._trains_since: float | None = None
 
     def enter(self, what: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
-        """Yield steps, and at last a session. Without ``wait`` the job must run.
+        """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
-        Raises NotFound; Conflict if it has ended, or waits; InvalidOption if no session can be opened in it at all;
-        Forbidden.
+        Raises NotFound and Forbidden; Conflict if the job has finished, or waits; InvalidOption if no session can ever
+        be opened in the job.
         """
         while True:
             found = yield from self._look(what, wait)
             if found:
                 return
-            time.sleep(POLL_SECONDS)
+            self._pace.pause()
 
     def _look(self, what: MarkedCommand | Port | None, wait: bool) -> Generator[Step, None, bool]:
         job = self._queue.job(self.name)
         check(job, self._instance)
         attempt = present(job)
         if attempt is None:
+            self._pace.saw((job.state, job.attempt, None), job.ask_again_after)
             if not wait:
                 raise Conflict(f"{job.job} does not run: it is {job.state}. To wait for it: --follow")
             yield job
@@ -67,6 +70,7 @@ class Entrance:
             self._trains_since = self.stop_cause = None
         self._target = target
         stage = self._stage(target)
+        self._pace.saw((job.state, job.attempt, stage))
         if stage in (None, "Training"):
             try:
                 yield self._sessions.open(target, what)
@@ -86,7 +90,7 @@ class Entrance:
             )
 
     def _stage(self, target: Target) -> str | None:
-        """What SageMaker does with it; None if that may not be asked."""
+        """Return SageMaker's secondary status of the attempt; None if Describe is denied or fails."""
         try:
             described = self._queue.aws_client("sagemaker").describe_training_job(TrainingJobName=target.training_job)
         except (ClientError, BotoCoreError):
@@ -94,7 +98,7 @@ class Entrance:
         return str(described["SecondaryStatus"])
 
     def lives(self) -> bool:
-        """Tell whether the attempt of the latest session still runs, or is being stopped; also if nobody can say."""
+        """Return whether the attempt of the latest session runs or is being stopped; True if that is unknown."""
         try:
             job = self._queue.job(self.name)
         except (QueueError, ClientError, BotoCoreError):
@@ -102,10 +106,10 @@ class Entrance:
         self.stop_cause = job.history[-1].cause if job.state == "stopping" and job.history else None
         return _same(present(job), self._target)
 
-    def aftermath(self) -> tuple[JobDetail, Attempt]:
-        """Return the job, and the latest session's attempt, once it is known whether that has ended.
+    def state_after_session(self) -> tuple[JobDetail, Attempt]:
+        """Return the job and the latest session's attempt, once it is known whether the attempt has ended.
 
-        A session ends with its container, which the queue hears of a little later.
+        A session ends together with its container; the queue gets the end of the attempt a little later.
         """
         assert self._target is not None
         while True:
@@ -120,13 +124,17 @@ class Entrance:
 
 
 def present(job: JobDetail) -> Attempt | None:
-    """Return the attempt that runs, or is being stopped; None if there is none."""
+    """Return the attempt that runs or is being stopped; None if there is none."""
     live = [run for run in job.attempts if run.outcome is None and run.training_job_name]
     return live[-1] if live and job.state in ("running", "stopping") else None
 
 
 def check(job: JobDetail, instance: int = 1) -> None:
-    """Raise what keeps everybody from ever entering the job."""
+    """Raise an error if no session can ever be opened in this instance of the job.
+
+    Raises Conflict if the job has finished, InvalidOption for a job without remote debug and the like, and NotFound
+    for a missing instance.
+    """
     if job.state in FINISHED:
         raise Conflict(f"{job.job} has ended ({job.state}): there is nothing left to enter.")
     if job.is_carrier:

@@ -1,0 +1,193 @@
+"""What following a waiting job costs: `python benchmarks/watching.py [--active N] [--waiting N]`.
+
+The client's own follower asks the queue's own API for an hour of simulated time, on tables in memory that count read
+units by the sizes of rows. A tick comes every two minutes. Nothing else uses the queue, so no reads are shared.
+"""
+
+import argparse
+import logging
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "client"))
+
+from benchmarks import prices  # noqa: E402
+from job_queue.adapters.items import job_item, live_key  # noqa: E402
+from job_queue.domain.job import Job  # noqa: E402
+from job_queue.services.outlook import OutlookService  # noqa: E402
+from local_cloud.dynamodb.units import size_of  # noqa: E402
+from sagemaker_queue.job_logs.follower import Follower  # noqa: E402
+from sagemaker_queue.models import JobDetail  # noqa: E402
+from tests.jobs import a_job  # noqa: E402
+from tests.memory_tables import MemoryTables  # noqa: E402
+from tests.queue_harness import Harness  # noqa: E402
+from tests.unit.queue_api import Api  # noqa: E402
+
+HOUR = 3600.0
+TICK_SECONDS = 120.0  # less than the age at which a plan, or an outlook, counts as old
+MEMORY_GB = 1.0  # of the function, as template.yaml has it
+CALL_SECONDS = 0.005  # that the function waits for a call of DynamoDB
+OWN_SECONDS = 0.010  # of its own for a request; the benchmark prints what it took here
+UNIT_BYTES = 4096
+LOOK_AHEAD_SECONDS = 2.0  # of a processor, for each look ahead
+LOG_BYTES = 600  # that Lambda logs of an invocation
+
+
+class HourOverError(Exception):
+    """The simulated hour is over."""
+
+
+class CountedTables(MemoryTables):
+    """Tables that count what reading them would cost.
+
+    :param share: of a read unit for 4 KB: 1 for consistent reads, 0.5 for others.
+    """
+
+    def __init__(self, whole: MemoryTables, share: float) -> None:
+        super().__init__()
+        self.rows = whole.rows
+        self._share = share
+        self.units = 0.0
+        self.calls = 0
+
+    def get(self, *args: Any) -> Any:
+        """Count a row."""
+        row = super().get(*args)
+        self._count(size_of(row) if row else 1)
+        return row
+
+    def query(self, *args: Any, **options: Any) -> Any:
+        """Count the rows of a line."""
+        rows = super().query(*args, **options)
+        self._count(max(1, sum(map(size_of, rows))))
+        return rows
+
+    def _count(self, size: int) -> None:
+        self.calls += 1
+        self.units += ceil(size / UNIT_BYTES) * self._share
+
+
+@dataclass(frozen=True)
+class Watch:
+    """An hour of a follower."""
+
+    requests: int
+    read_units: float
+    calls: int
+    own_seconds: float  # of a processor, for the requests
+
+    @property
+    def lambda_seconds(self) -> float:
+        """How long the function runs for it."""
+        return self.requests * OWN_SECONDS + self.calls * CALL_SECONDS
+
+    @property
+    def cents(self) -> float:
+        """What it costs."""
+        dollars = (
+            self.requests * (prices.API_REQUEST + prices.LAMBDA_REQUEST)
+            + self.lambda_seconds * MEMORY_GB * prices.LAMBDA_GB_SECOND
+            + self.read_units * prices.READ_UNIT
+            + self.requests * LOG_BYTES / 1e9 * prices.LOG_GB
+        )
+        return 100 * dollars
+
+
+def a_queue(active: int, waiting: int) -> Harness:
+    """A full fleet, and jobs that wait for it."""
+    queue = Harness(slots=active)
+    for number in range(active):
+        queue.accept(f"a-job-that-runs-{number:04}", 5)
+    queue.wake()
+    for number in range(waiting - 1):
+        _store(queue, a_job(f"a-job-that-waits-{number:04}", priority=2))
+    queue.submit("followed", 1, HyperParameters={f"parameter-{number}": "x" * 50 for number in range(40)})
+    queue.tick(0)
+    return queue
+
+
+def _store(queue: Harness, job: Job) -> None:
+    key = live_key(job)
+    assert key
+    queue.tables.rows["sagemaker-queue-lines", key["line"], key["position"]] = {**key, **job_item(job)}
+
+
+def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
+    """Follow a waiting job for an hour in which its state does not change.
+
+    :param foreseen: whether the queue looks ahead, and so may tell when the job starts.
+    """
+    consistent, eventual = CountedTables(queue.tables, 1), CountedTables(queue.tables, 0.5)
+    api = Api(queue=queue, consistent=consistent, eventual=eventual)
+    outlook = OutlookService(queue.repository, queue.dry_run.cluster, queue.clock)
+    end = queue.now + HOUR
+    next_tick = queue.now
+    own = 0.0
+
+    def pause(seconds: float) -> None:
+        nonlocal next_tick
+        until = queue.now + seconds
+        while next_tick <= min(until, end):
+            queue.now = next_tick
+            queue.tick(0)
+            if foreseen:
+                stop = time.process_time() + LOOK_AHEAD_SECONDS
+                outlook.refresh(lambda: time.process_time() < stop)  # noqa: B023  (it is called at once)
+            next_tick += TICK_SECONDS
+        queue.now = until
+        if until >= end:
+            raise HourOverError
+
+    class Asked:
+        """The queue's API, as its client."""
+
+        requests = 0
+
+        def job(self, name: str) -> JobDetail:
+            nonlocal own
+            began = time.process_time()
+            status, answer = api.call("GET", f"/jobs/{name}")
+            own += time.process_time() - began
+            assert (status, answer["state"]) == (200, "pending")
+            self.requests += 1
+            return JobDetail.from_json(answer)
+
+    asked: Any = Asked()
+    with suppress(HourOverError):
+        pause(0)
+        for _ in Follower(asked, None, pause=pause).follow("followed"):
+            pass
+    units, calls = consistent.units + eventual.units, consistent.calls + eventual.calls
+    return Watch(asked.requests, units, calls, own)
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--active", type=int, default=500)
+    parser.add_argument("--waiting", type=int, default=500)
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    print("| active + waiting | start foreseen | requests | read units | Lambda ms each (own here) | cents |")
+    print("|---|---|---|---|---|---|")
+    for active, waiting in ((10, 10), (arguments.active, arguments.waiting)):
+        for foreseen in (True, False):
+            watch = watch_for_an_hour(a_queue(active, waiting), foreseen=foreseen)
+            each = 1000 * watch.lambda_seconds / watch.requests
+            own = 1000 * watch.own_seconds / watch.requests
+            print(
+                f"| {active} + {waiting} | {'yes' if foreseen else 'no'} | {watch.requests} | {watch.read_units:.0f} "
+                f"| {each:.0f} ({own:.1f}) | {watch.cents:.3f} |",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

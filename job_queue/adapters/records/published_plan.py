@@ -1,0 +1,141 @@
+"""The plan as readers are told it: one row, which the holder of the lease replaces when a cycle has decided otherwise.
+
+It is JSON, packed as the outlook is. Names stand in it once, and jobs that are blocked by the same jobs share a list.
+"""
+
+import hashlib
+import json
+import zlib
+from base64 import b85decode, b85encode
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from job_queue.adapters.condition_expressions import is_published_before
+from job_queue.adapters.dynamodb import Tables, Update
+from job_queue.adapters.telemetry import log
+from job_queue.domain.errors import Refused, Unwritable
+from job_queue.domain.expectations.published_plan import PublishedPlan
+from job_queue.scheduler import Hold, Reason
+
+PUBLISHED = "published-plan"  # its partition, which holds nothing else
+LATEST = "latest"
+MOST_HOLDS = (3000, 1000, 300, 0)  # waiting jobs that are told of: as many as fit
+LARGEST = 390_000  # bytes; DynamoDB takes 400 KB
+FORMAT = 1  # of the content; another version of the queue may have written another one
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A plan as it is stored.
+
+    :param digest: the same for plans that tell readers the same.
+    """
+
+    at: int  # milliseconds since the epoch
+    content: str
+    digest: str
+
+
+class PublishedPlanRecord:
+    """Reads and replaces the row."""
+
+    def __init__(self, tables: Tables, lines_table: str) -> None:
+        self._tables = tables
+        self._lines_table = lines_table
+
+    def replace(self, packed: Packed, fencing_token: int) -> None:
+        """Store a plan, unless the row has one of a later cycle."""
+        changes = {"content": packed.content, "at": packed.at, "token": fencing_token}
+        try:
+            # An update costs half of what a transaction does, and the row depends on no other.
+            self._tables.update(Update(self._lines_table, _key(), set=changes, when=is_published_before(fencing_token)))
+        except Refused:
+            log.info("a later plan is published", token=fencing_token)
+
+    def latest(self) -> PublishedPlan:
+        """Return the plan that was stored last; an empty one if there is none that can be read."""
+        row = self._tables.get(self._lines_table, _key())
+        if row is None:
+            return PublishedPlan()
+        try:
+            return _unpacked(row)
+        except (ArithmeticError, LookupError, TypeError, ValueError, zlib.error) as error:
+            log.error("published plan not readable", exc_info=error)
+            return PublishedPlan()
+
+
+def packed(plan: PublishedPlan) -> Packed:
+    """Return a plan as the row has it, with as many waiting jobs as fit, the first ones.
+
+    :raises Unwritable: the rest does not fit.
+    """
+    for most in MOST_HOLDS:
+        text = json.dumps(_told(plan, most), separators=(",", ":"))
+        content = b85encode(zlib.compress(text.encode())).decode()
+        if len(content) <= LARGEST:
+            return Packed(int(plan.at * 1000), content, hashlib.sha256(text.encode()).hexdigest())
+    raise Unwritable("What readers are told of a plan takes more than a row may have.")
+
+
+def _told(plan: PublishedPlan, most: int) -> dict[str, Any]:
+    holds = list(islice(plan.holds, most))
+    names: dict[str, int] = {}
+    lists: dict[tuple[str, ...], int] = {}
+
+    def number(name: str) -> int:
+        return names.setdefault(name, len(names))
+
+    def list_number(members: tuple[str, ...]) -> int:
+        return lists.setdefault(members, len(lists))
+
+    told = [
+        [
+            number(it.job),
+            plan.versions[it.job],
+            it.reason.value,
+            it.message,
+            list_number(it.ahead),
+            list_number(it.blockers),
+        ]
+        for it in holds
+    ]
+    return {
+        "format": FORMAT,
+        "holds": told,
+        "lists": [[number(name) for name in members] for members in lists],
+        "names": list(names),
+        "starting": sorted(plan.starting),
+        "shares": {pool: dict(shares) for pool, shares in plan.shares.items()},
+        "window": plan.window,
+        "cut": sorted(plan.cut),
+        "unrecorded": sorted(plan.unrecorded),
+        "left_out": len(holds) < len(plan.holds),
+    }
+
+
+def _unpacked(row: dict[str, Any]) -> PublishedPlan:
+    told = json.loads(zlib.decompress(b85decode(row["content"])))
+    if told["format"] != FORMAT:
+        raise ValueError(f"format {told['format']} in place of {FORMAT}")
+    names = told["names"]
+    lists = [tuple(names[number] for number in members) for members in told["lists"]]
+    holds = tuple(
+        Hold(names[job], Reason(reason), message, lists[ahead], lists[blockers])
+        for job, _, reason, message, ahead, blockers in told["holds"]
+    )
+    return PublishedPlan(
+        at=row["at"] / 1000,
+        holds=holds,
+        versions={names[job]: version for job, version, *_ in told["holds"]},
+        starting=frozenset(told["starting"]),
+        shares=told["shares"],
+        window=told["window"],
+        cut=frozenset(told["cut"]),
+        unrecorded=frozenset(told["unrecorded"]),
+        left_out=told["left_out"],
+    )
+
+
+def _key() -> dict[str, str]:
+    return {"line": PUBLISHED, "position": LATEST}

@@ -1,0 +1,63 @@
+"""Publishes what cycles have decided for readers, who therefore need not plan.
+
+It is done after the lease is released, and no cycle fails with it. A plan that tells readers the same as the one before
+is not written again.
+"""
+
+from collections.abc import Callable
+
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Lease
+from job_queue.adapters.records.published_plan import Packed, packed
+from job_queue.adapters.telemetry import log
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.expectations.published_plan import PublishedPlan
+from job_queue.scheduler import Plan
+
+PAUSE_SECONDS = 5  # between two writes of one process while its cycles follow each other
+
+
+class Publication:
+    """Publishes the plans of one process.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, repository: JobRepository, clock: Callable[[], float]) -> None:
+        self._repository = repository
+        self._clock = clock
+        self._waiting: tuple[Packed, int] | None = None  # to be published, and the fencing token of its cycle
+        self._digest: str | None = None  # of the published plan; None: not known
+        self._token = 0  # of the lease, at the end of the last cycle here
+        self._written = 0.0  # epoch seconds
+
+    def take(self, began: int, lease: Lease, cluster: ClusterState, decided: Plan, now: float) -> None:
+        """Take the plan of a cycle that has ended.
+
+        :param began: the fencing token with which the cycle began.
+        :param now: epoch seconds of the plan.
+        """
+        try:
+            new = packed(PublishedPlan.of(cluster, decided, now))
+        except Exception as error:  # readers are told the plan before, and how old it is
+            log.exception("plan not packed for readers", exc_info=error)
+            return
+        if began != self._token + 1:  # another process has run cycles since, and may have published
+            self._digest = None
+        self._token = lease.fencing_token
+        self._waiting = None if new.digest == self._digest else (new, lease.fencing_token)
+
+    def publish(self, *, last: bool) -> None:
+        """Publish the plan of the latest cycle if readers do not know it yet.
+
+        :param last: no cycle follows at once. Otherwise the plan can wait, as writes cost by their size.
+        """
+        if self._waiting is None or not (last or self._clock() >= self._written + PAUSE_SECONDS):
+            return
+        (plan, token), self._waiting, self._digest = self._waiting, None, None
+        try:
+            self._repository.published.replace(plan, token)
+        except Exception as error:
+            log.warning("plan not published", exc_info=error)
+            return
+        self._digest, self._written = plan.digest, self._clock()
