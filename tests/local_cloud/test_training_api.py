@@ -304,13 +304,16 @@ def test_a_job_that_is_being_deleted_keeps_its_name_and_says_how_it_ended(make_e
     assert "Deleting" not in told
 
 
-def test_remote_debug_is_switched_while_a_job_trains(make_emulator: MakeEmulator) -> None:
+def test_remote_debug_is_not_switched_before_a_job_downloads(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(startup_delay=86400.0)
     emulator.create("early", "sleep", "86400")
     switch = {"RemoteDebugConfig": {"EnableRemoteDebug": True}}
     code, message = refusal(emulator, "update_training_job", TrainingJobName="early", **switch)
     assert (code, "and it is Starting" in message) == ("ValidationException", True)
-    emulator = make_emulator()
+
+
+def test_remote_debug_is_switched_while_a_job_trains(emulator: Emulator) -> None:
+    switch = {"RemoteDebugConfig": {"EnableRemoteDebug": True}}
     emulator.create("trains", "sleep", "86400")
     until(lambda: emulator.describe("trains")["SecondaryStatus"] == "Training")
     assert emulator.service.instance("trains", "algo-1") is None
