@@ -162,11 +162,8 @@ class Load:
         )
         return f"| {' | '.join(cells)} |"
 
-    def _add(self, name: str, number: int) -> tuple[int, object]:
-        return add(self.cloud, name, number)
-
     def _submit(self, name: str) -> None:
-        self.outcome.refused += self._add(name, int(name[-5:]))[0] != 202  # noqa: PLR2004
+        self.outcome.refused += add(self.cloud, name, int(name[-5:]))[0] != 202  # noqa: PLR2004
 
     def _follow(self, name: str, pace: FollowerPace) -> None:
         while not self._over:

@@ -244,7 +244,6 @@ class SimulatedCloud:
         clock = lambda: self.timeline.now  # noqa: E731
         self.tables = Tables(clock)
         self.training = SimulatedTraining(self)
-        self.training.carrier_of = lambda name: None
         self._settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=(ROLE,), **settings)
         self._free = {"queue": concurrency - reads, "reads": reads}
         self._shared = reads == 0

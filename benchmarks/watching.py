@@ -8,9 +8,9 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from benchmarks import prices  # noqa: E402
 from job_queue.adapters.items import job_item, live_key  # noqa: E402
 from job_queue.domain.job import Job  # noqa: E402
 from job_queue.services.outlook import OutlookService  # noqa: E402
-from local_cloud.dynamodb.units import size_of  # noqa: E402
+from local_cloud.dynamodb.key_throttle import PartitionKey  # noqa: E402
+from local_cloud.dynamodb.units import Item, query_units, size_of  # noqa: E402
 from sagemaker_queue.job_logs.follower import Follower  # noqa: E402
 from sagemaker_queue.models import JobDetail  # noqa: E402
 from tests.jobs import a_job  # noqa: E402
@@ -34,7 +35,6 @@ TICK_SECONDS = 120.0  # less than the age at which a plan, or an outlook, counts
 MEMORY_GB = 1.0  # of the function, as template.yaml has it
 CALL_SECONDS = 0.005  # that the function waits for a call of DynamoDB
 OWN_SECONDS = 0.010  # of its own for a request; the benchmark prints what it took here
-UNIT_BYTES = 4096
 LOOK_AHEAD_SECONDS = 2.0  # of a processor, for each look ahead
 LOG_BYTES = 600  # that Lambda logs of an invocation
 
@@ -44,33 +44,21 @@ class HourOverError(Exception):
 
 
 class CountedTables(MemoryTables):
-    """Tables that count what reading them would cost.
+    """Tables that count calls that read, and their read units.
 
-    :param share: of a read unit for 4 KB: 1 for consistent reads, 0.5 for others.
+    :param whole: the tables whose rows are read.
     """
 
-    def __init__(self, whole: MemoryTables, share: float) -> None:
+    def __init__(self, whole: MemoryTables, *, consistent: bool) -> None:
         super().__init__()
         self.rows = whole.rows
-        self._share = share
+        self._consistent = consistent
         self.units = 0.0
         self.calls = 0
 
-    def get(self, *args: Any) -> Any:
-        """Count a row."""
-        row = super().get(*args)
-        self._count(size_of(row) if row else 1)
-        return row
-
-    def query(self, *args: Any, **options: Any) -> Any:
-        """Count the rows of a line."""
-        rows = super().query(*args, **options)
-        self._count(max(1, sum(map(size_of, rows))))
-        return rows
-
-    def _count(self, size: int) -> None:
+    def _read(self, key: PartitionKey, rows: Sequence[Item], *, consistent: bool = True) -> None:
         self.calls += 1
-        self.units += ceil(size / UNIT_BYTES) * self._share
+        self.units += query_units(map(size_of, rows), consistent=consistent and self._consistent)
 
 
 @dataclass(frozen=True)
@@ -89,7 +77,7 @@ class Watch:
 
     @property
     def cents(self) -> float:
-        """What it costs."""
+        """The price of the hour, in cents."""
         dollars = (
             self.requests * (prices.API_REQUEST + prices.LAMBDA_REQUEST)
             + self.lambda_seconds * MEMORY_GB * prices.LAMBDA_GB_SECOND
@@ -123,7 +111,7 @@ def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
 
     :param foreseen: whether the queue looks ahead, and so may tell when the job starts.
     """
-    consistent, eventual = CountedTables(queue.tables, 1), CountedTables(queue.tables, 0.5)
+    consistent, eventual = CountedTables(queue.tables, consistent=True), CountedTables(queue.tables, consistent=False)
     api = Api(queue=queue, consistent=consistent, eventual=eventual)
     outlook = OutlookService(queue.repository, queue.dry_run.cluster, queue.clock)
     end = queue.now + HOUR

@@ -1,4 +1,4 @@
-"""The queue's HTTP API as methods with typed answers."""
+"""A client of the queue's HTTP API: methods with typed answers."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from sagemaker_queue.models import (
 from sagemaker_queue.transport import ATTEMPTS, Transport
 
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 60.0  # API Gateway gives its own answer after 29 s
-_SAID_BY_STATUS = ("known", "wasFinished")  # by a queue that does not say it in its answer
+READ_SECONDS = 60.0  # API Gateway ends a request after 29 s with an answer of its own
+_SAID_BY_STATUS = ("known", "wasFinished")  # an older queue states these by its status 200 only
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
 Answered = TypeVar("Answered", bound=Answer)
 
 
 class QueueClient:
-    """The queue's API, a method for each operation.
+    """A client of the queue's API, with a method for each operation.
 
-    The package offers a class with more, ``sagemaker_queue.QueueClient``, which says what the arguments are.
+    The public class is its subclass ``sagemaker_queue.QueueClient``, which documents the arguments.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class QueueClient:
         timeout_seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
-        self.named = (url, profile)  # where the defaults of jobs are
+        self.named = (url, profile)  # the arguments from which the defaults of jobs are found
         self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
@@ -68,36 +68,37 @@ class QueueClient:
 
     @property
     def region(self) -> str:
-        """The AWS region of the queue, in which its jobs run."""
+        """The AWS region of the queue and of its jobs."""
         return self._transport.region
 
     def aws_client(self, service: str) -> Any:
-        """Return a boto3 client of an AWS service, such as ``logs``, with the credentials and region of this one."""
+        """Return a boto3 client of an AWS service, such as ``logs``, with this client's credentials and region."""
         return self._transport.aws_client(service)
 
     def impatient(self, seconds: float) -> QueueClient:
-        """Return a client of the same queue that asks once, and waits so long for the connection and the answer."""
+        """Return a client of the same queue without retries, with ``seconds`` as timeout of connection and answer."""
         return QueueClient(self.config, boto_session=self.boto_session, tries=1, timeout_seconds=(seconds, seconds))
 
     def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
-        """Queue a CreateTrainingJob request; the same request again returns the job as it is.
+        """Submit a CreateTrainingJob request. A repeated identical request returns the existing job.
 
-        Without ``preflight``, what the queue would refuse as hopeless becomes a warning of the answer; what SageMaker
-        would refuse is refused all the same. What is in S3 is checked by ``sagemaker_queue.preflight.check``.
+        Without ``preflight``, a request that the queue would refuse as hopeless is accepted with a warning in the
+        answer. A request that SageMaker would refuse is still refused. Contents of S3 are not checked here but by
+        ``sagemaker_queue.preflight.check``.
         """
         _check_json(request)
         query = None if preflight else {"preflight": "false"}
         return self._call(routes.ADD_JOB, query=query, content=request)
 
     def plan(self, request: Mapping[str, Any]) -> PlanAnswer:
-        """Tell what would become of a CreateTrainingJob request, were it submitted now; nothing is stored."""
+        """Return the outcome that a CreateTrainingJob request would have if submitted now. Nothing is stored."""
         _check_json(request)
         return self._call(routes.PLAN_JOB, content=request)
 
     def jobs(self, states: str | Iterable[str] = "live") -> Iterator[JobSummary]:
-        """Yield jobs page by page: ``live``, ``finished``, ``all``, or those in the given states.
+        """Yield jobs: ``live``, ``finished``, ``all``, or the jobs in the given states. Pages are read as needed.
 
-        Live jobs come in the queue's order: highest priority first, then first come first served.
+        Live jobs are in the queue's order: highest priority first, then earliest submission first.
         """
         state = states if isinstance(states, str) else ",".join(states)
         query = {"state": state, "limit": str(MAX_PAGE)}
@@ -120,9 +121,9 @@ class QueueClient:
         owner: str | None = None,
         project: str | None = None,
     ) -> Iterator[PastAttempt]:
-        """Yield the attempts that ended in a time, page by page, the earliest end first; ``until`` is not part of it.
+        """Yield the attempts that ended from ``since`` to before ``until``, the earliest end first.
 
-        They are there also where their jobs are forgotten. ``owner`` is an ARN, which may contain ``*``.
+        Pages are read as needed. Attempts of forgotten jobs are included. ``owner`` is an ARN, which may contain ``*``.
         """
         filters = {"until": None if until is None else _rfc3339(until), "owner": owner, "project": project}
         given = {"since": _rfc3339(since), "limit": str(MAX_PAGE)}
@@ -135,33 +136,33 @@ class QueueClient:
             given["next"] = page.next
 
     def caller_arn(self) -> str:
-        """Return the ARN that the queue knows you by as an owner; AWS is asked (STS), not the queue."""
+        """Return the ARN by which you own jobs in the queue. AWS (STS) is asked, not the queue."""
         return owner_of(self._transport.caller_arn())
 
     def whoami(self) -> Identity:
-        """Return who you are to the queue, what it lets you do, and which version it has."""
+        """Return your identity and your rights in the queue, and the queue's version."""
         return self._call(routes.WHO_AM_I)
 
     def job(self, name: str, *, advice: bool = False) -> JobDetail:
-        """Return all that the queue knows of the job.
+        """Return the job's full description.
 
-        With ``advice`` also what would let it start if it waits, in ``why.advice``. The queue then plans for this
-        request, which takes up to seconds; ask so for a person, and not again and again.
+        With ``advice``, ``why.advice`` of a waiting job lists changes that would let it start. The queue then makes a
+        plan for this request, which can take seconds; request advice for a person, and do not poll with it.
         """
         return self._call(routes.DESCRIBE_JOB, name, query={"advice": "true"} if advice else None)
 
     def cancel(self, name: str) -> Cancellation:
-        """End the job: at once if it waits; a live one is stopped, which may take minutes."""
+        """Cancel the job. A waiting job ends at once; an active job is stopped first, which may take minutes."""
         return self._call(routes.CANCEL_JOB, name)
 
     def change(self, name: str, *, priority: int | None = None, held: bool | None = None) -> JobSummary:
-        """Give the job another priority, hold it, or release it (``held=False``); None leaves things as they are."""
+        """Change the job's priority, hold it, or release it (``held=False``). None leaves a value unchanged."""
         changes = {"priority": priority, "held": held}
         content = {member: value for member, value in changes.items() if value is not None}
         return self._call(routes.CHANGE_JOB, name, content=content)
 
     def policy(self, version: int | None = None) -> PolicyAnswer:
-        """Return the policy that holds now, or an earlier version, with its version.
+        """Return the policy in force, or the given version of the policy, with its version number.
 
         Raises NotFound if that version is not kept.
         """
@@ -172,11 +173,14 @@ class QueueClient:
         return answer
 
     def policy_history(self) -> PolicyHistory:
-        """Return who applied which version of the policy, and when."""
+        """Return the versions of the policy, each with its time and the identity that applied it."""
         return self._call(routes.POLICY_HISTORY)
 
     def roll_back_policy(self, to: int, version: int, *, force: bool = False) -> PolicyAnswer:
-        """Apply an earlier version of the policy anew, in place of the one that was read; as ``apply_policy``."""
+        """Apply the earlier version ``to`` of the policy again, in place of ``version``, which was read.
+
+        The rules and errors are those of ``apply_policy``.
+        """
         content = {"to": to, "version": version, "force": force}
         try:
             return self._call(routes.ROLL_BACK_POLICY, content=content)
@@ -188,11 +192,11 @@ class QueueClient:
             raise
 
     def apply_policy(self, document: Mapping[str, Any], version: int, *, force: bool = False) -> PolicyAnswer:
-        """Replace the policy of that version, the one that was read, by the document; it holds from the next cycle.
+        """Replace the policy by the document, which is in force from the next cycle on.
 
-        Raises InvalidRequest with every fault of the document, StalePolicy if another policy was applied
-        meanwhile, InUse if it drops projects or pools that live jobs use, or lowers a quota below running
-        non-preemptible jobs, unless by ``force``.
+        ``version`` is the version of the policy that was read. Raises InvalidRequest with every fault of the document,
+        and StalePolicy if another policy was applied meanwhile. Without ``force``, raises InUse if the document drops
+        projects or pools that live jobs use, or lowers a quota below running non-preemptible jobs.
         """
         _check_json(document)
         content = {"policy": document, "version": version, "force": force}
@@ -212,9 +216,10 @@ class QueueClient:
         capacity: Mapping[str, int] | None = None,
         hours: float = 8,
     ) -> PreviewAnswer:
-        """Tell what another policy, or other capacities of pools, would change, now and in the next hours.
+        """Return the changes that another policy, or other capacities of pools, would make in the next ``hours``.
 
-        Give one of them. Nothing is changed. Raises InvalidRequest with every fault of the policy.
+        Pass either ``policy`` or ``capacity``. Nothing is changed. Raises InvalidRequest with every fault of the
+        policy.
         """
         wanted = {"policy": policy, "capacity": capacity}
         content = {member: value for member, value in wanted.items() if value is not None}
@@ -222,7 +227,7 @@ class QueueClient:
         return self._call(routes.PREVIEW_POLICY, content={**content, "hours": hours})
 
     def queue(self) -> QueueStatus:
-        """Return the pools, who shares and who holds their instances, and who waits, in order."""
+        """Return the pools, the shares and the jobs that hold their instances, and the waiting jobs in order."""
         return self._call(routes.DESCRIBE_QUEUE)
 
     def _call(
@@ -263,7 +268,7 @@ def _check_json(content: Mapping[str, Any]) -> None:
 
 
 def _first_non_json(value: object, path: str) -> tuple[str, object] | None:
-    """Return where the first value is that JSON has no type for, and that value; None if all is well."""
+    """Return the path and the value of the first value that JSON has no type for; None if there is none."""
     if isinstance(value, Mapping):
         members: Iterable[tuple[object, str, object]] = (
             (key, f"{path}.{key}" if path else str(key), member) for key, member in value.items()

@@ -1,4 +1,4 @@
-"""Requests to the queue's HTTP API: signed, patiently retried, answered by a JSON object or an error."""
+"""Send signed requests to the queue's HTTP API, with retries. Each returns a JSON object or raises an error."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 8.0
-LONGEST_RETRY_AFTER_SECONDS = 30.0  # that an answer can make a try wait
+LONGEST_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After of an answer is cut to this
 _ONE_SHORT_QUESTION = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 _WORTH_ANOTHER_TRY = frozenset({429, 500, 502, 503, 504})
 _NO_ANSWER = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 
 
 class Transport:
-    """Sends requests to one queue; ``tries``, ``pause_seconds`` and ``timeout_seconds`` as QueueClient has them."""
+    """A sender of requests to one queue. ``tries``, ``pause_seconds`` and ``timeout_seconds`` are QueueClient's."""
 
     def __init__(
         self,
@@ -59,34 +59,37 @@ class Transport:
             retry=retry_if_exception_type(_NO_ANSWER) | retry_if_result(_is_passing_failure),
             stop=stop_after_attempt(tries),
             wait=_Wait(pause_seconds),
-            before_sleep=_told,
+            before_sleep=_log_retry,
             retry_error_callback=_last_outcome,
         )
         self._headers = {"Accept": "application/json", "User-Agent": "sagemaker-queue"}
         if config.api_id:
             self._headers["x-apigw-api-id"] = config.api_id
-        # Or requests to this machine would leave it, signed and in clear, for a proxy that the environment names.
+        # Without this, requests to this machine would be sent, signed and unencrypted, to the environment's proxy.
         self._proxies = {"no_proxy": urlsplit(config.url).hostname or ""} if config.on_this_machine else None
         self._signature = Signature(config, boto_session)
         self._http = (os.getpid(), self._session())
 
     @property
     def region(self) -> str:
-        """The queue's region, for which requests are signed."""
+        """The queue's AWS region. Requests are signed for it."""
         return self._signature.region
 
     def caller_arn(self) -> str:
-        """Return the ARN of those credentials that sign, as AWS and so the queue knows them."""
+        """Return the ARN of the credentials that sign requests. STS is asked, and the queue sees the same ARN."""
         return self._signature.caller_arn()
 
     def aws_client(self, service: str) -> Any:
-        """Return a client of an AWS service, in the queue's region and with the credentials that sign."""
+        """Return a client of an AWS service, in the queue's region and with the credentials that sign requests."""
         return self._signature.aws_client(service)
 
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
     ) -> tuple[int, dict[str, Any]]:
-        """Return status and JSON object of a success; ``content`` is sent as JSON."""
+        """Send a request with ``content`` as JSON, and return the status and the JSON object of a successful answer.
+
+        Raises QueueError otherwise; its ``retry_after`` is the answer's Retry-After in seconds.
+        """
         url = self._url + path
         if query:
             # Percent signs only: a "+" for a space would be signed as a plus.
@@ -113,7 +116,7 @@ class Transport:
                 data=body.encode() if body is not None else None,
                 headers={"Content-Type": "application/json"} if body is not None else None,
                 timeout=self._timeout_seconds,
-                allow_redirects=False,  # the signature is for this address alone
+                allow_redirects=False,  # the signature is valid for this address only
                 proxies=self._proxies,
             )
         except _NO_ANSWER as error:
@@ -131,7 +134,10 @@ class Transport:
         return session
 
     def _session_of_this_process(self) -> requests.Session:
-        """After a fork, the open connections are the parent's: two would read each other's answers."""
+        """Return this process's session. After a fork, a new one is created.
+
+        Otherwise parent and child would share connections and read each other's answers.
+        """
         process, session = self._http
         if process != os.getpid():
             session = self._session()
@@ -144,7 +150,11 @@ def _is_passing_failure(response: requests.Response) -> bool:
 
 
 class _Wait:
-    """How long to wait before the next try: longer each time, at random, and as long as the answer asks for."""
+    """The pause before the next try, in seconds.
+
+    The pause is random, and its bound grows with each try. A longer Retry-After of the answer, up to
+    LONGEST_RETRY_AFTER_SECONDS, is added to the random pause.
+    """
 
     def __init__(self, pause_seconds: float) -> None:
         self._backoff = wait_random_exponential(multiplier=pause_seconds, max=LONGEST_PAUSE_SECONDS)
@@ -158,13 +168,13 @@ class _Wait:
 
 
 def _retry_after(response: requests.Response) -> float | None:
-    """Return the seconds that the header Retry-After names; None if there is none, or it names a date."""
+    """Return the seconds in the header Retry-After; None without the header, or if it contains a date."""
     text = response.headers.get("Retry-After", "")
     return float(text) if re.fullmatch(r"\d{1,5}", text) else None
 
 
-def _told(state: RetryCallState) -> None:
-    """Say that the queue is asked too often; whatever else passes is not worth a word."""
+def _log_retry(state: RetryCallState) -> None:
+    """Log a warning if the queue got too many requests (status 429); log other passing failures at debug level."""
     assert state.outcome is not None
     pause = state.next_action.sleep if state.next_action else 0
     if not state.outcome.failed and state.outcome.result().status_code == HTTPStatus.TOO_MANY_REQUESTS:
@@ -181,7 +191,7 @@ def _last_outcome(state: RetryCallState) -> requests.Response:
 
 
 class Signature(AuthBase):
-    """Signs each try anew (AWS Signature Version 4): a signature lasts five minutes."""
+    """The signature of requests (AWS Signature Version 4). Each try is signed again: a signature lasts five minutes."""
 
     def __init__(self, config: QueueConfig, boto_session: boto3.Session | None) -> None:
         try:
@@ -196,7 +206,7 @@ class Signature(AuthBase):
         self.region = region
 
     def caller_arn(self) -> str:
-        """Ask AWS whose the credentials are."""
+        """Return the ARN that STS names for the credentials. Raises NotAuthenticated without an answer."""
         try:
             sts = self._session.client("sts", region_name=self.region, config=_ONE_SHORT_QUESTION)
             return str(sts.get_caller_identity()["Arn"])
@@ -204,12 +214,12 @@ class Signature(AuthBase):
             raise NotAuthenticated(f"AWS (STS) does not say whose credentials these are: {error}") from error
 
     def aws_client(self, service: str) -> Any:
-        """Make a client with the credentials that sign."""
+        """Create a client of an AWS service with the credentials that sign requests."""
         create: Any = self._session.client
         return create(service, region_name=self.region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Return the request with its signature in the headers."""
+        """Add the signature to the request's headers. Raises NotAuthenticated without usable credentials."""
         try:
             credentials = self._session.get_credentials()
             frozen = credentials.get_frozen_credentials() if credentials else None
@@ -219,7 +229,7 @@ class Signature(AuthBase):
             raise NotAuthenticated(
                 "No AWS credentials were found to sign the request with: log in to AWS, or set AWS_PROFILE."
             )
-        # Only what no proxy changes on the way is signed; botocore adds host and date.
+        # Sign only headers that a proxy on the way does not change; botocore adds host and date.
         signed = {name: request.headers[name] for name in ("Content-Type", "x-apigw-api-id") if name in request.headers}
         to_sign = AWSRequest(method=request.method, url=request.url, data=request.body, headers=signed)
         SigV4Auth(frozen, "execute-api", self.region).add_auth(to_sign)
@@ -228,6 +238,6 @@ class Signature(AuthBase):
 
 
 def region_of(url: str) -> str | None:
-    """Return the region that an API Gateway address contains: an API is signed for its own one."""
+    """Return the region in an API Gateway address, for which its requests are signed; None for other addresses."""
     found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
     return found.group(1) if found else None

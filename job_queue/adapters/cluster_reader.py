@@ -146,8 +146,8 @@ def observe_cluster_state(
     reads = cluster_reads(repository, policies, metadata, now, ahead=ahead, for_plans=for_plans)
     external, *others = parallel([repository.external, *reads.calls[1:]])
     applied = policies.of(metadata.policy)
-    unmoved = repository.last_cycle().fencing_token == metadata.fencing_token
-    return reads.state_of(metadata, applied, external, [active] if unmoved else [active, repository.active()], others)
+    again = [repository.active()] if repository.cycle_wrote_since(metadata) else []
+    return reads.state_of(metadata, applied, external, [active, *again], others)
 
 
 def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalJob]]:

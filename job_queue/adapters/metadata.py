@@ -252,6 +252,10 @@ class MetadataRepository:
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
         return LastCycle(item.get("token", 0), item.get("cycleEndedAt", 0) / 1000)
 
+    def cycle_wrote_since(self, metadata: Metadata) -> bool:
+        """Return whether a cycle has written since the metadata was read. Only cycles start jobs."""
+        return self.last_cycle().fencing_token != metadata.fencing_token
+
     def still_held(self, lease: Lease) -> bool:
         """After a refused fencing token: whether the lease is still held, as a write took effect unseen."""
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}

@@ -87,7 +87,7 @@ class JobPages:
         reads = [self._repository.active()]
         lines = sorted(metadata.waiting_queues)
         reads += self._parallel([partial(self._repository.waiting, line, limit + 1, after) for line in lines])
-        if self._repository.last_cycle().fencing_token != metadata.fencing_token:
+        if self._repository.cycle_wrote_since(metadata):
             reads.append(self._repository.active())
         jobs = latest_versions(reads).values()
         ahead = [job for job in in_order(jobs) if after is None or order_of(job) > after]

@@ -145,8 +145,8 @@ def queue_status(
         that wait always have half of what the pools and projects leave, and external jobs a quarter.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
-    external, snapshot = cluster.external_slots(), cluster.snapshot(now)
-    capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
+    external, pools = cluster.external_slots(), cluster.pools_at(now)
+    capacities = {pool.name: pools.capacity(pool) for pool in pools.policy.pools}
     children = {
         department.name: {project.name for project in policy.projects if project.department == department.name}
         for department in policy.departments
@@ -154,7 +154,7 @@ def queue_status(
     status = QueueStatus(
         pools=tuple(
             _pool_status(
-                pool, cluster, capacities[pool.name], snapshot.calendars.get(pool.name), external.get(pool.name, 0)
+                pool, cluster, capacities[pool.name], pools.calendars.get(pool.name), external.get(pool.name, 0)
             )
             for pool in policy.pools
         ),

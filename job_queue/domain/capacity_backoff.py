@@ -98,7 +98,7 @@ def instance_types(job: Job, alternatives: Sequence[Slots], policy: Policy) -> t
     """The instance types of each alternative of a job, for pools of any type; empty where pools have types."""
     if all(pool.instance_type for pool in policy.pools):
         return ()
-    return tuple(_instance_types(job, sum(need.values())) for need in alternatives)
+    return tuple("+".join(sorted(job.alternative_of(sum(need.values())))) for need in alternatives)
 
 
 def after_refusal(
@@ -182,9 +182,3 @@ def after_success(
         )
         for backoff in found
     ]
-
-
-def _instance_types(job: Job, count: int) -> str:
-    """The instance types of the first alternative with so many instances."""
-    alternative = next((choice for choice in job.demand if sum(choice.values()) == count), job.demand[0])
-    return "+".join(sorted(alternative))

@@ -158,15 +158,21 @@ class ClusterState:
         sums.add(it for it in self.ended if it.training_job_name not in self.outlook.counted)
         return sums.at(now)
 
+    def pools_at(self, now: float) -> Snapshot:
+        """Return the planner's input without jobs: the pools, and the instances that they have.
+
+        :param now: epoch seconds.
+        """
+        calendars = self.calendars(now)
+        plans = {pool: it.instances for pool, it in calendars.items() if it.is_open(now)}
+        return Snapshot(under_ceiling(self.policy, self.applied.ceiling, plans), now, calendars=calendars)
+
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
         policy, warm, unrecorded = self.applied.policy, fitting_jobs(self, now), self.unrecorded(now)
-        calendars = self.calendars(now)
-        plans = {pool: it.instances for pool, it in calendars.items() if it.is_open(now)}
         expected = self.outlook.expected
-        return Snapshot(
-            policy=under_ceiling(self.policy, self.applied.ceiling, plans),
-            now=now,
+        return replace(
+            self.pools_at(now),
             active=tuple(
                 _active(
                     job,
@@ -200,7 +206,6 @@ class ClusterState:
                 for capacity_key, backoff in self.capacity_backoffs(now).items()
                 if not backoff.is_open(now)
             },
-            calendars=calendars,
             past_use=self._past_use(now),
         )
 

@@ -154,6 +154,10 @@ class Job:
         """Instances of the alternative it holds, or held at its end, or of the first that it asks for."""
         return sum((self.slots or self.last_slots).values()) or sum(self.demand[0].values())
 
+    def alternative_of(self, count: int) -> Mapping[str, int]:
+        """Return the first alternative with so many instances, else the first one: instance type -> instances."""
+        return next((choice for choice in self.demand if sum(choice.values()) == count), self.demand[0])
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The numbers of instances that it accepts, best first, where its tag names several; else none."""

@@ -21,7 +21,7 @@ class Told:
 
 
 class Readings:
-    """Answers one request after the other; each begins with `begin`.
+    """Reads for one request after the other. Each look at the whole queue begins with the token of the last cycle.
 
     :param repository: to read from; where it shares reads, they are of the last seconds.
     :param last_cycle: reads the row of the lease, which is not shared.

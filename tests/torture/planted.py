@@ -470,7 +470,7 @@ BUGS = {
     "warm-not-released": Bug(_warm_pool_not_released, (2,)),
     "no-proof": Bug(_proof_not_checked, (4,)),
     "unclear-name-given-up": Bug(_unclear_name_given_up, (8,)),
-    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (353,)),
+    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (2573,)),
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
     "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (754,)),
     "size-asked-for": Bug(_size_asked_for, (27,)),

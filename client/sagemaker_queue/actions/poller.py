@@ -1,4 +1,4 @@
-"""What the queue answers, kept up to date, whether it answers or not."""
+"""Poll the queue in a thread, and keep its latest answer during an outage."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import age
 
 T = TypeVar("T")
-LATE_AFTER = 3  # times the pause, before a missing answer is mentioned
+LATE_AFTER = 3  # a missing answer is mentioned after this many pauses
 
 
 class Poller(Generic[T]):
-    """Asks at the pace of ``config.pace``, in a thread of its own, so that a screen need not wait for answers.
+    """A thread that calls ``ask`` at the pace of ``config.pace``, so that a screen does not wait for answers.
 
-    ``seconds`` is the shortest pause. Pauses are short again once ``state_of`` an answer is another one.
+    ``seconds`` is the shortest pause. Pauses are short again after ``state_of`` an answer has changed. While
+    ``watched`` returns False, no request is sent.
 
-    The first time it asks in the caller's thread, and raises QueueError if there is no answer. While nobody is
-    ``watched``, it asks for nothing.
+    The constructor sends the first request in the caller's thread, and raises QueueError without an answer.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Poller(Generic[T]):
     ) -> None:
         self._ask = ask
         self._pace = Pace(seconds)
-        self._seconds = seconds  # of the present pause
+        self._seconds = seconds  # length of the present pause
         self._state_of = state_of
         self._watched = watched
         self._sooner = Event()
@@ -44,19 +44,19 @@ class Poller(Generic[T]):
 
     @property
     def latest(self) -> T:
-        """The latest answer; raises what has ended the watch, which no trouble with the queue does."""
+        """The latest answer. Raises the error that ended the thread; a QueueError does not end it."""
         if self._failure:
             raise self._failure
         return self._latest[0]
 
     @property
     def at(self) -> datetime:
-        """When that was."""
+        """The time of the latest answer."""
         return self._latest[1]
 
     @property
     def notice(self) -> str | None:
-        """What is to be said about the latest answer; None if all is well."""
+        """A sentence about an outage or a late answer; None without either."""
         at = self._latest[1]
         if self._outage:
             return f"No news since {at:%H:%M:%S} UTC ({age(at)} ago): {self._outage}"
@@ -64,7 +64,7 @@ class Poller(Generic[T]):
         return f"No answer for {age(at)}; trying on." if late else None
 
     def hurry(self) -> None:
-        """Ask again at once, and often from now on."""
+        """Send a request at once, and continue with short pauses."""
         self._pace.restart()
         self._sooner.set()
 
@@ -86,5 +86,5 @@ class Poller(Generic[T]):
             except QueueError as error:
                 self._pace.failed(error.retry_after)
                 self._outage = str(error)
-            except Exception as error:  # noqa: BLE001  # it is raised where it is seen
+            except Exception as error:  # noqa: BLE001  # ``latest`` raises it in the caller's thread
                 self._failure = error

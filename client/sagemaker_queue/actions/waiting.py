@@ -1,4 +1,4 @@
-"""Waiting until jobs have ended."""
+"""Wait until jobs have finished."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.config.pace import Pace
 
-_FEW = 3  # jobs; of more the whole queue is read at once
+_FEW = 3  # jobs that are read one by one; for more, all live jobs are listed
 
 
 @dataclass(frozen=True)
-class Left:
-    """Those that have not ended, as they are."""
+class UnfinishedJobs:
+    """The jobs that have not finished, in their present states."""
 
     jobs: Sequence[JobSummary]
 
@@ -33,32 +33,32 @@ class Left:
         return f"{amount(len(self.jobs), 'job')} left: {each}"
 
 
-WaitEvent = Union[JobDetail, Left, Outage]
+WaitEvent = Union[JobDetail, UnfinishedJobs, Outage]
 
 
-def until_ended(
+def wait_until_finished(
     queue: QueueClient, names: Iterable[str], pace: Pace, pause: Callable[[], None] | None = None
 ) -> Iterator[WaitEvent]:
-    """Yield each job once it has ended, and how the others are, until there are no others.
+    """Yield each job when it has finished, and after each look the unfinished ones, until all have finished.
 
-    ``pause`` sleeps in place of ``pace.pause``.
-    Raises NotFound, and what keeps going wrong after many times in a row.
+    ``pause`` replaces ``pace.pause``.
+    Raises NotFound, and the last error after more than OUTAGES_ENDURED consecutive failures.
     """
     left = dict.fromkeys(names)
 
-    def look() -> Generator[JobDetail | Left, None, bool]:
+    def look() -> Generator[JobDetail | UnfinishedJobs, None, bool]:
         live = _live(queue, left)
         for name in [name for name in left if name not in live]:
             job = queue.job(name)
             if job.finished:
                 del left[name]
                 yield job
-            else:  # only just submitted, or there are few
+            else:  # submitted after the list was read, or one of few jobs
                 live[name] = job
         hints = [getattr(live[name], "ask_again_after", None) or 0 for name in left]
         pace.saw([(live[name].state, live[name].attempt) for name in left], min(hints, default=None))
         if left:
-            yield Left([live[name] for name in left])
+            yield UnfinishedJobs([live[name] for name in left])
         return not left
 
     return polled(look, OUTAGES_ENDURED, pause or pace.pause, pace.failed)

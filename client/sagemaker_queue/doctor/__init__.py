@@ -1,4 +1,5 @@
-"""What usually is wrong between a person and the queue, looked at step by step.
+"""Check step by step for the usual problems between a user's machine and the queue.
 
-`findings` are what is found, `network` and `caller` and `jobs` are the steps, `examination` goes through them.
+`findings` defines the results of the steps. `network`, `caller`, `jobs` and others are the steps. `examination` runs
+all steps in order.
 """

@@ -1,4 +1,4 @@
-"""Who calls: the credentials here, and what the queue makes of them."""
+"""Check the local credentials, the access that the queue gives them, and the queue's version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 
 
 def check_credentials(config: QueueConfig) -> tuple[Finding, boto3.Session | None]:
-    """See whether there are credentials, and whose AWS says that they are; None if none can sign."""
+    """Look for credentials and ask STS for their identity. Return no session if no credentials can sign a request."""
     try:
         session = boto3.Session(profile_name=config.aws_profile)
         found = session.get_credentials()
@@ -51,7 +51,7 @@ def _region(config: QueueConfig, session: boto3.Session) -> str:
 
 
 def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, Identity | None]:
-    """Ask the queue who is calling; None if it did not say."""
+    """Ask the queue for the caller's identity; it is None without an answer."""
     try:
         queue = QueueClient(config, boto_session=session, tries=2, timeout_seconds=(SECONDS, 30.0))
         identity = queue.whoami()
@@ -64,7 +64,7 @@ def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, 
 
 
 def _refused(config: QueueConfig, session: boto3.Session, error: QueueError) -> Finding:
-    said = str(error).partition("\n")[0]  # below it AWS may repeat what was signed, a session's token among it
+    said = str(error).partition("\n")[0]  # further lines of AWS may repeat the signed content with a session's token
     if isinstance(error, Forbidden) and error.errors:
         return failed(ACCESS, f"The queue refuses you: {said}", "Ask whoever runs the queue.")
     if isinstance(error, Forbidden) and "explicit deny" in said:
@@ -97,7 +97,7 @@ def _resource(config: QueueConfig) -> str:
 
 
 def _is_older(config: QueueConfig, session: boto3.Session) -> bool:
-    """Whether the queue answers what every queue does."""
+    """Tell whether the queue answers a request that queues of every version support."""
     try:
         QueueClient(config, boto_session=session, tries=1).policy()
     except QueueError:
@@ -106,7 +106,7 @@ def _is_older(config: QueueConfig, session: boto3.Session) -> bool:
 
 
 def check_version(identity: Identity) -> Finding:
-    """Compare the client's version with the queue's; of 1.2.3 the last number makes no difference."""
+    """Compare the client's version with the queue's. The third number of a version is ignored."""
     ours, theirs = CLIENT_VERSION, identity.queue_version
     if theirs is None:
         return skipped(VERSION, f"The client is {ours}; the queue does not say what it is.")

@@ -1,4 +1,4 @@
-"""Which queue is meant, and whether its address can be one."""
+"""Check which queue is configured, and whether its address is plausible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AS_IT_IS = "It looks like https://<api-id>.execute-api.<region>.amazonaws.com/p
 def check_configuration(
     url: str | None, profile: str | None, environ: Mapping[str, str] | None = None
 ) -> tuple[Finding, QueueConfig | None]:
-    """Find the queue; None if no request could go to it."""
+    """Find the configured queue. Return no configuration if a request to its address cannot succeed."""
     environ = os.environ if environ is None else environ
     try:
         config = find_config(url=url, profile=profile, environ=environ)
@@ -53,7 +53,7 @@ def _source(url: str | None, profile: str | None, environ: Mapping[str, str]) ->
 
 
 def _wrong(config: QueueConfig) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the address, and what to do; one that is not API Gateway's may look as it likes."""
+    """Yield each fault of an API Gateway address with its remedy. Other addresses are not checked."""
     parts = urlsplit(config.url)
     host = parts.hostname or ""
     region = region_of(config.url)

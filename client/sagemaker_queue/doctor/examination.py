@@ -1,4 +1,4 @@
-"""All steps in their order: what needs something that failed is not looked at."""
+"""Run all steps in order. A step is skipped if it depends on a step that failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step found."""
+"""The results of the steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OK, WARNED, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 @dataclass(frozen=True)
 class Finding:
-    """What one step found. ``remedy`` says what to do, and is there where it failed or warns."""
+    """The result of one step. ``remedy`` says what to do; it is set if the step failed or warns."""
 
     check: str
     status: str  # OK, WARNED, FAILED or SKIPPED
@@ -19,25 +19,25 @@ class Finding:
 
 
 def ok(check: str, message: str) -> Finding:
-    """It is as it must be."""
+    """Return the finding of a step that passed."""
     return Finding(check, OK, message)
 
 
 def warned(check: str, message: str, remedy: str) -> Finding:
-    """It works, and should be otherwise."""
+    """Return the finding of a step that passed, with something that should be changed."""
     return Finding(check, WARNED, message, remedy)
 
 
 def failed(check: str, message: str, remedy: str) -> Finding:
-    """It is not."""
+    """Return the finding of a step that failed."""
     return Finding(check, FAILED, message, remedy)
 
 
 def skipped(check: str, message: str) -> Finding:
-    """It could not be looked at, or there is nothing to look at."""
+    """Return the finding of a step that could not be checked, or that has nothing to check."""
     return Finding(check, SKIPPED, message)
 
 
 def healthy(findings: Iterable[Finding]) -> bool:
-    """Whether nothing failed."""
+    """Tell whether no step failed; warnings and skipped steps are allowed."""
     return all(finding.status != FAILED for finding in findings)

@@ -1,4 +1,4 @@
-"""Whose the caller's jobs are, and whether somebody else can be the same owner."""
+"""Check which owner the caller's jobs have, and whether other people can become the same owner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEMAND = (
 
 
 def check_identity(caller: str, session: boto3.Session | None) -> Finding:
-    """Say under which identity jobs are submitted, and warn where others can take the same."""
+    """Name the owner of the caller's jobs, and warn if other people can take the same identity."""
     owner = owner_of(caller)
     yours = f"Your jobs belong to {owner}"
     if others := sharing(owner):
@@ -59,7 +59,7 @@ def check_identity(caller: str, session: boto3.Session | None) -> Finding:
 
 
 def _names_are_demanded(role: str, session: boto3.Session | None) -> bool | None:
-    """Whether a role's trust policy limits the names of sessions; None: it cannot be read."""
+    """Tell whether a role's trust policy limits the names of sessions; None if it cannot be read."""
     if session is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What jobs need besides the queue: their role and their bucket."""
+"""Check what jobs need besides the queue: their role and their bucket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ONE_QUESTION = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"
 
 
 def check_role(defaults: JobDefaults, identity: Identity | None, session: boto3.Session | None) -> Finding:
-    """See whether the queue passes the execution role on, and, where one may ask, whether it is there."""
+    """Check that the queue may pass on the execution role and, if IAM answers, that the role exists."""
     role = defaults.role
     if not role:
         return skipped(ROLE, "The profile names no role; each job has to: smq config set role ARN")
@@ -41,7 +41,10 @@ def check_role(defaults: JobDefaults, identity: Identity | None, session: boto3.
 
 
 def _is_missing(session: boto3.Session, role: str) -> bool:
-    """Whether IAM says so; most people may not ask, and from many networks it does not answer."""
+    """Tell whether IAM says that the role does not exist.
+
+    Return False without an answer: most people may not ask IAM, and it cannot be reached from many networks.
+    """
     try:
         session.client("iam", region_name=session.region_name or "us-east-1", config=_ONE_QUESTION).get_role(
             RoleName=role.rpartition("/")[2]
@@ -56,7 +59,7 @@ def _is_missing(session: boto3.Session, role: str) -> bool:
 def check_bucket(
     defaults: JobDefaults, session: boto3.Session | None, region: str | None, config: QueueConfig | None = None
 ) -> Finding:
-    """See whether code and output can go to the bucket of the profile."""
+    """Check that the bucket of the profile exists, is accessible and is in the queue's region."""
     bucket = defaults.bucket
     if not bucket:
         return skipped(BUCKET, "The profile names no bucket: that of the SageMaker SDK is used, and made when needed.")

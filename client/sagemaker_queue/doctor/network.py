@@ -1,4 +1,4 @@
-"""From here to the queue's API: its name, its port, its certificate, its clock."""
+"""Check the way to the queue's API: the host's name, port, certificate and clock."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from requests.utils import get_environ_proxies, select_proxy
 from sagemaker_queue.doctor.findings import Finding, failed, ok, skipped
 
 DNS, CONNECTION, CLOCK = "dns", "connection", "clock"
-SECONDS = 5.0  # for each question
-SIGNATURE_SECONDS = 300  # how long AWS takes a signature for, to either side of its own clock
-# https://<api-id>.execute-api.<region>.amazonaws.com, in front of the first dot possibly -<vpce-id>.
+SECONDS = 5.0  # timeout of each request
+SIGNATURE_SECONDS = 300  # AWS accepts a signature whose time differs from its own clock by at most this
+# https://<api-id>.execute-api.<region>.amazonaws.com; the API's id may be followed by -<vpce-id>.
 _OWN_ADDRESS = re.compile(r"(?P<api>[a-z0-9]{10})(?P<vpce>-vpce-[0-9a-f]+)?\.execute-api\.[a-z0-9-]+\.amazonaws\.com.*")
 _ENDPOINTS_ADDRESS = re.compile(r"vpce-[0-9a-f]+-[a-z0-9-]+\.execute-api\.[a-z0-9-]+\.vpce\.amazonaws\.com.*")
 _TO_THE_VPC = (
@@ -31,7 +31,7 @@ _TO_THE_VPC = (
 
 @dataclass(frozen=True)
 class Address:
-    """Where requests go: the queue's own host, or a proxy on the way to it."""
+    """The host that requests are sent to: the queue's own host, or a proxy."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Return where requests to the address go from here."""
+        """Return the host for requests to a URL, with regard to the proxies of the environment."""
         target = urlsplit(url)
         proxy = select_proxy(url, get_environ_proxies(url))
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else target
@@ -48,22 +48,22 @@ class Address:
         return cls(parts.hostname or "", parts.port or (443 if tls else 80), tls, bool(proxy))
 
     def __str__(self) -> str:
-        """Without what a proxy's address may hold besides, such as a password."""
+        """Return the host only: the rest of a proxy's address may contain a password."""
         return f"the proxy {self.host}" if self.proxy else self.host
 
 
 def is_amazons(host: str) -> bool:
-    """Whether it is an address of API Gateway."""
+    """Tell whether a host belongs to API Gateway."""
     return bool(_OWN_ADDRESS.fullmatch(host) or is_endpoints(host))
 
 
 def is_endpoints(host: str) -> bool:
-    """Whether it is the address of a VPC endpoint, which serves all APIs."""
+    """Tell whether a host is a VPC endpoint, which serves all APIs."""
     return bool(_ENDPOINTS_ADDRESS.fullmatch(host))
 
 
 def check_dns(address: Address) -> Finding:
-    """Look the host's name up."""
+    """Resolve the host's name. The step fails if an API Gateway name resolves to a public address."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)}
     except OSError as error:
@@ -91,13 +91,13 @@ def _unresolved(address: Address) -> str:
 
 
 def check_connection(address: Address) -> Finding:
-    """Connect, and see the certificate."""
+    """Connect to the host, and verify its certificate if it uses TLS."""
     where = f"{address}, port {address.port}"
     try:
         with socket.create_connection((address.host, address.port), SECONDS) as connection:
             if not address.tls:
                 return ok(CONNECTION, f"{where} answers.")
-            # The store of certificates that requests uses; what REQUESTS_CA_BUNDLE adds is for `clock` to find.
+            # The system's certificates only. `clock` uses requests, which also knows those of REQUESTS_CA_BUNDLE.
             with ssl.create_default_context().wrap_socket(connection, server_hostname=address.host) as tls:
                 return ok(CONNECTION, f"{where} answers, by {tls.version()}.")
     except ssl.SSLCertVerificationError as error:
@@ -131,7 +131,10 @@ def _unreachable(address: Address) -> str:
 
 
 def check_clock(url: str, now: Callable[[], float] = time.time) -> Finding:
-    """Compare the server's Date with the clock here. The request is not signed: a refusal is an answer, too."""
+    """Compare the Date of the server's answer with the local clock.
+
+    The request is not signed, since a refusal also has a Date.
+    """
     try:
         response = requests.get(url, timeout=SECONDS, allow_redirects=False)
     except requests.RequestException as error:

@@ -1,4 +1,4 @@
-"""Whether this machine can open shells in jobs; only who does so needs it."""
+"""Check whether this machine can open shells in jobs, which only `smq shell` needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHELL = "shell"
 
 
 def check_shell() -> Finding:
-    """Look for the plugin. Whether one may enter a job depends on the job, and is found out by `smq shell`."""
+    """Look for the Session Manager plugin. Access to a job depends on the job, and `smq shell` checks it."""
     try:
         plugin = find_plugin()
     except ConfigError as error:

@@ -1,1 +1,1 @@
-"""The queue behind the clients that people use already: boto3, and the SageMaker Python SDK v2 and v3."""
+"""Integrations of the queue with existing clients, such as boto3 and the SageMaker Python SDK v2 and v3."""

@@ -1,11 +1,13 @@
-"""A plugin of the AWS CLI 1 in whose environment this package is: its training jobs go through the queue.
+"""A plugin of the AWS CLI 1 that sends its training jobs to the queue.
+
+This package must be installed in the environment of the AWS CLI.
 
 In ``~/.aws/config``::
 
     [plugins]
     queue = sagemaker_queue.integrations.awscli
 
-The AWS CLI 2 has a Python of its own, which cannot load it: smq proxy is for that.
+The AWS CLI 2 has a Python of its own, which cannot load the plugin. Use smq proxy with it.
 """
 
 from __future__ import annotations
@@ -16,5 +18,8 @@ from sagemaker_queue_startup import hook_lazily
 
 
 def awscli_initialize(event_hooks: Any) -> None:
-    """Hook the events of the command that runs; the AWS CLI calls this. Other commands load nothing more."""
+    """Register handlers for the events of the running command. The AWS CLI calls this function.
+
+    A command that has nothing to do with the queue loads no further modules.
+    """
     hook_lazily(event_hooks)

@@ -1,4 +1,4 @@
-"""A session of the SageMaker Python SDK v2 whose training jobs go through the queue."""
+"""A session of the SageMaker Python SDK v2 that sends its training jobs to the queue."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 
 
 class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not typed
-    """Give it to an estimator as ``sagemaker_session``: ``fit()`` then queues the job.
+    """A session for an estimator's ``sagemaker_session``: ``fit()`` then submits the job to the queue.
 
-    Takes all that ``sagemaker.session.Session`` takes, and ``queue``: the client of the queue to use
-    (default: the one that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``,
-    also a job is queued that is certain to fail. A boto3 session that it is given has its training jobs go
-    through the queue from then on. Jobs that the queue does not know are waited for, described and stopped as ever.
+    The arguments are those of ``sagemaker.session.Session`` and two more. ``queue`` is the client of the queue
+    (default: the queue that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``, a job
+    that is certain to fail is submitted too. The ``boto_session`` sends its training jobs to the queue from then on.
+    Jobs that the queue does not know are waited for, described and stopped as without the queue.
     """
 
     def __init__(
@@ -40,17 +40,17 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         super().__init__(boto_session, sagemaker_client, *args, **kwargs)
 
     def download_data(self, path: str, bucket: str, key_prefix: str = "", extra_args: Any = None) -> list[str]:
-        """Download a file or folder of S3; an output whose address was made from a job's name is found."""
+        """Download a file or folder of S3. A path with a job's name is resolved to its last attempt's output."""
         found: list[str] = super().download_data(path, bucket, self._true_key(bucket, key_prefix), extra_args)
         return found
 
     def list_s3_files(self, bucket: str, key_prefix: str) -> list[str]:
-        """List what is below a prefix of S3, which is found likewise."""
+        """List the files below a prefix of S3, which is resolved as for ``download_data``."""
         found: list[str] = super().list_s3_files(bucket, self._true_key(bucket, key_prefix))
         return found
 
     def read_s3_file(self, bucket: str, key_prefix: str) -> str:
-        """Read a file of S3, which is found likewise."""
+        """Read a file of S3, whose key is resolved as for ``download_data``."""
         text: str = super().read_s3_file(bucket, self._true_key(bucket, key_prefix))
         return text
 
@@ -64,23 +64,23 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         return self._hooks.jobs.queue
 
     def wait_for_job(self, job: str, poll: float = 5) -> dict[str, Any]:
-        """Wait, asking every ``poll`` seconds, until the job has ended; return its description.
+        """Wait until the job has finished, with requests every ``poll`` seconds, and return its description.
 
-        Shows each change of state, position or reason. Raises as the SDK does if the job has failed; a
-        stopped one is a warning, as in the SDK.
+        Each change of state, position or reason is shown. As in the SDK, a failed job raises an error, and a stopped
+        job is a warning.
         """
         if self._hooks.jobs.may_have(job):
             render_events(Follower(self.queue, None, poll=poll).follow(job), _renderer())
-            poll = 0  # it has ended
+            poll = 0  # the job has finished
         description: dict[str, Any] = super().wait_for_job(job, poll)
         return description
 
     def logs_for_job(
         self, job_name: str, wait: bool = False, poll: float = 5, log_type: str = "All", timeout: float | None = None
     ) -> None:
-        """Show what the job writes in all its attempts; if told to ``wait``, until it ends or time is up.
+        """Show the log lines of all attempts of the job. With ``wait``, continue until the job ends or ``timeout``.
 
-        ``timeout`` is in seconds. Raises as ``wait_for_job`` does.
+        ``timeout`` is in seconds. The errors are those of ``wait_for_job``.
         """
         if not self._hooks.jobs.may_have(job_name):
             super().logs_for_job(job_name, wait, poll, log_type, timeout)
@@ -99,7 +99,7 @@ def _renderer() -> JobLogRenderer:
 
 
 def _sum_up(description: dict[str, Any], *, rules: bool) -> None:
-    """Say at the end what the SDK says; the seconds are those of all attempts."""
+    """Print the SDK's summary of a job: the states of rules, and the seconds of all attempts."""
     renderer = _renderer()
     for tool in ("Debug", "Profiler") if rules else ():
         for rule in description.get(f"{tool}RuleEvaluationStatuses", []):

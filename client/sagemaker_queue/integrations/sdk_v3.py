@@ -1,8 +1,8 @@
-"""The SageMaker Python SDK v3, where hooks on botocore do not reach: how it shows a job that it waits for.
+"""A patch of the SageMaker Python SDK v3's ``TrainingJob.wait``, which hooks on botocore cannot change.
 
-Its ``TrainingJob.wait``, which ``ModelTrainer.train(wait=True)`` calls, makes a client of CloudWatch Logs from a boto3
-session of its own, and shows nothing of a job that waits or is preempted. For jobs of the queue it is preceded by
-following the job; the SDK then finds it ended, and ends as ever.
+``ModelTrainer.train(wait=True)`` calls ``TrainingJob.wait``. That method creates a client of CloudWatch Logs from a
+boto3 session of its own, and shows nothing of a job that waits or is preempted. For jobs of the queue, the patch
+follows the job first. The original method then finds the job finished, and returns or raises as usual.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 JobsOf = Callable[["boto3.Session | None"], "tuple[boto3.Session, JobLookup] | None"]
-"""Returns a session, or the default one for None, and the jobs of its queue; None if it is not hooked."""
+"""Takes a session (None: the default one). Returns it with the jobs of its queue; None if it is not hooked."""
 
 _MODULE = "sagemaker.core.resources"
 _FOLLOWS = "_follows_the_queue"
 
 
 def follow_waits(jobs_of: JobsOf) -> None:
-    """Make ``TrainingJob.wait`` follow jobs of the queue, if the SDK v3 is loaded and that was not done before."""
+    """Patch ``TrainingJob.wait`` to follow jobs of the queue, if the SDK v3 is loaded and not patched yet."""
     job_class = getattr(sys.modules.get(_MODULE), "TrainingJob", None)
     if job_class is not None and not hasattr(job_class.wait, _FOLLOWS):
         job_class.wait = _following(job_class.wait, jobs_of)
 
 
 def leave_waits() -> None:
-    """Undo it."""
+    """Undo the patch of ``follow_waits``."""
     job_class = getattr(sys.modules.get(_MODULE), "TrainingJob", None)
     if job_class is not None and hasattr(job_class.wait, _FOLLOWS):
         job_class.wait = job_class.wait.__wrapped__
@@ -54,7 +54,7 @@ def _following(wait: Callable[..., None], jobs_of: JobsOf) -> Callable[..., None
         client = session.client("logs", region_name=getattr(self, "_region", None)) if logs else None
         follower = Follower(jobs.queue, client, poll=poll)
         job = render_events(follower.follow(self.training_job_name), JobLogRenderer(sys.stdout, sys.stderr), timeout)
-        # It has ended, or time is up: either way the SDK says so at once.
+        # The job has finished, or the time is up. The SDK's method returns or raises at once in both cases.
         wait(self, poll=poll, timeout=None if job and job.finished else 0, logs=False, **others)
 
     setattr(follow_and_wait, _FOLLOWS, True)

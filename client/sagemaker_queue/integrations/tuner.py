@@ -1,4 +1,4 @@
-"""What SageMaker's HyperparameterTuner is for, with jobs of the queue: trials by an estimator of the SDK v2."""
+"""A replacement of SageMaker's HyperparameterTuner: the trials of an SDK v2 estimator are jobs of the queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sagemaker_queue.tuning.search import Search
 from sagemaker_queue.tuning.space import Choice, Interval, Range, Space, Value, text_of
 
 if TYPE_CHECKING:
-    from sagemaker_queue.tuning.study import KeptStudy, KeptTrial
+    from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
 _SAMPLERS = {"Bayesian": "tpe", "Random": "random", "Grid": "grid"}
 _DIRECTIONS = {"Minimize": False, "Maximize": True}
@@ -30,17 +30,18 @@ _STATUSES = {"completed": "Completed", "pruned": "Stopped", "failed": "Failed"}
 
 
 class QueueTuner:
-    """Finds good hyperparameters for an estimator; each trial is a training job of its own, which the queue runs.
+    """A search for good hyperparameters of an estimator. Each trial is a training job of its own in the queue.
 
-    It takes what ``sagemaker.tuner.HyperparameterTuner`` takes, as far as there is something like it: ranges are the
-    SDK's (``ContinuousParameter`` and so on) or ``sagemaker_queue.tuning.space``'s; ``strategy`` is ``Bayesian``
-    (Optuna's TPE), ``Random`` or ``Grid``; ``early_stopping_type="Auto"`` cancels trials that are worse than the
-    median of the others at the same step. A step is what the group ``step`` of the metric's pattern finds, or else
-    how many figures came before.
+    The arguments are those of ``sagemaker.tuner.HyperparameterTuner`` that have an equivalent. Ranges are those of the
+    SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is ``Bayesian``
+    (Optuna's TPE), ``Random`` or ``Grid``.
 
-    The study is kept under its name, in ``storage`` (an address as Optuna takes it; default: a file in the user's
-    home). ``queue`` is the client of the queue to use (default: the one of the estimator's session, or the one that
-    ``find_config`` finds).
+    ``early_stopping_type="Auto"`` cancels trials that are worse than the median of the others at the same step. A step
+    is the match of the group ``step`` in the metric's pattern, or else the number of earlier metric values.
+
+    The study is stored under its name in ``storage`` (an Optuna storage URL; default: a file in the user's home).
+    ``queue`` is the client of the queue (default: that of the estimator's session, or the queue that ``find_config``
+    finds).
     """
 
     def __init__(
@@ -81,12 +82,13 @@ class QueueTuner:
     def fit(
         self, inputs: Any = None, job_name: str | None = None, *, wait: bool = True, poll: float = POLL_SECONDS
     ) -> None:
-        """Run the trials until all have ended, looking at them every ``poll`` seconds.
+        """Run the trials until all have ended. Requests are at least ``poll`` seconds apart.
 
-        ``inputs`` is what ``estimator.fit`` takes. ``job_name`` names the study, and the trials' jobs after it: a
-        study of that name goes on where it was left, with the jobs that it has. Ctrl-C leaves the jobs alone.
-        Raises InvalidOption if the study is about something else, QueueError if trial after trial fails, and what the
-        queue has against a request.
+        ``inputs`` is the argument of ``estimator.fit``. ``job_name`` is the name of the study, and the names of its
+        jobs begin with it. An existing study of that name continues with its jobs. Ctrl-C does not stop the jobs.
+
+        Raises InvalidOption if the existing study has other settings, QueueError if trial after trial fails, and the
+        queue's refusal of a request.
         """
         if not wait:
             raise InvalidOption("The trials are chosen by this process, one after another: it must wait for them.")
@@ -108,26 +110,26 @@ class QueueTuner:
             )
 
     def stop_tuning_job(self) -> None:
-        """Cancel the jobs that live."""
+        """Cancel the live jobs of the study."""
         queue = self._hooked_queue()
         for row in self.trials():
             if row.state == "live":
                 queue.cancel(row.job)
 
     def trials(self) -> list[TrialRow]:
-        """Return the trials of the study that was run last, or named, as they stand."""
+        """Return the present trials of the study of the last ``fit``, else of ``base_tuning_job_name``."""
         with studies().read_study(self._name(), self._storage) as (_, rows):
             return list(rows)
 
     def best_training_job(self) -> str:
-        """Return the name of the job that was best. Raises NotFound if none has completed."""
+        """Return the job name of the best trial. Raises NotFound if no trial has completed."""
         done = [row for row in self.trials() if row.state == "completed" and row.value is not None]
         if not done:
             raise NotFound(f"No trial of {self._name()} has completed.")
         return sorted(done, key=lambda row: (row.value or 0) * (-1 if self._maximize else 1))[0].job
 
     def best_estimator(self, best_training_job: str | None = None) -> Any:
-        """Return an estimator to which the best job is attached, to deploy its model."""
+        """Return an estimator that is attached to the best job (default: ``best_training_job()``), for deployment."""
         name = best_training_job or self.best_training_job()
         return self.estimator.attach(name, sagemaker_session=self.estimator.sagemaker_session)
 
@@ -142,13 +144,13 @@ class QueueTuner:
         return name
 
     def _hooked_queue(self) -> QueueClient:
-        """Return the queue's client; from then on the estimator's session sends training jobs there."""
+        """Make the estimator's session send training jobs to the queue, and return the queue's client."""
         session = self.estimator.sagemaker_session
         hooks = sessions.hooks_of(session.boto_session, self._queue)
         sessions.register(hooks, session.sagemaker_client.meta.events)
         return hooks.jobs.queue
 
-    def _open(self, job_name: str | None, queue: QueueClient) -> AbstractContextManager[KeptStudy]:
+    def _open(self, job_name: str | None, queue: QueueClient) -> AbstractContextManager[StoredStudy]:
         plan = StudyPlan(
             name=job_name or self._base_name or self._default_name(),
             space=self._ranges,
@@ -160,7 +162,7 @@ class QueueTuner:
             pruner=self._pruner,
             seed=self._seed,
         )
-        opened: AbstractContextManager[KeptStudy] = studies().open_study(plan, self._storage)
+        opened: AbstractContextManager[StoredStudy] = studies().open_study(plan, self._storage)
         self.study_name = plan.name
         return opened
 
@@ -171,13 +173,13 @@ class QueueTuner:
             )
         return self.study_name
 
-    def _start(self, trial: KeptTrial, inputs: Any) -> None:
-        estimator = copy.copy(self.estimator)  # the sessions are shared, and what a trial changes is not
+    def _start(self, trial: StoredTrial, inputs: Any) -> None:
+        estimator = copy.copy(self.estimator)  # shares the sessions; a trial's changes are made to copies below
         estimator.jobs = []
         if isinstance(getattr(estimator, "_hyperparameters", None), dict):
             estimator._hyperparameters = dict(estimator._hyperparameters)
         if any(each.__name__ == "Framework" for each in type(estimator).__mro__):
-            # What set_hyperparameters of those makes JSON, fit makes JSON once more.
+            # A Framework's set_hyperparameters encodes values as JSON, and fit would encode them a second time.
             estimator._hyperparameters.update(trial.params)
         else:
             estimator.set_hyperparameters(**trial.params)
@@ -185,19 +187,19 @@ class QueueTuner:
         named = {tag["Key"] for tag in own}
         others = [tag for tag in [*(estimator.tags or []), *self._tags] if tag["Key"] not in named]
         estimator.tags = [*others, *own]
-        if estimator.checkpoint_s3_uri:  # of all trials; each has a folder of its own there
+        if estimator.checkpoint_s3_uri:  # shared by all trials, so each trial gets a folder in it
             estimator.checkpoint_s3_uri = f"{estimator.checkpoint_s3_uri.rstrip('/')}/{trial.job}"
         estimator.fit(inputs, wait=False, job_name=trial.job)
 
 
 class TrialAnalytics:
-    """The trials as rows of a table."""
+    """The trials of a study for analysis, as the SDK's analytics return them."""
 
     def __init__(self, trials: Sequence[TrialRow]) -> None:
         self._trials = trials
 
     def training_job_summaries(self) -> list[dict[str, Any]]:
-        """Return what the SDK calls so, as far as it is known here."""
+        """Return the SDK's summaries of the trials, with the members that are known here."""
         return [
             {
                 "TrainingJobName": row.job,
@@ -225,7 +227,7 @@ class TrialAnalytics:
 def _range(name: str, one: Any) -> Range:
     if isinstance(one, (Interval, Choice)):
         return one
-    kind = getattr(one, "__name__", None)  # the SDK's classes say so
+    kind = getattr(one, "__name__", None)  # the SDK's range classes have an attribute __name__
     if kind == "Categorical":
         return Choice(tuple(one.values))
     if kind not in ("Continuous", "Integer"):

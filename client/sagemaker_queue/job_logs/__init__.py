@@ -1,1 +1,1 @@
-"""Following a job through all its attempts, with what its instances write."""
+"""Follow a job through all its attempts, with the log lines of its instances."""

@@ -1,6 +1,6 @@
-"""The log streams of training jobs in CloudWatch, read so that no line comes twice.
+"""The log streams of training jobs in CloudWatch. Each line is returned once.
 
-SageMaker names them ``<training job>/algo-<number>-<time>``, one for each instance.
+Each instance has one stream. SageMaker names the stream ``<training job>/algo-<number>-<time>``.
 """
 
 from __future__ import annotations
@@ -21,33 +21,37 @@ _TIME_AT_END = re.compile(r"-\d{10,}$")
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line that an instance of an attempt wrote."""
+    """A log line of one instance of an attempt."""
 
-    attempt: int  # its number
+    attempt: int  # the attempt's number
     instance: str  # such as algo-1
     time: datetime  # in UTC
-    message: str  # as it was written
-    instances: int = 1  # how many the attempt has
+    message: str  # unchanged, so it may contain control characters
+    instances: int = 1  # number of instances of the attempt
 
     def __str__(self) -> str:
-        """Return its text, without what a terminal would obey."""
+        """Return the message without the control characters that a terminal would obey."""
         return log_line(self.message)
 
 
 @dataclass(frozen=True)
 class LogSource:
-    """Where an attempt's lines are: in its own streams, or with its name before each in those of its carrier."""
+    """The log streams that contain an attempt's lines.
+
+    An attempt without a carrier has streams of its own. Otherwise its lines are in the carrier's streams, and each
+    line begins with the attempt's name.
+    """
 
     training_job: str
     carrier: str | None = None
 
     @property
     def folder(self) -> str:
-        """Whose streams they are."""
+        """The training job whose name the streams begin with."""
         return self.carrier or self.training_job
 
     def own(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield those of the attempt, as it has written them."""
+        """Yield the events of this attempt, without its name before each line."""
         if self.carrier is None:
             yield from events
             return
@@ -59,12 +63,12 @@ class LogSource:
 
 
 def instance_of(stream: str) -> str:
-    """Return the instance whose stream it is: ``algo-1`` of ``job1/algo-1-1700000000``."""
+    """Return the instance of a stream: ``algo-1`` for ``job1/algo-1-1700000000``."""
     return _TIME_AT_END.sub("", stream.partition("/")[2])
 
 
 def list_streams(client: Any, training_job: str, instance: str = "") -> list[Mapping[str, Any]]:
-    """Return the streams that a training job has so far, the first instance first; none without the log group."""
+    """Return the present streams of a training job, sorted by instance number; empty without the log group."""
     streams: list[Mapping[str, Any]] = []
     try:
         pages = client.get_paginator("describe_log_streams")
@@ -77,21 +81,21 @@ def list_streams(client: Any, training_job: str, instance: str = "") -> list[Map
 
 
 def read_on(client: Any, stream: str, token: str | None) -> tuple[list[Mapping[str, Any]], str | None]:
-    """Return what a stream has gained since the token (None: from its beginning), and the token to go on with."""
+    """Return a stream's events after the token (None: from the beginning), and the token for the next call."""
     events: list[Mapping[str, Any]] = []
     while True:
         more = {"nextToken": token} if token else {}
         page = client.get_log_events(logGroupName=LOG_GROUP, logStreamName=stream, startFromHead=True, **more)
         events += page["events"]
-        if page["nextForwardToken"] == token:  # which alone means the end: a page may be empty before it
+        if page["nextForwardToken"] == token:  # only this means the end: a page before the end may be empty
             return events, token
         token = page["nextForwardToken"]
 
 
 class AttemptLog:
-    """Reads the log of one attempt as it grows. ``client`` is a boto3 client of CloudWatch Logs.
+    """The growing log of one attempt. ``client`` is a boto3 client of CloudWatch Logs.
 
-    Where it shares its instance, its lines are in its ``carrier``'s log, each with its name before it.
+    An attempt that shares its instance has its lines in the log of its ``carrier``, each after the attempt's name.
     """
 
     def __init__(
@@ -106,11 +110,11 @@ class AttemptLog:
         self._unread: list[LogLine] = []
 
     def new_lines(self) -> list[LogLine]:
-        """Return the lines that came since the last time, of all instances, by time.
+        """Return the new lines of all instances since the last call, sorted by time.
 
-        After an error of the client, nothing is lost: the next time has those lines, too.
+        No line is lost after an error of the client: the next call also returns the lines that were already read.
         """
-        if len(self._tokens) < self._instances:  # a stream comes with the first line of its instance
+        if len(self._tokens) < self._instances:  # a stream appears with the first line of its instance
             for found in list_streams(self._client, self._source.folder):
                 self._tokens.setdefault(found["logStreamName"], None)
         for stream in self._tokens:
@@ -127,6 +131,6 @@ class AttemptLog:
 
 
 def _in_order(stream: str) -> tuple[int, str]:
-    """algo-2 comes before algo-10."""
+    """Return a sort key by which algo-2 comes before algo-10."""
     number = instance_of(stream).rpartition("-")[2]
     return (int(number) if number.isdecimal() else 0, stream)

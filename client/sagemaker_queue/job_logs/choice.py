@@ -1,4 +1,4 @@
-"""Which lines of a job's log are shown, and how."""
+"""The choice of the lines of a job's log that are shown, and their format."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LineChoice:
-    """All lines, unless told otherwise."""
+    """A filter of log lines and their format. Each filter that is None accepts all lines."""
 
     attempt: int | None = None
     instance: str | None = None  # such as algo-1 or 1
-    since: datetime | None = None  # not what was written before
-    tail: int | None = None  # of what there is at first, no more than the last so many
+    since: datetime | None = None  # lines written earlier are left out
+    tail: int | None = None  # number of lines at the end of the present log that are shown; later lines all are
     timestamps: bool = False
     as_json: bool = False
 
     def __contains__(self, line: LogLine) -> bool:
-        """Whether a line is one of them, if it is late enough for ``tail``."""
+        """Whether the filters ``since`` and ``instance`` accept a line; ``attempt`` and ``tail`` are not checked."""
         if self.since is not None and line.time < self.since:
             return False
         return self.instance in (None, line.instance, line.instance.removeprefix("algo-"))

@@ -1,6 +1,6 @@
-"""A job followed through all its attempts: where it stands, what its instances write, who preempts it, how it ends.
+"""Follow a job through all its attempts: its states, its log lines, its preemptions and its end.
 
-Following asks; it changes nothing, and whoever stops following stops nothing.
+Following a job changes nothing, and the job continues when following ends early.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.models import Attempt, JobDetail
 
 T = TypeVar("T")
-OUTAGES_ENDURED = 10  # in a row, while following a job that may take days
-_LONG_AGO = timedelta(minutes=1)  # after its end an attempt's last lines have reached CloudWatch
+OUTAGES_ENDURED = 10  # consecutive failures, while following a job that may take days
+_LONG_AGO = timedelta(minutes=1)  # this long after an attempt's end, its last lines have reached CloudWatch
 
 
 @dataclass(frozen=True)
 class StateReport:
-    """The job as the queue describes it now."""
+    """The latest description of the job by the queue."""
 
     job: JobDetail
 
 
 @dataclass(frozen=True)
 class Outage:
-    """The queue, or CloudWatch, could not be asked; it is asked again."""
+    """A failed request to the queue or to CloudWatch, which is repeated."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class AttemptEnded:
-    """An attempt has ended, and all its lines have come."""
+    """The end of an attempt. All its log lines come before this event."""
 
     job: JobDetail
     attempt: Attempt
 
     @property
     def cause(self) -> str:
-        """What the queue's record says of it, such as ``made room for job2``."""
+        """The cause of the end in the job's history, such as ``made room for job2``; empty without one."""
         ends = [transition for transition in self.job.history if transition.attempt == self.attempt.attempt]
         return ends[-1].cause if ends else ""
 
@@ -58,11 +58,11 @@ JobEvent = Union[StateReport, Outage, AttemptEnded, LogLine]
 
 
 class Follower:
-    """Follows one job. ``logs`` is a boto3 client of CloudWatch Logs, or None to follow without the lines.
+    """A reader of one job's events. ``logs`` is a boto3 client of CloudWatch Logs, or None to leave out log lines.
 
-    ``lines`` says which of its lines are wanted, and whether only one attempt is. The queue is asked at the pace of
-    ``config.pace``, but not more often than each ``poll`` seconds; while the job runs, its log is read about each
-    ``poll`` seconds. ``pause`` sleeps.
+    ``lines`` selects log lines, and possibly a single attempt. The queue is polled at the pace of ``config.pace``,
+    with pauses of at least ``poll`` seconds. While the job runs, its log is read about every ``poll`` seconds.
+    ``pause`` sleeps for a number of seconds.
     """
 
     def __init__(
@@ -77,26 +77,27 @@ class Follower:
         self._queue = queue
         self._logs = logs
         self._pace = Pace(poll, pause)
-        self._log_looks = 0  # that are left before the queue is asked again
-        self._log_pause = 0.0  # seconds between them
+        self._log_looks = 0  # remaining reads of the log before the next request to the queue
+        self._log_pause = 0.0  # seconds between two reads of the log
         self._choice = lines or LineChoice()
         self._only = self._choice.attempt
-        self._tail = self._choice.tail  # until the first look is over
+        self._tail = self._choice.tail  # None after the first look
         self._pause = pause
-        self._running: tuple[JobDetail, Attempt] | None = None  # as the queue told last, if it runs
-        self._read: AttemptLog | None = None  # the attempt that is being read
-        self._done = 0  # the number of the last attempt all of whose events were given
-        self._awaits_last_lines = False  # it has ended, and its last lines may still be on their way
+        self._running: tuple[JobDetail, Attempt] | None = None  # the queue's latest answer, if an attempt runs
+        self._read: AttemptLog | None = None  # the log that is being read
+        self._done = 0  # number of the last attempt with all its events yielded
+        self._awaits_last_lines = False  # the attempt has ended, and its last lines may still arrive
 
     def follow(self, name: str) -> Iterator[JobEvent]:
-        """Yield what happens until the job has ended.
+        """Yield the job's events until the job has finished.
 
-        Raises NotFound; ClientError if the logs may not be read; and what keeps going wrong, after many times in a row.
+        Raises NotFound; ClientError if access to the logs is denied; and the last error after more than
+        OUTAGES_ENDURED consecutive failures.
         """
         yield from polled(partial(self._look, name), OUTAGES_ENDURED, self._rest, self._pace.failed)
 
     def _rest(self) -> None:
-        """Pause until the queue, or the log of a job that runs, is looked at again."""
+        """Pause until the next request to the queue, or the next read of a running job's log."""
         if self._log_looks == 0:
             seconds = self._pace.seconds()
             reads_on = self._running and self._logs is not None and self._pace.least > 0
@@ -121,7 +122,7 @@ class Follower:
         return job.finished or (self._only is not None and self._done >= self._only)
 
     def so_far(self, name: str) -> Iterator[JobEvent]:
-        """Yield what there is by now, and do not wait for more."""
+        """Yield the events up to now, without waiting for later ones."""
         job = self._queue.job(name)
         yield from self._last(self._all_events(job))
         yield StateReport(job)
@@ -133,7 +134,7 @@ class Follower:
                 yield AttemptEnded(job, attempt)
 
     def _last(self, events: Iterator[JobEvent]) -> Iterator[JobEvent]:
-        """Yield the last lines of what there was at first, and all that is no line."""
+        """Yield the last ``tail`` log lines of the first look, and all other events."""
         if self._tail is None:
             yield from events
             return
@@ -146,7 +147,7 @@ class Follower:
                 yield event
 
     def _new_events(self, job: JobDetail) -> Iterator[JobEvent]:
-        """Yield what is new of the attempts; the events of one come to their end before those of the next."""
+        """Yield the new events of the attempts: all events of one attempt before those of the next."""
         for attempt in self._wanted(job):
             if attempt.attempt <= self._done:
                 continue
@@ -155,7 +156,7 @@ class Follower:
             yield from self._lines(job, attempt)
             if attempt.outcome is None:
                 return
-            # Whoever wants the last lines only has them of the present attempt: those of an earlier one need not wait.
+            # With ``tail``, only the present attempt's lines matter: do not wait for the last lines of an earlier one.
             over = _long_ago(attempt) or (self._tail is not None and attempt != job.attempts[-1])
             if not self._awaits_last_lines and self._logs is not None and not over:
                 self._awaits_last_lines = True
@@ -169,7 +170,8 @@ class Follower:
     def _lines(self, job: JobDetail, attempt: Attempt) -> list[LogLine]:
         if self._logs is None or attempt.training_job_name is None:
             return []
-        # A launch that SageMaker refuses leaves no attempt behind: the next one has this number, or its own.
+        # A launch that SageMaker refuses leaves no attempt behind, and the next attempt may have the same number.
+        # So attempts are told apart by their names.
         if self._read is None or self._read.training_job != attempt.training_job_name:
             instances = attempt.instances or job.instances
             self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, instances, attempt.carrier)
@@ -182,10 +184,11 @@ def polled(
     pause: Callable[[], None],
     failed: Callable[[float | None], None] = lambda retry_after: None,
 ) -> Iterator[T | Outage]:
-    """Yield what each look finds, until one returns that it was the last.
+    """Call ``look`` repeatedly and yield its results, until it returns True.
 
-    ``failed`` is told of each outage, and for how many seconds not to ask again, where the answer says that.
-    Raises what goes wrong if it is a refusal, or more than ``endured`` times in a row; else yields it as an Outage.
+    Each passing error is yielded as an Outage. Raises the error if access is denied, or after more than ``endured``
+    consecutive errors. ``failed`` is called for each outage, with the seconds to wait before the next request if the
+    answer names them. ``pause`` is called between two looks.
     """
     outages = 0
     while True:
@@ -203,7 +206,7 @@ def polled(
 
 
 def is_denied(error: Exception) -> bool:
-    """Tell whether asking again is no use: AWS says that one may not."""
+    """Tell whether AWS denied access, so that a retry is useless."""
     return isinstance(error, ClientError) and error.response["Error"]["Code"].startswith("AccessDenied")
 
 

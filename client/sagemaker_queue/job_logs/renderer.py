@@ -1,4 +1,4 @@
-"""How a job that is followed is shown to a person."""
+"""The display of a followed job on a terminal or in a file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from sagemaker_queue.job_logs.attempt_logs import LogLine
 from sagemaker_queue.job_logs.follower import JobEvent, Outage, StateReport
 from sagemaker_queue.models import JobDetail
 
-_TO_LINE_START = "\r\x1b[K"  # and clear the line
+_TO_LINE_START = "\r\x1b[K"  # moves the cursor to the start of the line and clears the line
 
 
 class JobLogRenderer:
-    """Writes the job's own lines to ``output``, and what the queue says to ``notes``.
+    """A writer of the job's log lines to ``output``, and of its states and notes to ``notes``.
 
-    On a terminal, the state of the job is one line that changes in place; elsewhere each change is a line. With
-    ``name_instances``, each line of a job of several instances begins with the name of the instance. ``whose`` stands
-    before that, and with ``timestamps`` the time of the line in UTC before all.
+    On a terminal, the state of the job is one line that changes in place. Elsewhere each change is a new line.
+
+    A log line begins with its time in UTC (with ``timestamps``), then ``prefix``, then the name of the instance (with
+    ``name_instances``, if the job has several instances).
     """
 
     def __init__(
@@ -30,23 +31,23 @@ class JobLogRenderer:
         *,
         name_instances: bool = False,
         timestamps: bool = False,
-        whose: str = "",
+        prefix: str = "",
     ) -> None:
         self._output = output
         self._notes = notes
         self._terminal = notes.isatty()
-        self._status = ""  # the state of the job, as shown last
-        self._shown = False  # the status is on the terminal's last line
+        self._status = ""  # the last state of the job that was shown
+        self._shown = False  # True while the status is on the terminal's last line
         self._name_instances = name_instances
         self._timestamps = timestamps
-        self._whose = whose
+        self._prefix = prefix
 
     def show(self, event: JobEvent) -> None:
-        """Show it, unless it is as it was."""
+        """Show an event, unless it is a state that is already shown."""
         if isinstance(event, LogLine):
             instance = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
             time = f"{moment(event.time)} " if self._timestamps else ""
-            self.line(f"{time}{self._whose}{instance}{log_line(event.message)}")
+            self.line(f"{time}{self._prefix}{instance}{log_line(event.message)}")
         elif isinstance(event, StateReport):
             self.status(state_sentence(event.job))
         elif isinstance(event, Outage):
@@ -57,18 +58,18 @@ class JobLogRenderer:
             self.note(f"{event.job.job}: attempt {event.attempt.attempt} {event.attempt.outcome}: {event.cause}")
 
     def line(self, text: str) -> None:
-        """A line of the job."""
+        """Write a line to ``output``."""
         self._clear()
         _put(self._output, f"{visible(text)}\n")
 
     def note(self, text: str) -> None:
-        """Something to remember."""
+        """Write a line to ``notes`` that stays there; the next state is shown even if it is unchanged."""
         self._clear()
         _put(self._notes, f"{clean(text)}\n")
-        self._status = ""  # after this, it is worth saying again
+        self._status = ""  # show the state again below the note
 
     def status(self, text: str) -> None:
-        """The state of the job."""
+        """Show the state of the job, unless it is already shown."""
         text = str(clean(text))
         if text == self._status:
             return
@@ -79,11 +80,11 @@ class JobLogRenderer:
             _put(self._notes, f"{text}\n")
 
     def hide(self) -> None:
-        """Take the state off the terminal's last line, for what somebody else writes there."""
+        """Remove the state from the terminal's last line, before other code writes there."""
         self._clear()
 
     def close(self) -> None:
-        """Leave the last status where it is, and the cursor below it."""
+        """Keep the last status on the terminal, and move the cursor below it."""
         if self._shown:
             self._clear()
             _put(self._notes, f"{self._status}\n")
@@ -109,9 +110,9 @@ def _put(stream: TextIO, text: str) -> None:
 def render_events(
     events: Iterable[JobEvent], renderer: JobLogRenderer, timeout: float | None = None
 ) -> JobDetail | None:
-    """Show what happens, for ``timeout`` seconds at most, and return the job as it was last.
+    """Show the events for at most ``timeout`` seconds, and return the job's latest description.
 
-    Ctrl-C ends the display; the job is left alone, and a note says how to cancel it.
+    Ctrl-C ends the display. The job continues, and a note says how to cancel it.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     job: JobDetail | None = None

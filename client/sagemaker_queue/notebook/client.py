@@ -18,7 +18,7 @@ from sagemaker_queue.actions.results import Fetched, fetch_results
 from sagemaker_queue.actions.selection import Selection, matching_job_names
 from sagemaker_queue.actions.submission import storage_of, upload_code
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
-from sagemaker_queue.actions.waiting import Left, until_ended
+from sagemaker_queue.actions.waiting import UnfinishedJobs, wait_until_finished
 from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
@@ -198,12 +198,12 @@ class QueueClient(client.QueueClient):
 
         with Progress(silent=silent) as progress:
             said = ""
-            for event in until_ended(self, names, pace, pause):
+            for event in wait_until_finished(self, names, pace, pause):
                 if isinstance(event, JobDetail):
                     ended[event.job] = event
                     said = f"{len(ended)} of {amount(len(names), 'job')} ended"
                     progress.note(state_sentence(event))
-                elif isinstance(event, Left):
+                elif isinstance(event, UnfinishedJobs):
                     said = str(event)
                 elif isinstance(event, Outage):
                     said = f"{event.error} The jobs are not affected; asking again."

@@ -8,7 +8,7 @@ from sagemaker_queue.job_logs.follower import Outage
 from sagemaker_queue.job_logs.renderer import JobLogRenderer
 from sagemaker_queue.models import WAITING
 from sagemaker_queue.tuning.plan import StudyPlan
-from sagemaker_queue.tuning.search import SearchEvent, Standing, TrialChanged
+from sagemaker_queue.tuning.search import SearchEvent, SearchProgress, TrialChanged
 from sagemaker_queue.tuning.space import Value, text_of
 
 _REPORTED = frozenset({"submitted", "preempted", "completed", "pruned", "failed"})
@@ -18,7 +18,7 @@ def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLog
     """Show a line for each change of a trial until the search ends; if ``live``, also a status line."""
     try:
         for event in events:
-            if isinstance(event, Standing):
+            if isinstance(event, SearchProgress):
                 if live:
                     renderer.status(status_line(event, plan.metric.name))
             elif isinstance(event, Outage):
@@ -29,7 +29,7 @@ def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLog
         renderer.close()
 
 
-def status_line(now: Standing, metric: str) -> str:
+def status_line(now: SearchProgress, metric: str) -> str:
     """Return the status line of a search: trials that ended, run and wait, and the best value."""
     waiting = sum(count for state, count in now.states.items() if state in WAITING or state == "submitted")
     living = sum(now.states.values())
@@ -49,7 +49,7 @@ def values(params: Mapping[str, Value]) -> str:
 
 def _line(event: TrialChanged, metric: str) -> str:
     trial = event.trial
-    if event.found_again and event.trial.state not in _REPORTED:
+    if event.resumed and event.trial.state not in _REPORTED:
         return f"trial {trial.number} is {trial.state}: {trial.job}, {values(trial.params)}"
     if trial.state == "submitted":
         return f"trial {trial.number} is submitted: {trial.job}, {values(trial.params)}"

@@ -1,6 +1,6 @@
-"""Running a search: trials are submitted, watched, given up where they are hopeless, and their figures are kept.
+"""Run a search: submit trials, watch their jobs, cancel hopeless trials and store the metric values.
 
-Nothing is held here that is not in the study or in the queue, so that a search may end at any time and go on later.
+All state is in the study or in the queue. So a search may end at any time and continue later.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from sagemaker_queue.tuning.metric_log import MetricLog
 from sagemaker_queue.tuning.plan import STUDY_TAG, TrialRow
 
 if TYPE_CHECKING:
-    from sagemaker_queue.tuning.study import KeptStudy, KeptTrial
+    from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-OUTAGES_ENDURED = 60  # in a row: five minutes at least, each with tries of its own
-GIVE_UP_AFTER = 5  # trials that fail, and not one that does not: something is wrong with all of them
+OUTAGES_ENDURED = 60  # consecutive failures: five minutes at least, since each request is also retried
+GIVE_UP_AFTER = 5  # trials that failed while no trial succeeded: something is wrong with all of them
 
-# Makes a trial's job, and gives it to the queue; the same trial again must be the same request.
-Submit = Callable[["KeptTrial"], None]
+# Creates a trial's job and submits it to the queue. A repeated call for one trial must send the same request.
+Submit = Callable[["StoredTrial"], None]
 
 
 @dataclass(frozen=True)
 class TrialChanged:
-    """A trial has begun, its job is in another state, or it has ended."""
+    """The start of a trial, a new state of its job, or its end."""
 
-    trial: TrialRow  # its state is the job's, such as running, until it is completed, pruned or failed
+    trial: TrialRow  # its state is the job's, such as running, until the trial is completed, pruned or failed
     attempt: int
-    found_again: bool  # an earlier process has begun it
-    best: bool  # the best so far
+    resumed: bool  # an earlier process started the trial
+    best: bool  # the best trial so far
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far the search is; comes after each look at the jobs."""
+class SearchProgress:
+    """The progress of a search, yielded after each look at the jobs."""
 
     ended: int
     total: int
-    states: Mapping[str, int]  # of the jobs that live: how many are in each
+    states: Mapping[str, int]  # number of live jobs by state
     best: TrialRow | None
 
 
-SearchEvent = Union[TrialChanged, Standing, Outage]
+SearchEvent = Union[TrialChanged, SearchProgress, Outage]
 
 
 class Search:
-    """Runs the trials of a study: ``trials`` in all, of which ``parallel`` live at a time.
+    """A run of a study's trials: ``trials`` in all, and at most ``parallel`` at the same time.
 
-    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are looked at as ``sagemaker_queue.config.pace``
-    says, but not more often than each ``poll`` seconds.
+    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are polled at the pace of ``sagemaker_queue.config.pace``,
+    with pauses of at least ``poll`` seconds.
     """
 
     def __init__(
         self,
-        study: KeptStudy,
+        study: StoredStudy,
         queue: QueueClient,
         logs: Any,
         submit: Submit,
@@ -81,23 +81,24 @@ class Search:
         self._pace = Pace(poll, pause)
         self._clock = clock
         self._live: dict[int, _Live] = {}
-        self._failed = 0  # without one that did not
+        self._failed = 0  # number of failed trials; -1 once a trial has not failed
         self.gave_up = False
 
     def run(self) -> Iterator[SearchEvent]:
-        """Yield what happens until all trials have ended.
+        """Yield the events of the search until all trials have ended.
 
-        Raises NameTaken if a job has the name of a trial and is not one; what the queue has against the request; and
-        what keeps going wrong, after many times in a row. The trials are as they were then.
+        Raises NameTaken if a job with the name of a trial belongs to something else. Raises the queue's refusal of a
+        request, and the last error after more than OUTAGES_ENDURED consecutive failures. After an error the stored
+        trials remain as they are.
         """
         for trial in self._study.running():
-            self._live[trial.number] = self._watched(trial, found_again=True)
+            self._live[trial.number] = self._watched(trial, resumed=True)
         yield from polled(self._look, OUTAGES_ENDURED, self._pace.pause, self._pace.failed)
 
     def _look(self) -> Generator[SearchEvent, None, bool]:
         yield from self._look_at_all()
         self._pace.saw([(number, live.state, live.attempt) for number, live in self._live.items()])
-        yield self._standing()
+        yield self._progress()
         return not self._live
 
     def _look_at_all(self) -> Iterator[SearchEvent]:
@@ -108,11 +109,11 @@ class Search:
             if self.gave_up:
                 return
             trial = self._study.ask()
-            live = self._live[trial.number] = self._watched(trial, found_again=False)
+            live = self._live[trial.number] = self._watched(trial, resumed=False)
             yield from self._begin(live)
 
-    def _watched(self, trial: KeptTrial, *, found_again: bool) -> _Live:
-        return _Live(trial, MetricLog(self._logs, self._study.plan.metric, self._clock), found_again)
+    def _watched(self, trial: StoredTrial, *, resumed: bool) -> _Live:
+        return _Live(trial, MetricLog(self._logs, self._study.plan.metric, self._clock), resumed)
 
     def _look_at(self, live: _Live) -> Iterator[SearchEvent]:
         if not live.trial.submitted:
@@ -123,7 +124,7 @@ class Search:
         except NotFound:
             yield self._ended(live, "failed", reason="the queue does not know its job any more")
             return
-        if live.found_again:
+        if live.resumed:
             self._check_whose(live.trial, job)
         hopeless = live.trial.is_hopeless(live.figures.read(job))
         if job.finished:
@@ -134,10 +135,10 @@ class Search:
         yield from self._changed(live, job.state, job.attempt)
 
     def _begin(self, live: _Live) -> Iterator[SearchEvent]:
-        """Submit a trial's job, unless an earlier process has done so and had no time to note it."""
+        """Submit a trial's job, unless an earlier process submitted it and ended before recording that."""
         trial = live.trial
         job: JobDetail | None = None
-        if live.found_again:
+        if live.resumed:
             try:
                 job = self._queue.job(trial.job)
                 self._check_whose(trial, job)
@@ -148,7 +149,7 @@ class Search:
         trial.note_submitted()
         yield from self._changed(live, job.state if job else "submitted", job.attempt if job else 0)
 
-    def _check_whose(self, trial: KeptTrial, job: JobDetail) -> None:
+    def _check_whose(self, trial: StoredTrial, job: JobDetail) -> None:
         tags = {tag["Key"]: tag["Value"] for tag in job.request.get("Tags", [])}
         if tags.get(STUDY_TAG) != trial.tags[STUDY_TAG]:
             raise NameTaken(
@@ -156,7 +157,7 @@ class Search:
                 "names of its jobs begin with."
             )
 
-    def _give_up(self, trial: KeptTrial, job: JobDetail) -> None:
+    def _give_up(self, trial: StoredTrial, job: JobDetail) -> None:
         if not trial.pruning:
             trial.note_pruning()
         if not job.cancel_requested:
@@ -195,28 +196,28 @@ class Search:
         best = self._study.best()
         is_best = state == "completed" and best is not None and best.number == trial.number
         row = TrialRow(trial.number, trial.job, state, value, trial.params, reason)
-        return TrialChanged(row, live.attempt, live.found_again, is_best)
+        return TrialChanged(row, live.attempt, live.resumed, is_best)
 
     def _changed(self, live: _Live, state: str, attempt: int) -> Iterator[TrialChanged]:
         if (live.state, live.attempt) != (state, attempt):
             live.state, live.attempt = state, attempt
             row = TrialRow(live.trial.number, live.trial.job, state, live.figures.last, live.trial.params)
-            yield TrialChanged(row, attempt, live.found_again, best=False)
+            yield TrialChanged(row, attempt, live.resumed, best=False)
 
-    def _standing(self) -> Standing:
+    def _progress(self) -> SearchProgress:
         states: dict[str, int] = {}
         for live in self._live.values():
             states[live.state] = states.get(live.state, 0) + 1
         ended = self._study.count() - len(self._live)
-        return Standing(ended, max(self._trials, self._study.count()), states, self._study.best())
+        return SearchProgress(ended, max(self._trials, self._study.count()), states, self._study.best())
 
 
 @dataclass
 class _Live:
-    """A trial that has not ended, as it was seen last."""
+    """A trial that has not ended, with the latest state of its job."""
 
-    trial: KeptTrial
+    trial: StoredTrial
     figures: MetricLog
-    found_again: bool
+    resumed: bool
     state: str = ""
     attempt: int = 0

@@ -50,7 +50,7 @@ def folder() -> Path:
 
 
 @contextmanager
-def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[KeptStudy]:
+def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[StoredStudy]:
     """Open the study, or create it; lock out other processes meanwhile.
 
     ``storage`` is a URL for Optuna; studies there are not locked. The default is a journal of Optuna's in ``folder()``.
@@ -66,7 +66,7 @@ def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[KeptStud
         )
         settings = _stored_settings(study, plan)
         study.sampler = sampler_of(plan.sampler, settings["sampler"][1], plan.space)
-        yield KeptStudy(study, plan, settings["id"])
+        yield StoredStudy(study, plan, settings["id"])
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def read_study(name: str, storage: str | None = None) -> Iterator[tuple[Mapping[
         yield settings, _rows(study)
 
 
-class KeptStudy:
+class StoredStudy:
     """The stored trials of a search."""
 
     def __init__(self, study: optuna.Study, plan: StudyPlan, identity: str) -> None:
@@ -98,12 +98,12 @@ class KeptStudy:
         """Return the number of trials so far, in any state."""
         return len(self._study.get_trials(deepcopy=False))
 
-    def running(self) -> list[KeptTrial]:
+    def running(self) -> list[StoredTrial]:
         """Return the trials of an earlier process that have not ended."""
         left = self._study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
         return [self._trial(optuna.Trial(self._study, frozen._trial_id)) for frozen in left]
 
-    def ask(self) -> KeptTrial:
+    def ask(self) -> StoredTrial:
         """Return a new trial, whose hyperparameters the sampler chooses."""
         return self._trial(self._study.ask())
 
@@ -118,13 +118,13 @@ class KeptStudy:
         """Return all trials by number."""
         return _rows(self._study)
 
-    def _trial(self, trial: optuna.Trial) -> KeptTrial:
+    def _trial(self, trial: optuna.Trial) -> StoredTrial:
         # A process may have ended before it chose all hyperparameters; the chosen ones stay.
         params = {name: _suggested(trial, name, one) for name, one in self._distributions.items()}
-        return KeptTrial(self._study, trial, params, self.plan, self.identity)
+        return StoredTrial(self._study, trial, params, self.plan, self.identity)
 
 
-class KeptTrial:
+class StoredTrial:
     """A stored trial that has not ended."""
 
     def __init__(

@@ -5,14 +5,12 @@ One has all of it, for those who look ahead anew. The other one has only what re
 It is JSON, packed: DynamoDB would take each of its numbers for a decimal, and a thousand jobs for a fifth of a row.
 """
 
-import json
-import zlib
-from base64 import b85decode, b85encode
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 from job_queue.adapters.dynamodb import Tables, Update
+from job_queue.adapters.records.packed_json import LARGEST, pack, to_text, unpack
 from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Came, Outlook
 from job_queue.scheduler import PastUse, Reason
@@ -22,7 +20,6 @@ OUTLOOK = "outlook"  # its partition, which holds nothing else
 LATEST = "latest"
 TOLD = "told"
 MOST_JOBS = (3000, 1000, 300, 0)  # live jobs that are told of: as many as fit
-LARGEST = 390_000  # bytes; DynamoDB takes 400 KB
 
 
 class OutlookRecord:
@@ -35,7 +32,7 @@ class OutlookRecord:
     def replace(self, outlook: Outlook) -> None:
         """Store an outlook. Of two at the same time either is right. What does not fit is left out, the last jobs."""
         for position, parts in ((LATEST, _all), (TOLD, _told)):
-            packed = (_packed(parts(outlook, most)) for most in MOST_JOBS)
+            packed = (pack(to_text(parts(outlook, most))) for most in MOST_JOBS)
             content = next((it for it in packed if len(it) <= LARGEST), None)
             if content is None:
                 raise Unwritable("What projects have used takes more than a row may have.")
@@ -46,10 +43,9 @@ class OutlookRecord:
 
         It has expected runtimes, starts and idle GPUs.
         """
-        row = self._tables.get(self._lines_table, _key(TOLD))
-        if row is None:
+        told = self._stored(TOLD)
+        if told is None:
             return Outlook()
-        told = _unpacked(row["content"])
         return Outlook(
             told["at"],
             told["expected"],
@@ -60,10 +56,9 @@ class OutlookRecord:
 
     def latest(self) -> Outlook:
         """The one that was stored last; an empty one if there is none."""
-        row = self._tables.get(self._lines_table, _key(LATEST))
-        if row is None:
+        told = self._stored(LATEST)
+        if told is None:
             return Outlook()
-        told = _unpacked(row["content"])
         return Outlook(
             told["at"],
             told["expected"],
@@ -76,6 +71,11 @@ class OutlookRecord:
             told.get("idle", {}),  # an older version has written it
             told.get("idle_at", 0.0),
         )
+
+    def _stored(self, position: str) -> dict[str, Any] | None:
+        """Return the content of a row; None: there is no such row."""
+        row = self._tables.get(self._lines_table, _key(position))
+        return None if row is None else unpack(row["content"])
 
 
 def _told(outlook: Outlook, most: int) -> dict[str, Any]:
@@ -98,15 +98,6 @@ def _all(outlook: Outlook, most: int) -> dict[str, Any]:
         "past_use": {project: asdict(it) for project, it in outlook.past_use.items()},
         "counted": sorted(outlook.counted),
     }
-
-
-def _packed(told: dict[str, Any]) -> str:
-    return b85encode(zlib.compress(json.dumps(told, separators=(",", ":")).encode())).decode()
-
-
-def _unpacked(content: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(zlib.decompress(b85decode(content)))
-    return told
 
 
 def _key(position: str) -> dict[str, str]:

@@ -4,15 +4,13 @@ It is JSON, packed as the outlook is. Names stand in it once, and jobs that are 
 """
 
 import hashlib
-import json
-import zlib
-from base64 import b85decode, b85encode
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from job_queue.adapters.condition_expressions import is_published_before
 from job_queue.adapters.dynamodb import Tables, Update
+from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, pack, to_text, unpack
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Refused, Unwritable
 from job_queue.domain.expectations.published_plan import PublishedPlan
@@ -21,7 +19,6 @@ from job_queue.scheduler import Hold, Reason
 PUBLISHED = "published-plan"  # its partition, which holds nothing else
 LATEST = "latest"
 MOST_HOLDS = (3000, 1000, 300, 0)  # waiting jobs that are told of: as many as fit
-LARGEST = 390_000  # bytes; DynamoDB takes 400 KB
 FORMAT = 1  # of the content; another version of the queue may have written another one
 
 
@@ -60,7 +57,7 @@ class PublishedPlanRecord:
             return PublishedPlan()
         try:
             return _unpacked(row)
-        except (ArithmeticError, LookupError, TypeError, ValueError, zlib.error) as error:
+        except NOT_READABLE as error:
             log.error("published plan not readable", exc_info=error)
             return PublishedPlan()
 
@@ -71,8 +68,8 @@ def packed(plan: PublishedPlan) -> Packed:
     :raises Unwritable: the rest does not fit.
     """
     for most in MOST_HOLDS:
-        text = json.dumps(_told(plan, most), separators=(",", ":"))
-        content = b85encode(zlib.compress(text.encode())).decode()
+        text = to_text(_told(plan, most))
+        content = pack(text)
         if len(content) <= LARGEST:
             return Packed(int(plan.at * 1000), content, hashlib.sha256(text.encode()).hexdigest())
     raise Unwritable("What readers are told of a plan takes more than a row may have.")
@@ -115,7 +112,7 @@ def _told(plan: PublishedPlan, most: int) -> dict[str, Any]:
 
 
 def _unpacked(row: dict[str, Any]) -> PublishedPlan:
-    told = json.loads(zlib.decompress(b85decode(row["content"])))
+    told = unpack(row["content"])
     if told["format"] != FORMAT:
         raise ValueError(f"format {told['format']} in place of {FORMAT}")
     names = told["names"]

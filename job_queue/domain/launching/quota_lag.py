@@ -6,18 +6,15 @@ the reasons and the sources.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
 from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.policy import is_spot
 from job_queue.scheduler import Policy, TrainingPlan
 
-if TYPE_CHECKING:
-    from job_queue.domain.cluster_state import ClusterState
 
-
-def lag_of(quota: QuotaExceeded, job: Job, cluster: "ClusterState") -> str | None:
+def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
     """Return what SageMaker counts, where that is more than the queue knows of; None: the refusal is no quota lag.
 
     :param job: that was refused.
@@ -45,7 +42,7 @@ def of_the_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy
     return {key: count for key, count in wanted.items() if key in pools}
 
 
-def _known_instances(quota: QuotaExceeded, job: Job, cluster: "ClusterState") -> int:
+def _known_instances(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> int:
     """Count the instances that count toward the quota, as far as the queue knows, without those of the job.
 
     Training jobs that are not the queue's count in each market: the queue does not know theirs.
@@ -69,7 +66,7 @@ def _instances_of(job: Job, policy: Policy) -> dict[str, int]:
         count = job.slots.get(pool.name, 0)
         if not count or isinstance(pool.market, TrainingPlan):
             continue
-        asked = next((choice for choice in job.demand if sum(choice.values()) == count), job.demand[0])
-        for kind, number in asked.items() if pool.instance_type is None else ((pool.instance_type, count),):
+        by_type = job.alternative_of(count) if pool.instance_type is None else {pool.instance_type: count}
+        for kind, number in by_type.items():
             found[kind] = found.get(kind, 0) + number
     return found

@@ -41,7 +41,8 @@ class Times:
 TIMES = Times(stop_grace=10.0, unheard_grace=0.5, startup_delay=0.0, deletion=0.5)
 # AWS gives 120 s to stop, and takes minutes to start.
 STRICT_TIMES = Times(stop_grace=5.0, unheard_grace=5.0, startup_delay=2.0, deletion=2.0)
-TARGETS = ("training-job", "hyperpod-cluster", "endpoint", "studio-apps")
+TRAINING_JOB = "training-job"  # the target of a plan that training jobs may name
+TARGETS = (TRAINING_JOB, "hyperpod-cluster", "endpoint", "studio-apps")
 """The resources that a training plan may be for, as DescribeTrainingPlan names them."""
 _PLAN_NAME = r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}"
 
@@ -75,7 +76,7 @@ class PlanOption:
     start: Moment
     end: Moment
     instance_type: str | None = None
-    targets: tuple[str, ...] = ("training-job",)
+    targets: tuple[str, ...] = (TRAINING_JOB,)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def parse_plan(text: str) -> PlanOption:
     """Read `NAME=COUNT,START,END[,TYPE][,TARGET+TARGET]`; a plan without targets is for training jobs."""
     name, _, rest = text.partition("=")
     parts = [part.strip() for part in rest.split(",")]
-    targets: tuple[str, ...] = ("training-job",)
+    targets: tuple[str, ...] = (TRAINING_JOB,)
     if len(parts) > 3 and (named := parts[-1].split("+")) and set(named) <= set(TARGETS):  # noqa: PLR2004
         targets, parts = tuple(named), parts[:-1]
     if not re.fullmatch(_PLAN_NAME, name) or len(parts) not in (3, 4):

@@ -10,14 +10,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from local_cloud.sagemaker.account.options import PlanOption
+from local_cloud.sagemaker.account.options import TRAINING_JOB, PlanOption
 from local_cloud.sagemaker.validation import invalid
 from local_cloud.sagemaker.wire import EmulatedError
 
 RECALL = 1800.0  # seconds before the end at which instances are taken back
 DEFAULT_TYPE = "ml.p5.48xlarge"  # shown for a plan that takes any type: the API wants one
 ZONE = "a"
-TRAINING_JOB = "training-job"  # the target of a plan that training jobs may name
 
 
 class TrainingPlan:

@@ -143,7 +143,7 @@ def many(waiting: int) -> tuple[Api, CountedTables, CountedTables]:
         queue.accept(f"job{number}")
     queue.accept("last", 0)
     queue.tick()
-    consistent, eventual = CountedTables(queue.tables, 1), CountedTables(queue.tables, 0.5)
+    consistent, eventual = CountedTables(queue.tables, consistent=True), CountedTables(queue.tables, consistent=False)
     return Api(queue=queue, consistent=consistent, eventual=eventual), consistent, eventual
 
 

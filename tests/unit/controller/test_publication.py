@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.dynamodb import Update
-from job_queue.adapters.records.published_plan import LARGEST, PUBLISHED, packed
+from job_queue.adapters.records.packed_json import LARGEST
+from job_queue.adapters.records.published_plan import PUBLISHED, packed
 from job_queue.controller.publication import PAUSE_SECONDS, Publication
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.published_plan import PublishedPlan

@@ -55,7 +55,7 @@ def _show(events: Iterator[JobEvent], lines: LineChoice, whose: str = "") -> Job
     kind = _JsonLogRenderer if lines.as_json else JobLogRenderer
     streams = raw(sys.stdout), raw(sys.stderr)
     try:
-        return render_events(events, kind(*streams, name_instances=True, timestamps=lines.timestamps, whose=whose))
+        return render_events(events, kind(*streams, name_instances=True, timestamps=lines.timestamps, prefix=whose))
     except (ClientError, BotoCoreError) as error:
         raise QueueError(f"The logs cannot be read from CloudWatch: {error}") from error
 

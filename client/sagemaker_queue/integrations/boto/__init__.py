@@ -1,1 +1,1 @@
-"""The handlers that a botocore client asks before it sends a request, a module for each AWS service."""
+"""The handlers that a botocore client calls before it sends a request, with a module or folder for each AWS service."""

@@ -1,4 +1,4 @@
-"""Asking SageMaker about the attempts of a job."""
+"""Describe a job of the queue by SageMaker's descriptions of its attempts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.models import Attempt, JobDetail
 
 MOST_ASKED = 25
-"""Earlier attempts of one job: the first, and the latest. Of those between, the queue's record has to do."""
+"""Earlier attempts of one job that SageMaker is asked for: the first and the latest ones. For the attempts between
+them, the queue's record is used."""
 _MOST_KEPT = 1000
 
 
 def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
-    """Describe a job of the queue as SageMaker would, had it run there under its own name."""
+    """Describe a job of the queue as SageMaker would describe a training job of that name."""
     client = call.client()
     present = None
     if descriptions.is_described_by_its_attempt(job):
@@ -34,12 +35,15 @@ def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
 
 
 def is_missing(error: ClientError) -> bool:
-    """Tell whether SageMaker does not know what it was asked for."""
+    """Tell whether an error says that SageMaker does not know the resource."""
     return error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")
 
 
 def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[str, Any] | None]:
-    """Return what SageMaker says of the attempts before the present one. Each is asked for once in a process."""
+    """Return SageMaker's descriptions of the attempts before the present one, each read once in a process.
+
+    The value None means that SageMaker no longer knows the attempt. Attempts that were not read are left out.
+    """
     earlier = [it for it in job.attempts if it.training_job_name and it.outcome and not _is_present(job, it)]
     told: dict[int, Mapping[str, Any] | None] = {}
     for attempt in earlier if len(earlier) <= MOST_ASKED else [earlier[0], *earlier[1 - MOST_ASKED :]]:
@@ -47,10 +51,10 @@ def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[
         if name not in jobs.ended:
             try:
                 described = _described(client, name)
-            except ClientError:  # throttled, or not allowed: what is known must do
+            except ClientError:  # throttled or denied: use the queue's record
                 continue
             if described is not None and described["TrainingJobStatus"] in ("InProgress", "Stopping"):
-                continue  # SageMaker's word comes late
+                continue  # SageMaker's description is out of date: the attempt has ended
             if len(jobs.ended) >= _MOST_KEPT:
                 jobs.ended = {}
             jobs.ended[name] = described and {key: described[key] for key in story.TELLS if key in described}

@@ -1,4 +1,4 @@
-"""A call of an AWS operation by somebody's program, and what answers it."""
+"""A call of an AWS operation by a program, and the type of its handlers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an operation by somebody's program."""
+    """One call of an AWS operation by a program."""
 
     operation: str
     parameters: Mapping[str, Any]
@@ -21,8 +21,8 @@ class Call:
     session: boto3.Session
     preflight: bool
     client: Callable[[], Any]
-    """Returns a client like the one that is called: of the same service, region and endpoint."""
+    """Returns a client of the same service, region and endpoint as the client that is called."""
 
 
 Handler = Callable[[JobLookup, Call], Optional[Answer]]
-"""Answers a call, or lets it pass (None). Raises QueueError or ClientError."""
+"""Returns the answer to a call, or None to let the call pass to AWS. Raises QueueError or ClientError."""

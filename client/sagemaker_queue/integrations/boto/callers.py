@@ -1,4 +1,4 @@
-"""Answering for clients of which only the events are known, with the credentials that each of them signs with."""
+"""Answer calls of clients of which only the events are known, with the credentials of each client."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sagemaker_queue.errors import QueueError
 from sagemaker_queue.integrations.boto.hooks import Hooks, refused
 from sagemaker_queue_startup import EVERYWHERE, Reply, unregister
 
-_MOST = 32  # callers that are remembered; a process has one or two, a server may have a role for each tenant
+_MOST = 32  # remembered callers; a process usually has one or two, a server may have a role for each tenant
 _CREATE = "CreateTrainingJob"
 
 
 class Callers:
-    """Has the hooks of each caller, who is whoever has the same credentials in the same process.
+    """The hooks of each caller. Clients with the same credentials in the same process are one caller.
 
-    The queue is ``queue``, else the one of ``config``, else the one that ``find_config`` finds, asked in the caller's
-    name. Safe for threads without a lock, which a fork could leave locked.
+    The queue is ``queue``, else the one of ``config``, else the one that ``find_config`` finds. Without ``queue``, it
+    is called with the caller's credentials. Thread-safe without a lock, since a fork could leave a lock locked.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Callers:
         """Answer a call, or return None to let it pass."""
         try:
             hooks = self.hooks(credentials, context["client_region"])
-        except QueueError as error:  # no queue is configured, or not rightly: nothing may go past it unseen
+        except QueueError as error:  # no queue is configured, or its configuration is wrong: no job may bypass it
             return refused(error) if model.name == _CREATE else None
         return hooks.answer(model, params, context)
 
     def hooks(self, credentials: Any, region: str | None) -> Hooks:
-        """Return what answers for the clients with these credentials. Raises ConfigError if no queue is configured."""
+        """Return the hooks for the clients with these credentials. Raises ConfigError if no queue is configured."""
         frozen = credentials.get_frozen_credentials() if isinstance(credentials, Credentials) else credentials
-        # The secret, too: the name of a key, which is no secret, must not be enough to be taken for its owner.
+        # The secret is part of the key: the access key's id is not secret, and must not be enough to pose as its owner.
         key = (os.getpid(), frozen and (frozen.access_key, frozen.secret_key, frozen.token))
         found = self._known.get(key)
         if found is None:
@@ -68,15 +68,15 @@ class Callers:
 
 
 def _session_of(credentials: Any, region: str | None) -> boto3.Session:
-    """Return a session with somebody's credentials, for what the hooks themselves ask AWS.
+    """Return a session with the given credentials, for the hooks' own calls of AWS.
 
-    Credentials that are renewed while they are used stay so. Without any, it has those of the environment. Its region
-    is that of the environment, else the one given.
+    Refreshable credentials are still refreshed. Without credentials, those of the environment are used. The session's
+    region is that of the environment, else ``region``.
     """
     session: Any = botocore.session.Session()
     unregister(session.get_component("event_emitter"), EVERYWHERE)
     if isinstance(credentials, Credentials):
-        session._credentials = credentials  # there is no other way to share them
+        session._credentials = credentials  # botocore has no public way to share refreshable credentials
     elif credentials:
         session.set_credentials(credentials.access_key, credentials.secret_key, credentials.token)
     if not session.get_config_variable("region"):

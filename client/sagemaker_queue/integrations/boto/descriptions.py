@@ -1,7 +1,7 @@
-"""What DescribeTrainingJob answers about a job of the queue, under the name that its user gave.
+"""The answers of DescribeTrainingJob about jobs of the queue, under the names that their users gave.
 
-Programs written for SageMaker must understand it: a job that waits, whether it ran before or not, is InProgress
-for them.
+Programs that were written for SageMaker must understand the answers. So a waiting job is InProgress, whether it ran
+before or not.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from sagemaker_queue.models import JobDetail, JobSummary
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 _NOT_DESCRIBED = frozenset({"Tags"})
-_ONE_DAY = 86_400  # seconds, SageMaker's limit where a request has none
+_ONE_DAY = 86_400  # seconds: SageMaker's default of MaxRuntimeInSeconds
 
 
 def is_described_by_its_attempt(job: JobDetail) -> bool:
-    """Tell whether SageMaker has something to say about the job: while an attempt runs, and after the last one."""
+    """Tell whether SageMaker has a description of the job: while an attempt runs, and after the last attempt."""
     return job.training_job_name is not None and (job.state in ("running", "stopping") or job.finished)
 
 
 def is_the_jobs_own(job: JobDetail, status: str) -> bool:
-    """Tell whether an attempt's status is the job's.
+    """Tell whether an attempt's status is also the job's status.
 
-    An attempt that is being stopped, has stopped or failed need not be the job's end: that, the queue decides.
+    A stopping, stopped or failed attempt need not be the end of the job: the queue decides whether the job goes on.
     """
     return job.finished or job.cancel_requested or status in ("InProgress", "Completed")
 
 
 def arn_of(job: JobSummary, region: str) -> str:
-    """Return the ARN that the job has for its user."""
+    """Return the ARN under which users see the job. The ARN ends with the job's own name."""
     request: Mapping[str, Any] = getattr(job, "request", {})
     parts = (job.owner or str(request.get("RoleArn", ""))).split(":")
     partition, account = (parts[1], parts[4]) if len(parts) > 5 else ("aws", "")
@@ -40,22 +40,25 @@ def arn_of(job: JobSummary, region: str) -> str:
 
 
 def status_of(job: JobSummary) -> str:
-    """Return the job's status, as far as the queue knows."""
+    """Return the job's TrainingJobStatus by the queue's record."""
     return ENDED.get(job.state) or ("Stopping" if job.cancel_requested else "InProgress")
 
 
 def secondary_status_of(job: JobSummary) -> str:
-    """Return the job's secondary status, as far as the queue knows."""
+    """Return the job's SecondaryStatus by the queue's record."""
     return "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
 
 
 def renamed(arn: str, name: str) -> str:
-    """Return the ARN with another training job's name."""
+    """Return the ARN with its training job's name replaced."""
     return f"{arn.rpartition('/')[0]}/{name}"
 
 
 def from_attempt(job: JobDetail, described: Description, told: Told) -> Description:
-    """Describe the job by what SageMaker says of its attempt, and of all of them where they are one job's."""
+    """Describe the job by SageMaker's description of its present attempt.
+
+    Times and secondary statuses are those of all attempts.
+    """
     answer = {
         **described,
         "TrainingJobName": job.job,
@@ -73,7 +76,7 @@ def from_attempt(job: JobDetail, described: Description, told: Told) -> Descript
 
 
 def from_record(job: JobDetail, region: str, told: Told) -> Description:
-    """Describe the job by the queue's record: while it waits, or when SageMaker has forgotten, or never had it."""
+    """Describe the job by the queue's record: while it waits, or if SageMaker does not know its attempt (any more)."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
     transitions = story.of_record(job, told)
     last = job.attempts[-1].instances if job.attempts and not job.waits else None
@@ -90,7 +93,7 @@ def from_record(job: JobDetail, region: str, told: Told) -> Description:
         "LastModifiedTime": job.state_since or job.entry_time,
         "SecondaryStatusTransitions": transitions,
         **story.times(job, told),
-        # SageMaker always has both, and the SDK's attach reads them.
+        # SageMaker always returns both members, and the SDK's attach reads them.
         "StoppingCondition": {"MaxRuntimeInSeconds": _ONE_DAY, **request.get("StoppingCondition", {})},
         "OutputDataConfig": {"KmsKeyId": "", **request.get("OutputDataConfig", {})},
     }
@@ -98,7 +101,7 @@ def from_record(job: JobDetail, region: str, told: Told) -> Description:
 
 
 def _end(job: JobDetail) -> Description:
-    """What only a finished job has."""
+    """Return the members of a finished job's description: end time, failure reason, model. Empty for other jobs."""
     if not job.finished:
         return {}
     last = job.attempts[-1] if job.attempts else None

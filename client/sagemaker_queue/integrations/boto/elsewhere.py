@@ -1,6 +1,6 @@
-"""Calls that make training jobs where no client can be asked: inside SageMaker, or in AWS Batch.
+"""Calls that create training jobs outside of any client: inside SageMaker, or in AWS Batch.
 
-They pass. A warning says that they do, and what goes through the queue instead.
+These calls pass to AWS, with a warning that names the alternative that uses the queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AUTOML = (
     "The AutoML job",
     "To queue its training, run an AutoML library as a job: smq submit -- COMMAND.",
 )
-_SAGEMAKER = {  # what it is, and what to use instead
+_SAGEMAKER = {  # by operation: the resource that it creates, and the alternative
     "CreateHyperParameterTuningJob": (
         "The tuning job",
         "To queue its trials, take sagemaker_queue.QueueTuner, which has the same arguments, or smq sweep --metric.",
@@ -35,7 +35,7 @@ _SAGEMAKER = {  # what it is, and what to use instead
 
 
 def warn(jobs: JobLookup, call: Call) -> None:
-    """What makes training jobs inside SageMaker."""
+    """Warn of a call that creates training jobs inside SageMaker, and let it pass."""
     what, instead = _SAGEMAKER[call.operation]
     logger.warning(
         "%s goes to SageMaker directly, not through the queue: its training jobs start at once or fail, and count "
@@ -46,7 +46,7 @@ def warn(jobs: JobLookup, call: Call) -> None:
 
 
 def warn_of_batch(jobs: JobLookup, call: Call) -> None:
-    """SubmitServiceJob, by which TrainingQueue.submit() of the SageMaker SDKs gives training jobs to AWS Batch."""
+    """Warn of SubmitServiceJob, by which the SDKs' TrainingQueue.submit() sends training jobs to AWS Batch."""
     if call.parameters.get("serviceJobType", "SAGEMAKER_TRAINING") != "SAGEMAKER_TRAINING":
         return
     logger.warning(

@@ -1,8 +1,8 @@
-"""The seam between programs and SageMaker: what they ask SageMaker about training jobs, the queue answers.
+"""The hooks by which the queue answers calls of SageMaker's API about training jobs.
 
-Every SageMaker SDK, and plain boto3, ends in a botocore client, which asks its handlers before it sends a request.
-The handlers here answer what concerns jobs of the queue, under the names that their users gave, and let pass what
-does not: training jobs that the queue does not know, and everything else.
+Every SageMaker SDK, and plain boto3, uses a botocore client. A botocore client calls its handlers before it sends a
+request. The handlers here answer calls about jobs of the queue, under the names that their users gave. All other calls
+pass to AWS, also those about training jobs that the queue does not know.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sagemaker_queue_startup import PARAMETERS, leave_alone
 
 logger = logging.getLogger(__name__)
 
-# By service and operation: those of sagemaker_queue_startup.OPERATIONS.
+# By service and operation. The operations are those of sagemaker_queue_startup.OPERATIONS.
 HANDLERS: Mapping[str, Mapping[str, Handler]] = {
     "sagemaker": {**training.HANDLERS, **elsewhere.SAGEMAKER},
     "cloudwatch-logs": {**logs.HANDLERS, **insights.HANDLERS},
@@ -42,14 +42,17 @@ _VIEWS = frozenset(
     {"DescribeTrainingJob", "ListTrainingJobs", "Search", "ListTags", *logs.HANDLERS, *insights.HANDLERS}
     | metrics.HANDLERS.keys()
 )
-"""What shows training jobs, and changes none."""
+"""The operations that show training jobs and change none."""
 
 VIEW_VARIABLE = "SAGEMAKER_QUEUE_HOOKS"
 JOBS, ATTEMPTS = "jobs", "attempts"
 
 
 def view_of(hooks: str | None) -> str:
-    """Return what is to be shown, jobs or attempts: as is said, or by the environment. Raises ConfigError."""
+    """Return which view is shown, JOBS or ATTEMPTS: ``hooks``, else the value of VIEW_VARIABLE, else JOBS.
+
+    Raises ConfigError for another value.
+    """
     view = hooks if hooks is not None else os.environ.get(VIEW_VARIABLE, "").strip().lower() or JOBS
     if view not in (JOBS, ATTEMPTS):
         where = "hooks" if hooks is not None else VIEW_VARIABLE
@@ -59,16 +62,16 @@ def view_of(hooks: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Reply:
-    """What botocore wants to see of an HTTP response that there never was."""
+    """A stand-in for the HTTP response that botocore expects, since no request is sent."""
 
     status_code: int
 
 
 class Hooks:
-    """What answers the calls of clients with the same credentials: those of ``session``, which asks AWS for them.
+    """The hooks of all clients with the same credentials. The hooks' own calls of AWS use ``session``.
 
-    With ``leave_other_regions``, a job that is created in a region other than the queue's is left to SageMaker, with a
-    warning; otherwise it is refused. ``view``: whether jobs or attempts are shown, as ``view_of`` takes it.
+    With ``leave_other_regions``, a job that is created in another region than the queue's is left to SageMaker, with a
+    warning; otherwise it is refused. ``view`` is the argument of ``view_of``: jobs or attempts.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class Hooks:
         self.view = view_of(view)
         self.jobs = JobLookup(queue)
         self.preflight = preflight
-        self.active = True  # until it is undone: clients that were made meanwhile keep their handlers
+        self.active = True  # False after uninstall: clients that exist then keep their handlers, which let calls pass
         self.session = session
         self._leave_other_regions = leave_other_regions
         self._clients: dict[tuple[str, str, str], Any] = {}
@@ -91,11 +94,11 @@ class Hooks:
         _ALIVE.add(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Hooks:
-        """Return these: the copy of a session has the same queue, as the locks and connections cannot be copied."""
+        """Return this object: the copy of a session shares its queue, since locks and connections cannot be copied."""
         return self
 
     def answer(self, model: Any, params: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[_Reply, Answer] | None:
-        """Answer a call of an operation, or return None to let it pass."""
+        """Answer a call of an operation, or return None to let the call pass. A QueueError becomes an AWS error."""
         region = context["client_region"]
         if not self.active or self._is_not_the_queues(model.name, region):
             return None
@@ -113,12 +116,12 @@ class Hooks:
             answer = HANDLERS[service.service_id.hyphenize()][model.name](self.jobs, call)
         except QueueError as error:
             return refused(error)
-        except ClientError as error:  # of a call that was made instead
+        except ClientError as error:  # from a call of AWS that the handler made
             return _Reply(error.response["ResponseMetadata"]["HTTPStatusCode"]), dict(error.response)
         return None if answer is None else _accepted(answer)
 
     def _is_not_the_queues(self, operation: str, region: str) -> bool:
-        """The queue's jobs run in its own region."""
+        """Tell whether a call passes because its region is not the queue's, in which all jobs of the queue run."""
         if region == self.jobs.queue.region:
             return False
         if operation == _CREATE and self._leave_other_regions:
@@ -131,16 +134,19 @@ class Hooks:
 
     def _client(self, service: str, region: str, endpoint: str, config: Any) -> Any:
         key = (service, region, endpoint)
-        with self._lock:  # a session makes one client at a time
+        with self._lock:  # boto3 sessions are not thread-safe while they create a client
             if key not in self._clients:
                 create: Any = self.session.client
                 made = create(service, region_name=region, endpoint_url=endpoint, config=config)
-                leave_alone(made.meta.events)  # what it asks is meant for AWS
+                leave_alone(made.meta.events)  # calls of this client go to AWS
                 self._clients[key] = made
             return self._clients[key]
 
     def renew(self) -> None:
-        """Leave to the parent of a forked process what is its own: locks that it may hold, and open connections."""
+        """Replace the lock and the clients in a forked process.
+
+        The parent may hold the lock, and owns the open connections.
+        """
         self._lock = threading.Lock()
         self._clients = {}
         self.jobs = JobLookup(self.jobs.queue)
@@ -173,7 +179,7 @@ _SAGEMAKERS_WORDS: Mapping[type[QueueError], tuple[int, str]] = {
 
 
 def refused(error: QueueError) -> tuple[_Reply, Answer]:
-    """An error of the queue as SageMaker would put it, so that programs written for it understand."""
+    """Return an error of the queue with SageMaker's status and error code, for programs written for SageMaker."""
     status, code = next(
         (known for kind, known in _SAGEMAKERS_WORDS.items() if isinstance(error, kind)), (400, "ValidationException")
     )

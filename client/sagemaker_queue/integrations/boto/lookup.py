@@ -1,4 +1,4 @@
-"""Finding the job that a name in somebody's program means."""
+"""Find the jobs of the queue that a program names, with a short-lived cache."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sagemaker_queue.models import JobDetail, JobSummary
 
 RECENT_SECONDS = 2.0
 LISTED_SECONDS = 60.0
-"""How long the pages of one list may rest on one look at the queue."""
+"""The age up to which one list of the queue's jobs is used for further pages."""
 MOST_LISTED = 10_000
-"""Jobs of one list, all live ones first: 20 calls of the queue at most."""
+"""Maximum number of jobs in one list, with all live jobs first. It takes at most 20 calls of the queue."""
 _MANY = 500
 _MANY_LISTS = 8
 
@@ -32,7 +32,7 @@ _LONGEST_NAME = 63
 
 
 def attempt_name(job: str, number: int) -> str:
-    """Return the name of a job's attempt in SageMaker, as the queue makes it: a long one is cut and given a hash."""
+    """Return the name of a job's attempt in SageMaker, by the queue's rule: a long name is cut, and a hash is added."""
     stamp = f"-qstamp-{number}"
     if len(job) + len(stamp) <= _LONGEST_NAME:
         return job + stamp
@@ -42,27 +42,27 @@ def attempt_name(job: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class Listing:
-    """Jobs of the queue as they were at a time."""
+    """The jobs of the queue at a time."""
 
     asked_at: datetime
     jobs: tuple[JobSummary, ...]
 
 
 class JobLookup:
-    """Asks the queue for jobs by name, or for all of them. Safe for threads."""
+    """A cache of the queue's jobs by name, and of its lists of jobs. Thread-safe."""
 
     def __init__(self, queue: QueueClient) -> None:
         self.queue = queue
         self.ended: dict[str, Mapping[str, Any] | None] = {}
-        """What SageMaker says of attempts that have ended, which does not change; None if it knows them no more."""
+        """SageMaker's descriptions of ended attempts, which do not change; None if SageMaker no longer knows one."""
         self._known: dict[str, tuple[float, JobDetail | None]] = {}
         self._listed: dict[tuple[str, datetime | None], Listing] = {}
         self._lock = threading.Lock()
 
     def listed(self, states: str, since: datetime | None = None, *, again: bool = False) -> Listing:
-        """Return the jobs in these states, without those that ended before ``since``. Raises QueueError.
+        """Return the jobs in these states, without jobs that ended before ``since``. Raises QueueError.
 
-        ``again``: for a further page, for which a list that is a minute old will do.
+        With ``again``, for a further page of a list, an earlier answer of the last LISTED_SECONDS may be returned.
         """
         with self._lock:
             found = self._listed.get((states, since))
@@ -72,7 +72,7 @@ class JobLookup:
         jobs = []
         for job in islice(self.queue.jobs(states), MOST_LISTED):
             if job.finished and since and job.state_since and job.state_since < since:
-                break  # those that ended come last, the latest first
+                break  # finished jobs are last in the list, the latest end first
             jobs.append(job)
         listing = Listing(now, tuple(jobs))
         with self._lock:
@@ -84,9 +84,9 @@ class JobLookup:
         return listing
 
     def find(self, name: object) -> JobDetail | None:
-        """Return the job as it is now; None if the queue does not know the name. Raises QueueError."""
+        """Return the job's present description; None if the queue does not know the name. Raises QueueError."""
         if not isinstance(name, str) or not _NAME.fullmatch(name) or _ATTEMPT.fullmatch(name):
-            return None  # an attempt's name means just that attempt
+            return None  # an attempt's name means the attempt, not its job
         try:
             job = self.queue.job(name)
         except NotFound:
@@ -98,21 +98,27 @@ class JobLookup:
         return job
 
     def _forget_unless_as(self, job: JobSummary) -> None:
-        """No call may be answered by what is older than an earlier answer: who sees an end reads the whole log then."""
+        """Drop a job's cached description if a newer list shows another state or attempt.
+
+        No answer may be older than an earlier answer: a program that sees a job's end expects its whole log.
+        """
         if job.job in self._known:
             _, known = self._known[job.job]
             if known is None or (known.state, known.attempt) != (job.state, job.attempt):
                 del self._known[job.job]
 
     def may_have(self, name: str) -> bool:
-        """Tell whether the queue knows the job; also true in an outage, which whoever follows the job will outlast."""
+        """Tell whether the queue knows the job; also True in an outage, since following a job retries through it."""
         try:
             return self.find(name) is not None
         except Unavailable:
             return True
 
     def find_recent(self, name: object) -> JobDetail | None:
-        """Like ``find``, but two seconds old at most: for calls that come in bursts, such as those that read logs."""
+        """Return the job as ``find`` does, from a cache of at most RECENT_SECONDS; a finished job's stays valid.
+
+        Use this method for calls that come in bursts, such as calls that read logs.
+        """
         with self._lock:
             asked, job = self._known.get(str(name), (float("-inf"), None))
         if time.monotonic() - asked <= RECENT_SECONDS or (job and job.finished):

@@ -1,7 +1,7 @@
-"""Where the outputs of a job are, whose address somebody has computed from the job's name.
+"""Correct addresses of outputs that a program has computed from a job's name.
 
-SageMaker writes to ``<folder of the request>/<training job>/...``, and the training job is an attempt. So at
-``<folder>/<job>/...`` there is nothing; what is meant is the last attempt's.
+SageMaker writes to ``<folder of the request>/<training job>/...``, and the training job is an attempt. So there is
+nothing at ``<folder>/<job>/...``, and the address is replaced by the one of the last attempt.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, Optional
 from sagemaker_queue.models import JobDetail
 
 Find = Callable[[str], Optional[JobDetail]]
-"""Returns the job of that name; None if there is none."""
+"""Returns the job with a name; None if there is none."""
 
-# What SageMaker writes below the name of a training job: model and output, and those of the debugger and its like.
+# The folders that SageMaker creates below the name of a training job: model and output, and output of other tools.
 _BELOW = ("output", "debug-output", "profiler-output", "rule-output", "tensorboard-output")
 _FOLDERS = ("OutputDataConfig", "DebugHookConfig", "ProfilerConfig", "TensorBoardOutputConfig")
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
 
 def true_address(find: Find, address: str) -> str:
-    """Return the address with the name of the job's last attempt for the job's; any other address as it is.
+    """Return the address with the job's name replaced by the name of its last attempt.
 
-    Only below a folder that the job's request names for its outputs.
+    Only addresses below an output folder of the job's request are changed. Other addresses are returned unchanged.
     """
     for folder, name, rest in _parts(address):
         job = find(name)
@@ -34,7 +34,7 @@ def true_address(find: Find, address: str) -> str:
 
 
 def with_true_addresses(find: Find, value: Any) -> Any:
-    """Return a request in which the addresses of jobs' outputs are those of their attempts."""
+    """Return a copy of a request with ``true_address`` applied to each text in it."""
     if isinstance(value, Mapping):
         return {name: with_true_addresses(find, member) for name, member in value.items()}
     if isinstance(value, list):
@@ -43,7 +43,7 @@ def with_true_addresses(find: Find, value: Any) -> Any:
 
 
 def _parts(address: str) -> Iterator[tuple[str, str, str]]:
-    """Yield folder, name and rest, wherever a job's name can stand."""
+    """Yield folder, name and rest for each segment of an address that can be a job's name."""
     if not address.startswith("s3://"):
         return
     segments = address.split("/")

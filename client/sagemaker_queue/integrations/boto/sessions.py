@@ -1,7 +1,7 @@
-"""Whose training jobs go through the queue: one session's, those of a client's events, or everybody's in the process.
+"""Send the training jobs of a session, of a client's events or of the whole process through the queue.
 
-A handler that is asked first has the call: that of a session (``boto_session``, ``install``) or of events (``hook``)
-comes before that of every session (``install(everywhere=True)``).
+The first handler of a client answers the call. The handlers of a session (``boto_session``, ``install``) or of events
+(``hook``) come before the handlers of all sessions (``install(everywhere=True)``).
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.integrations.sdk_v3 import follow_waits, leave_waits
 from sagemaker_queue_startup import EVENTS, EVERYWHERE, Answerer, Reply, Responder
 
-_HOOKS = "_sagemaker_queue_hooks"  # of a boto3 session
+_HOOKS = "_sagemaker_queue_hooks"  # the attribute of a boto3 session with its hooks
 _SESSION = "session"  # the name of the handlers of one session
 
 
 class _Everywhere:
-    """What ``install(everywhere=True)`` has said, or the environment if it was not called; ``uninstall`` ends both."""
+    """The state of ``install(everywhere=True)``, or of the environment's hooks before that call.
+
+    ``uninstall`` resets both.
+    """
 
     callers = Callers()
     default: boto3.Session | None = None  # the session that install() hooked
@@ -49,15 +52,16 @@ def boto_session(
     preflight: bool = True,
     hooks: str | None = None,
 ) -> boto3.Session:
-    """Return a boto3 session whose training jobs go through the queue.
+    """Return a boto3 session that sends its training jobs to the queue. Pass it to libraries that take a boto3 session.
 
-    It is ``session`` (default: a new one), of which the clients that are made from now on speak to ``queue``
-    (default: the one that ``find_config`` finds, with the session's credentials). Give it to whatever takes a boto3
-    session. ``preflight``: whether a job that is certain to fail, as far as one can see, is refused at once.
+    The session is ``session`` (default: a new one). Clients of it that are created from now on use ``queue`` (default:
+    the queue that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is found to be
+    certain to fail is refused at once.
 
-    ``hooks``: whether calls that show training jobs show ``"jobs"``, under the names that their users gave, or
-    ``"attempts"``, what SageMaker has; then jobs are queued and stopped all the same. Default: the environment variable
-    ``SAGEMAKER_QUEUE_HOOKS``, else jobs. Raises ConfigError if no queue is configured.
+    ``hooks`` selects what calls that show training jobs return. With ``"jobs"`` they return jobs, under the names that
+    their users gave. With ``"attempts"`` they return SageMaker's training jobs; jobs are still submitted to the queue
+    and stopped by it. Default: the environment variable ``SAGEMAKER_QUEUE_HOOKS``, else jobs.
+    Raises ConfigError if no queue is configured.
     """
     _check_queue(queue)
     session = session or _new_session()
@@ -73,12 +77,13 @@ def install(
 ) -> boto3.Session:
     """Send the training jobs of boto3's default session through the queue, and return that session.
 
-    It is what ``boto3.client`` uses, and the SageMaker SDKs where they are given no session. Call it before any
-    client is made. The arguments are those of ``boto_session``.
+    ``boto3.client`` uses the default session, and so do the SageMaker SDKs without a session of their own. Call this
+    function before any client is created. The arguments are those of ``boto_session``.
 
-    ``everywhere``: those of every session of this process, whoever made or makes it, by botocore, boto3, aiobotocore or
-    aioboto3; also by clients that there are already. Each is asked for in the name of the credentials that the client
-    has. A job of a region other than the queue's goes to SageMaker, with a warning. ``uninstall`` undoes it.
+    With ``everywhere``, the training jobs of every session of this process go through the queue: present and future
+    sessions and clients of botocore, boto3, aiobotocore and aioboto3. Without ``queue``, the queue is called with each
+    client's own credentials. A job in another region than the queue's goes to SageMaker, with a warning. ``uninstall``
+    undoes this.
     """
     _check_queue(queue)
     if boto3.DEFAULT_SESSION is None:
@@ -92,51 +97,53 @@ def install(
     callers = Callers(queue, config=config, preflight=preflight, view=view_of(hooks))
     with _Everywhere.lock:
         _Everywhere.callers = callers
-        startup.hook_new_sessions(botocore)  # first, so that none is left out that is being made now
+        startup.hook_new_sessions(botocore)  # first, so that no session that is created meanwhile is left out
         hook_what_is_there()
     return session
 
 
 def hook_what_is_there() -> None:
-    """Let the queue answer for the sessions and clients that this process has already."""
+    """Let the queue answer calls of the sessions and clients that exist in this process."""
     for emitter in _live_emitters():
         _change_at_once(emitter, startup.hook_everywhere)
 
 
 def uninstall() -> None:
-    """Undo what ``install`` has done in this process, or ``SAGEMAKER_QUEUE_INSTALL`` for it.
+    """Undo ``install``, or the effect of ``SAGEMAKER_QUEUE_INSTALL``, in this process.
 
-    Sessions of ``boto_session`` and events that were given to ``hook`` stay as they are.
+    Sessions of ``boto_session`` and events that were passed to ``hook`` stay hooked.
     """
     with _Everywhere.lock:
-        startup.leave_new_sessions(botocore)  # from now on, handlers that are not found below let everything pass
+        startup.leave_new_sessions(botocore)  # from now on, handlers that are not found below let all calls pass
         _Everywhere.callers = Callers()
         for emitter in _live_emitters():
             _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))
         session, _Everywhere.default = _Everywhere.default, None
         found = _hooks_on(session)
         if session is not None and found is not None:
-            found.active = False  # of clients that were made meanwhile
+            found.active = False  # for the clients that were created meanwhile
             startup.unregister(session.events, _SESSION)
             delattr(session, _HOOKS)
     leave_waits()
 
 
 def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = True, hooks: str | None = None) -> None:
-    """Send the training jobs of the clients that have these events through the queue.
+    """Send the training jobs of the clients with these events through the queue.
 
-    ``emitter`` is what botocore, aiobotocore or the AWS CLI emits its events by: ``client.meta.events``,
+    ``emitter`` is the event emitter of botocore, aiobotocore or the AWS CLI: ``client.meta.events``,
     ``session.events`` of boto3 and aioboto3, ``session.get_component("event_emitter")`` of botocore and aiobotocore.
-    Of a session, the clients that are made from now on are meant. The queue is asked in the name of the credentials
-    that each client has; with aiobotocore in a thread, so that the event loop goes on. ``queue``, ``preflight``
-    and ``hooks`` are as for ``boto_session``. Doing so again replaces the queue.
+    A session's emitter affects the clients that are created from now on.
+
+    Without ``queue``, the queue is called with each client's own credentials. With aiobotocore, the queue is called in
+    a thread, so that the event loop is not blocked. ``queue``, ``preflight`` and ``hooks`` are as for ``boto_session``.
+    A second call replaces the queue.
     """
     _check_queue(queue)
     if not hasattr(emitter, "register_last"):
         raise TypeError(f"hook() takes events, such as client.meta.events or session.events, not {emitter!r}")
     config = None if queue else find_config()
     callers = Callers(queue, config=config, preflight=preflight, view=view_of(hooks))
-    startup.unregister(emitter, EVERYWHERE)  # would come first otherwise
+    startup.unregister(emitter, EVERYWHERE)  # otherwise this handler would come first
     startup.unregister(emitter, EVENTS)
     startup.register(emitter, EVENTS, Responder(_following(callers.answer)))
 
@@ -147,17 +154,17 @@ def _check_queue(queue: object) -> None:
 
 
 def output_address(address: str, *, queue: QueueClient | None = None) -> str:
-    """Return where that is which an SDK says to be at an address that it computes from a job's name.
+    """Return the true address of an output, for an address that an SDK has computed from a job's name.
 
     SageMaker writes outputs below the names of attempts. So ``latest_job_debugger_artifacts_path()`` of the SDK v2 and
-    ``output_data`` of the v3 name folders in which there is nothing; the answer names the one of the job's last
-    attempt. Other addresses are returned as they are. ``queue`` is as for ``boto_session``. Raises QueueError.
+    ``output_data`` of the v3 name empty folders. The result names the folder of the job's last attempt. Other addresses
+    are returned unchanged. ``queue`` is as for ``boto_session``. Raises QueueError.
     """
     return outputs.true_address(JobLookup(queue or QueueClient()).find_recent, address)
 
 
 def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
-    """Return the handlers of a session, which has them from now on; ``queue`` replaces the one that it had."""
+    """Return the hooks of a session; create and register them if it has none. ``queue`` replaces its present queue."""
     found = _hooks_on(session)
     if found is None:
         found = Hooks(session, queue or QueueClient(boto_session=session))
@@ -169,18 +176,18 @@ def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
 
 
 def _hooks_on(session: object) -> Hooks | None:
-    """Return the handlers that a session has; none of a mock, which has whatever it is asked for."""
+    """Return the hooks of a session; None without hooks. A mock has every attribute, so the type is checked."""
     found = getattr(session, _HOOKS, None)
     return found if isinstance(found, Hooks) else None
 
 
 def register(of_session: Hooks, events: Any) -> None:
-    """Let a session's handlers answer for the clients that have these events. Doing so again changes nothing."""
+    """Let a session's hooks answer calls of the clients with these events. A second call changes nothing."""
 
     def answer(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], _: Any) -> Reply:
         return of_session.answer(model, params, context)
 
-    startup.unregister(events, EVERYWHERE)  # would come first otherwise
+    startup.unregister(events, EVERYWHERE)  # otherwise this handler would come first
     startup.register(events, _SESSION, Responder(_following(answer)))
 
 
@@ -192,7 +199,7 @@ def answer_everywhere(model: Any, params: Mapping[str, Any], context: Mapping[st
 
 
 def answer_for_events(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
-    """Answer a call of a client whose events an integration hooked, or return None to let it pass."""
+    """Answer a call of a client with events that an integration hooked, or return None to let it pass."""
     return _following(_INTEGRATIONS.answer)(model, params, context, credentials)
 
 
@@ -200,7 +207,7 @@ _INTEGRATIONS = Callers()
 
 
 def _following(answer: Answerer) -> Answerer:
-    """Look first whether the SageMaker SDK v3 was loaded meanwhile."""
+    """Wrap ``answer`` to patch the SageMaker SDK v3 before each call, in case it was loaded meanwhile."""
 
     def followed(*call: Any) -> Reply:
         follow_waits(_jobs_of)
@@ -223,7 +230,7 @@ def _jobs_of(session: boto3.Session | None) -> tuple[boto3.Session, JobLookup] |
 
 
 def _after_fork() -> None:
-    _Everywhere.lock = threading.Lock()  # a thread that is not here may have had it
+    _Everywhere.lock = threading.Lock()  # a thread of the parent, which does not exist here, may have held it
 
 
 if hasattr(os, "register_at_fork"):
@@ -231,21 +238,21 @@ if hasattr(os, "register_at_fork"):
 
 
 def _live_emitters() -> Iterator[HierarchicalEmitter]:
-    """Yield the events of all sessions and clients that there are; a client has a copy of its session's.
+    """Yield the event emitters of all sessions and clients. A client has a copy of its session's emitter.
 
-    Twice, for a copy may be made meanwhile. What ``gc.freeze`` has put aside is not seen.
+    All are yielded twice, since a copy may be created meanwhile. Objects that ``gc.freeze`` has hidden are not found.
     """
     for _ in range(2):
         for found in gc.get_objects():
-            if issubclass(type(found), HierarchicalEmitter):  # isinstance would ask proxies what they stand for
+            if issubclass(type(found), HierarchicalEmitter):  # isinstance would call __class__ of proxy objects
                 yield found
 
 
 def _change_at_once(emitter: HierarchicalEmitter, change: Callable[[HierarchicalEmitter], None]) -> None:
-    """Change an emitter that other threads may be using; botocore's have no lock.
+    """Change an emitter that other threads may be using: botocore's emitters have no lock.
 
-    It is done while no other thread copies or changes any, and none gets its turn before it is done: it would come to
-    that after the interval, and this takes less.
+    The change starts while no other thread copies or changes an emitter. Python switches threads only after the switch
+    interval, which is raised to longer than the change takes. So no other thread runs during the change.
     """
     interval = sys.getswitchinterval()
     for _ in range(_MOST_TRIES):
@@ -253,17 +260,17 @@ def _change_at_once(emitter: HierarchicalEmitter, change: Callable[[Hierarchical
         try:
             if not _others_change_emitters():
                 change(emitter)
-                emitter.register(_NO_EVENT, _nothing, unique_id=_NO_EVENT)  # forgets who listened to what before
+                emitter.register(_NO_EVENT, _nothing, unique_id=_NO_EVENT)  # clears the emitter's cache of handlers
                 emitter.unregister(_NO_EVENT, unique_id=_NO_EVENT)
                 return
         finally:
             sys.setswitchinterval(interval)
         time.sleep(_PAUSE_SECONDS)
-    change(emitter)  # somebody has been at it for seconds, and will hardly end
+    change(emitter)  # another thread has been busy with emitters for seconds, and waiting longer is useless
 
 
 def _others_change_emitters() -> bool:
-    """Tell whether another thread is in botocore's events, other than by emitting one."""
+    """Tell whether another thread runs code of botocore's emitters, other than emitting an event."""
     own = threading.get_ident()
     frames = [frame for thread, frame in sys._current_frames().items() if thread != own]
     for frame in frames:
@@ -286,7 +293,7 @@ def _nothing(**_: Any) -> None: ...
 
 
 def _new_session() -> boto3.Session:
-    """Return a session like boto3's default one, whose own clients must not change."""
+    """Return a new session with the settings of boto3's default session, which must not be hooked itself."""
     default = boto3.DEFAULT_SESSION
     if default is None:
         return boto3.Session()

@@ -1,6 +1,6 @@
-"""The attempts of a job told as the life of one training job: when it began, how long it ran, what became of it.
+"""Combine the attempts of a job into the times and secondary statuses of a single training job.
 
-Of an attempt that SageMaker knows, it has the last word; of the rest there is the queue's record.
+For an attempt that SageMaker knows, its description is used. For other attempts, the queue's record is used.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from sagemaker_queue.models import WAITING, Attempt, JobDetail
 
 Description = dict[str, Any]
 Told = Mapping[int, Optional[Mapping[str, Any]]]
-"""What SageMaker says of attempts, by their number; None of those that it does not know. Others were not asked for."""
+"""SageMaker's descriptions of attempts by number. None: SageMaker does not know the attempt. Missing: not asked for."""
 
 TELLS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
-"""What matters of a description for the story."""
+"""The members of a description that this module reads."""
 
 ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
 SECONDARY = {
@@ -28,13 +28,13 @@ SECONDARY = {
     "preempted": "Interrupted",
     **ENDED,
 }
-# Of an attempt, how it ended; of the job, only if it was the last one.
+# The statuses by which an attempt ends. The job shows them for its last attempt only.
 _ENDS = frozenset({"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
 _Stage = tuple[str, Optional[datetime], str]
 
 
 def times(job: JobDetail, told: Told) -> Description:
-    """When the first attempt began to train, and the seconds of all that have come to an end."""
+    """Return the start time of the first attempt's training, and the total seconds of the ended attempts."""
     starts = [said["TrainingStartTime"] for said in told.values() if said and "TrainingStartTime" in said]
     unknown = [attempt for attempt in job.attempts if told.get(attempt.attempt) is None]
     starts += [it.started for it in unknown if it.started and (_seconds(it) > 0 or it.carrier)]
@@ -43,9 +43,9 @@ def times(job: JobDetail, told: Told) -> Description:
         answer["TrainingStartTime"] = min(starts)
     for measure in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
         seconds = [said[measure] for said in told.values() if said and measure in said]
-        # Those that are too many to be asked for; of those that were deleted nobody knows.
+        # Attempts that SageMaker was not asked for. The seconds of deleted training jobs are unknown.
         seconds += [_seconds(it) for it in job.attempts if it.attempt not in told and it.ended]
-        if measure == "TrainingTimeInSeconds":  # what shares an instance is not billed by itself
+        if measure == "TrainingTimeInSeconds":  # attempts that share an instance have no billable time of their own
             seconds += [_seconds(it) for it in unknown if it.attempt in told and it.carrier and it.ended]
         if seconds:
             answer[measure] = sum(seconds)
@@ -53,7 +53,7 @@ def times(job: JobDetail, told: Told) -> Description:
 
 
 def of_attempts(job: JobDetail, told: Told, present: Mapping[str, Any]) -> list[Description]:
-    """Return the secondary statuses of all attempts, the last ones being those of the present attempt."""
+    """Return the secondary statuses of all attempts. Those of the present attempt come last."""
     past = [it for it in job.history if it.attempt != job.attempt or it.state in WAITING]
     stages = _stages(past, {number: said for number, said in told.items() if number != job.attempt})
     own = present.get("SecondaryStatusTransitions", [])
@@ -62,7 +62,7 @@ def of_attempts(job: JobDetail, told: Told, present: Mapping[str, Any]) -> list[
 
 
 def of_record(job: JobDetail, told: Told) -> list[Description]:
-    """Return the secondary statuses of a job whose present state the queue tells; the last one is the present."""
+    """Return the secondary statuses of a job by the queue's record. The last one is the job's present state."""
     past = list(job.history)
     message = state_sentence(job)
     if past and past[-1].state == job.state and job.state != "preempted":
@@ -75,7 +75,10 @@ def of_record(job: JobDetail, told: Told) -> list[Description]:
 
 
 def _stages(past: Any, told: Told) -> list[_Stage]:
-    """The history, in which SageMaker tells of each attempt that it knows what it did until its end."""
+    """Return the stages of the history. For attempts that SageMaker knows, the stages are SageMaker's.
+
+    SageMaker's statuses of an attempt's end are left out, since the job goes on.
+    """
     stages: list[_Stage] = []
     inserted: set[int] = set()
     for transition in past:
@@ -94,7 +97,10 @@ def _stages(past: Any, told: Told) -> list[_Stage]:
 
 
 def _written(stages: list[_Stage], end: datetime | None) -> list[Description]:
-    """Write them as SageMaker does: each ends as the next begins. The queue's clock and SageMaker's may differ."""
+    """Return the stages in SageMaker's form, each with the start of the next one as its end.
+
+    Starts are made non-decreasing, since the queue's clock and SageMaker's may differ.
+    """
     latest: datetime | None = None
     ordered: list[_Stage] = []
     for status, start, message in stages:

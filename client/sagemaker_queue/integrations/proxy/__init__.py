@@ -1,1 +1,1 @@
-"""SageMaker's API on this machine, for programs in any language: what concerns the queue's jobs, the hooks answer."""
+"""A local proxy for SageMaker's API, for programs in any language. The hooks answer calls about the queue's jobs."""

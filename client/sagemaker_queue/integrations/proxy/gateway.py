@@ -1,4 +1,4 @@
-"""What becomes of a request: the queue answers it, or it goes to SageMaker, signed with the caller's credentials."""
+"""Answer a request from the queue, or sign it with the caller's credentials and pass it on to SageMaker."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from sagemaker_queue_startup import OPERATIONS, PARAMETERS
 
 logger = logging.getLogger(__name__)
 
-_Config: Any = Config  # has an option that its types do not know
-_MOST_AT_ONCE = 100  # connections to SageMaker that are kept
+_Config: Any = Config  # Config's types lack the option ignore_configured_endpoint_urls
+_MOST_AT_ONCE = 100  # maximum number of pooled connections to SageMaker
 _CREATE = "CreateTrainingJob"
-# What is of one connection, or made anew by whoever sends the message on.
+# Headers of a single connection, and headers that the proxy itself sets when it passes a message on.
 _NOT_PASSED_ON = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
@@ -41,7 +41,7 @@ _NOT_PASSED_ON = frozenset(
 
 
 def proxy(config: QueueConfig, port: int, *, preflight: bool = True) -> Server:
-    """Return a server that answers for SageMaker. Raises QueueError, and OSError if the port cannot be used."""
+    """Return a server that answers in place of SageMaker. Raises QueueError, and OSError if the port cannot be used."""
 
     def make_session() -> boto3.Session:
         return boto3.Session(profile_name=config.aws_profile)
@@ -58,9 +58,9 @@ def proxy(config: QueueConfig, port: int, *, preflight: bool = True) -> Server:
 
 
 class Gateway:
-    """Answers requests. Safe for threads.
+    """The part of the proxy that answers requests. Thread-safe.
 
-    ``session`` says where SageMaker is in each region; ``own_names`` are the proxy's own hosts and ports.
+    ``session`` provides SageMaker's address in each region. ``own_names`` are the proxy's own hosts with their ports.
     """
 
     def __init__(self, callers: Callers, keys: Keys, session: boto3.Session, own_names: Collection[str]) -> None:
@@ -72,7 +72,7 @@ class Gateway:
         self._lock = threading.Lock()
 
     def answer(self, request: Request) -> Response:
-        """Return the answer, which may be an error; raises nothing."""
+        """Return the answer to a request. An error becomes an answer, so nothing is raised."""
         try:
             caller = verified(request, self._keys.find)
             client = self._client(caller.region)
@@ -86,7 +86,10 @@ class Gateway:
             return error(500, "InternalFailure", f"smq proxy failed: {type(failure).__name__}")
 
     def _of_the_queue(self, request: Request, caller: Caller, client: Any) -> Response | None:
-        """What the hooks answer; None if they let it pass."""
+        """Return the hooks' answer; None if they let the request pass.
+
+        Raises Refusal for a CreateTrainingJob request that botocore cannot read: no job may bypass the queue.
+        """
         name = protocol.operation_of(request, OPERATIONS[SERVICE])
         if name not in OPERATIONS[SERVICE]:
             return None
@@ -94,10 +97,10 @@ class Gateway:
         try:
             model = client.meta.service_model.operation_model(name)
             parameters = protocol.parameters(given, model)
-        except (protocol.NotOfTheModel, OperationNotFoundError) as reason:
-            if name == _CREATE:  # nothing may go past the queue unseen
+        except (protocol.NotInModel, OperationNotFoundError) as reason:
+            if name == _CREATE:  # no job may bypass the queue
                 raise Refusal(400, "ValidationException", f"The queue cannot take this request: {reason}") from None
-            return None  # SageMaker says what is wrong with it
+            return None  # SageMaker's answer explains the fault
         context = {
             "client_region": caller.region,
             "client_config": client.meta.config,
@@ -107,7 +110,7 @@ class Gateway:
         return None if reply is None else _as_sent(reply, model)
 
     def _client(self, region: str) -> Any:
-        """Return a client that knows where SageMaker is; no operation of it is called."""
+        """Return a client for SageMaker's address and service model in a region. Its operations are not called."""
         with self._lock:
             if region not in self._clients:
                 create: Callable[..., Any] = self._session.client
@@ -116,7 +119,7 @@ class Gateway:
                 except InvalidRegionError as reason:
                     raise Refusal(400, "InvalidSignatureException", f"Credential should be scoped: {reason}") from None
                 if urlsplit(client.meta.endpoint_url).netloc in self._own_names:
-                    # What its user has set for all programs; the proxy is not its own SageMaker.
+                    # The user's endpoint setting for all programs names this proxy, which must not call itself.
                     elsewhere = _Config(max_pool_connections=_MOST_AT_ONCE, ignore_configured_endpoint_urls=True)
                     client = create(SERVICE, region_name=region, config=elsewhere)
                 self._clients[region] = client
@@ -124,7 +127,7 @@ class Gateway:
 
 
 def _as_sent(reply: tuple[Any, Any], model: Any) -> Response:
-    """The hooks' answer in SageMaker's protocol."""
+    """Return the hooks' answer in SageMaker's protocol."""
     answer = reply[1]
     request_id = answer.get("ResponseMetadata", {}).get("RequestId", "")
     failure = answer.get("Error")
@@ -134,14 +137,14 @@ def _as_sent(reply: tuple[Any, Any], model: Any) -> Response:
 
 
 def _passed_on(request: Request, caller: Caller, client: Any) -> Response:
-    """SageMaker's answer to the same request, byte for byte; whoever asked tries again, where that is worth it."""
+    """Return SageMaker's answer to the same request, byte for byte. Retries are left to the caller."""
     url = client.meta.endpoint_url.rstrip("/") + request.path
     outgoing: Any = AWSRequest(request.method, url, data=request.body)
     for name, value in request.headers.items():
         if name.lower() not in _NOT_PASSED_ON:
             outgoing.headers[name] = value
     SigV4Auth(caller.credentials, client.meta.service_model.signing_name, caller.region).add_auth(outgoing)
-    # The client's own connections, which have the user's settings for certificates, proxies and timeouts.
+    # Use the client's connections: they have the user's settings for certificates, proxies and timeouts.
     answer = client._endpoint.http_session.send(outgoing.prepare())
     headers = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_PASSED_ON}
     return Response(answer.status_code, answer.content, headers)

@@ -1,14 +1,14 @@
-"""Whose requests are answered: the keys that the proxy's user has on this machine.
+"""The access keys that the proxy's user has on this machine. Requests signed with another key are refused.
 
-A program signs with a key of its own, which need not be the proxy's: an instance's role is given new ones all day, and
-who assumes a role or logs in by the Identity Center gets another one each time. Whoever signs with one of these keys
-is the user, and is answered in the name of just that key:
+A program signs with a key of its own, which may differ from the proxy's key. An instance's role gets new keys all day,
+and each assumption of a role or log-in by the Identity Center creates a new key. A request that is signed with one of
+these keys comes from the user, and is answered with the credentials of that key:
 
-- the one that the proxy runs with, and those that it had before: a program may have got its key earlier;
-- the one that the instance or container has now, which a program may have got later;
-- those in the user's own files: of any profile in ~/.aws, and those that the AWS CLI keeps of roles and log-ins.
+- the proxy's present and earlier keys: a program may have got its key earlier;
+- the present key of the instance or container: a program may have got its key later;
+- keys in the user's own files: of any profile in ~/.aws, and of roles and log-ins in the AWS CLI's cache.
 
-How long a temporary key is good for, AWS says to each request.
+The proxy does not check whether a temporary key has expired: AWS does so for each request.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError
 
 _CLI_CACHE = Path("~/.aws/cli/cache")
-_READ_ANEW = frozenset({"iam-role", "container-role"})  # costs one local request, and asks nobody anything
-_MOST = 64  # keys that are remembered
-_MOST_BYTES = 100_000  # of a file in the cache: they have two thousand
+_READ_AGAIN = frozenset({"iam-role", "container-role"})  # sources that are read by one local request, without a prompt
+_MOST = 64  # maximum number of remembered keys
+_MOST_BYTES = 100_000  # maximum size of a file in the cache; usual files have 2,000 bytes
 
 
 class Keys:
-    """Finds the credentials that have an access key. Safe for threads."""
+    """The user's credentials by access key. Thread-safe."""
 
     def __init__(self, make_session: Callable[[], boto3.Session]) -> None:
         self._make_session = make_session
@@ -39,7 +39,7 @@ class Keys:
         self._lock = threading.Lock()
 
     def own(self) -> ReadOnlyCredentials | None:
-        """Return the credentials that the proxy has now; None without any. Raises BotoCoreError if they have ended."""
+        """Return the proxy's present credentials; None without any. Raises BotoCoreError if they have expired."""
         found = _frozen(self._own)
         if found is not None:
             with self._lock:
@@ -47,7 +47,7 @@ class Keys:
         return found
 
     def find(self, access_key: str) -> ReadOnlyCredentials | None:
-        """Return the user's credentials with this key; None if the user has none such on this machine."""
+        """Return the user's credentials with this access key; None if they are not on this machine."""
         with self._lock:
             if access_key not in self._known:
                 self._remember(self._of(self._own))
@@ -60,11 +60,11 @@ class Keys:
             self._known.pop(credentials.access_key, None)
             self._known[credentials.access_key] = credentials
             if len(self._known) > _MOST:
-                del self._known[next(iter(self._known))]  # the one that was put there first
+                del self._known[next(iter(self._known))]  # the oldest entry
 
     def _elsewhere(self) -> Iterator[ReadOnlyCredentials]:
         own = self._own.get_credentials()
-        if own is not None and own.method in _READ_ANEW:
+        if own is not None and own.method in _READ_AGAIN:
             yield from self._of(self._make_session())
         yield from _of_profiles()
         yield from _of_the_cli()
@@ -73,7 +73,7 @@ class Keys:
     def _of(session: boto3.Session) -> Iterator[ReadOnlyCredentials]:
         try:
             found = _frozen(session)
-        except BotoCoreError:  # they have ended; those that others have may be newer
+        except BotoCoreError:  # these credentials have expired; other sources may have newer ones
             return
         if found is not None:
             yield found
@@ -85,10 +85,10 @@ def _frozen(session: boto3.Session) -> ReadOnlyCredentials | None:
 
 
 def _of_profiles() -> Iterator[ReadOnlyCredentials]:
-    """Yield the keys that are written in ~/.aws, as it is now."""
+    """Yield the keys in the present files of ~/.aws."""
     try:
         profiles = botocore.session.Session().full_config.get("profiles", {})
-    except BotoCoreError:  # a file that cannot be read as such
+    except BotoCoreError:  # a file that cannot be parsed
         return
     for profile in profiles.values():
         key, secret = profile.get("aws_access_key_id"), profile.get("aws_secret_access_key")
@@ -97,7 +97,7 @@ def _of_profiles() -> Iterator[ReadOnlyCredentials]:
 
 
 def _of_the_cli() -> Iterator[ReadOnlyCredentials]:
-    """Yield the keys of roles and log-ins that the AWS CLI keeps for its next call."""
+    """Yield the keys of roles and log-ins in the AWS CLI's cache."""
     try:
         files = sorted(_CLI_CACHE.expanduser().glob("*.json"))
     except OSError:
@@ -107,5 +107,5 @@ def _of_the_cli() -> Iterator[ReadOnlyCredentials]:
             with file.open("rb") as opened:
                 kept = json.loads(opened.read(_MOST_BYTES))["Credentials"]
             yield ReadOnlyCredentials(str(kept["AccessKeyId"]), str(kept["SecretAccessKey"]), kept["SessionToken"])
-        except (OSError, ValueError, KeyError, TypeError):  # something else, or being written
+        except (OSError, ValueError, KeyError, TypeError):  # other content, or a file that is being written
             continue

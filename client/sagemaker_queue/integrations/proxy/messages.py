@@ -1,4 +1,4 @@
-"""A request to SageMaker and the answer to it, as HTTP has them."""
+"""HTTP requests to SageMaker and their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTENT_TYPE = "application/x-amz-json-1.1"
 
 @dataclass(frozen=True)
 class Request:
-    """What came in; ``path`` has the query, and header names are known in any case."""
+    """A request of a program. ``path`` includes the query, and header names are case-insensitive."""
 
     method: str
     path: str
@@ -21,13 +21,13 @@ class Request:
     body: bytes
 
     def header(self, name: str) -> str:
-        """Return a header's value, the first one; empty if there is none."""
+        """Return the first value of a header; empty without the header."""
         return str(self.headers.get(name, ""))
 
 
 @dataclass(frozen=True)
 class Response:
-    """What goes out; a length is added."""
+    """An answer to a program. The server adds Content-Length."""
 
     status: int
     body: bytes
@@ -35,7 +35,7 @@ class Response:
 
 
 class Refusal(Exception):
-    """A request that is answered with an error, of a code that SageMaker has for it."""
+    """A request that the proxy refuses, with an error code of SageMaker's."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -44,18 +44,18 @@ class Refusal(Exception):
 
     @property
     def response(self) -> Response:
-        """The answer."""
+        """The answer with this error."""
         return error(self.status, self.code, str(self))
 
 
 def error(status: int, code: str, message: str, request_id: str = "") -> Response:
-    """Return an error as AWS's JSON protocol has it."""
+    """Return an error in AWS's JSON protocol."""
     body = json.dumps({"__type": code, "message": message}).encode()
     return Response(status, body, {"x-amzn-ErrorType": code, **_headers(request_id)})
 
 
 def success(body: bytes, request_id: str = "") -> Response:
-    """Return an answer as AWS's JSON protocol has it."""
+    """Return a successful answer in AWS's JSON protocol. A new request id is created if none is given."""
     return Response(200, body, _headers(request_id))
 
 

@@ -1,4 +1,4 @@
-"""AWS's JSON protocol 1.1 as the service model has it: a request as botocore would have it, and its answer back."""
+"""Translation between AWS's JSON protocol 1.1 and botocore's Python values, by the service model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from botocore.validate import ParamValidator
 from sagemaker_queue.integrations.proxy.messages import Refusal, Request
 
 _JSON = "application/x-amz-json-"
-_NEWER = "Smithy-Protocol"  # the header of requests that name the operation in the path
+_NEWER = "Smithy-Protocol"  # the header of requests whose path names the operation
 _TARGET = re.compile(r"SageMaker\.(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
 _OPERATION_PATH = re.compile(r"/service/SageMaker/operation/(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
 _JSON_KIND = re.compile(r"application/x-amz-json-1\.[01](; ?charset=utf-8)?", re.IGNORECASE)
@@ -23,15 +23,15 @@ _CBOR_KIND = re.compile("application/cbor")
 _OTHER_WORDS = ("X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override")
 
 
-class NotOfTheModel(Exception):
-    """A request that this machine's botocore does not understand in full; it says why."""
+class NotInModel(Exception):
+    """A request that does not fit this machine's botocore model; the message says why."""
 
 
 def operation_of(request: Request, own: Collection[str]) -> str:
-    """Return the operation that a request names. Raises Refusal unless it names one in exactly one known form.
+    """Return the operation that a request names. Raises Refusal unless it is named once, in a known form.
 
-    A looser reading would let AWS read another operation than the proxy does. ``own`` are the operations of the queue,
-    which a name must not resemble.
+    With a looser reading, AWS could read another operation than the proxy. ``own`` are the queue's operations: a name
+    that differs from one of them only in capital letters is refused.
     """
     if any(request.headers.get_all(name) for name in _OTHER_WORDS):
         raise _unknown("a header names another method")
@@ -65,7 +65,7 @@ def _unknown(why: str) -> Refusal:
 
 
 def content(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request, without what is null. Raises Refusal."""
+    """Return the JSON object of a request, without null values. Raises Refusal if it cannot be read."""
     is_json = request.header("Content-Type").startswith(_JSON) and not request.header("Content-Encoding")
     if request.method != "POST" or not is_json or not request.header("X-Amz-Target"):
         raise _unreadable(f"smq proxy reads this operation as AWS's JSON protocol has it only: POST, {_JSON}1.1.")
@@ -89,14 +89,14 @@ def _without_nulls(value: Any) -> Any:
 
 
 def parameters(given: Mapping[str, Any], operation: Any) -> dict[str, Any]:
-    """Return a request's content as a program in Python would give it to botocore. Raises NotOfTheModel."""
+    """Return a request's content as botocore's parameters. Raises NotInModel if the content is not valid for them."""
     shape = operation.input_shape
     if shape is None:
         return {}
     report = ParamValidator().validate(given, shape)
     if report.has_errors():
-        raise NotOfTheModel(report.generate_report())
-    # A request is read as an answer would be: times become datetimes, base64 becomes bytes.
+        raise NotInModel(report.generate_report())
+    # Parse the request with the parser of answers: times become datetimes, base64 becomes bytes.
     message = {"status_code": 200, "headers": {}, "body": json.dumps(given).encode()}
     read: dict[str, Any] = create_parser("json").parse(message, shape)
     read.pop("ResponseMetadata", None)
@@ -104,7 +104,7 @@ def parameters(given: Mapping[str, Any], operation: Any) -> dict[str, Any]:
 
 
 def serialized(answer: Mapping[str, Any], operation: Any) -> bytes:
-    """Return what a program in Python would be given as AWS would send it: nothing, if the operation has no answer."""
+    """Return botocore's answer as AWS sends it; empty if the operation has no output."""
     shape = operation.output_shape
     return b"" if shape is None else json.dumps(_plain(shape, answer)).encode()
 
@@ -121,7 +121,7 @@ def _plain(shape: Any, value: Any) -> Any:
     if shape.type_name == "map":
         return {name: _plain(shape.value, member) for name, member in value.items()}
     if shape.type_name == "timestamp":
-        return round(parse_to_aware_datetime(value).timestamp(), 3)  # seconds, as SageMaker has them
+        return round(parse_to_aware_datetime(value).timestamp(), 3)  # seconds since 1970, as SageMaker sends them
     if shape.type_name == "blob":
         return base64.b64encode(value).decode()
     return value

@@ -1,4 +1,4 @@
-"""The proxy's HTTP: requests of programs on this machine, and of none that a web page sends."""
+"""The proxy's HTTP server, which accepts requests of programs on this machine and refuses those of web pages."""
 
 from __future__ import annotations
 
@@ -16,43 +16,46 @@ from sagemaker_queue.integrations.proxy.messages import Refusal, Request, Respon
 logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
-MOST_BYTES = 4 * 1024 * 1024  # of a body; SageMaker's largest, a pipeline's definition, has a quarter of that
+MOST_BYTES = 4 * 1024 * 1024  # maximum size of a body; SageMaker's largest (a pipeline's definition) has a quarter
 _LONGEST_SILENCE_SECONDS = 120.0
-# Whoever reads the first of two and whoever reads the last would not read the same request.
+# Headers that may occur once only: one reader could take the first value, and another reader the last one.
 _ONCE = (
     *("Host", "Authorization", "Content-Length", "Content-Type", "Content-Encoding"),
     *("X-Amz-Date", "X-Amz-Target", "X-Amz-Security-Token", "X-Amz-Content-SHA256"),
     "Smithy-Protocol",
 )
-_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")  # with an underscore or a blank, some servers read another name
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")  # some servers read a name with an underscore or a blank differently
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 Answer = Callable[[Request], Response]
 
 
 class Server(ThreadingMixIn, TCPServer):
-    """Listens on this machine's own address, with a thread for each connection. Port 0 is any that is free."""
+    """A server on this machine's loopback address, with a thread for each connection. Port 0 is any free port."""
 
     daemon_threads = True
     request_queue_size = 128
-    allow_reuse_address = os.name != "nt"  # there, two could listen at once
+    allow_reuse_address = os.name != "nt"  # on Windows, two servers could listen on the same port
 
     def __init__(self, port: int) -> None:
-        self.answer: Answer | None = None  # those who come before it is there are told to come again
+        self.answer: Answer | None = None  # while None, connections are closed without an answer
         super().__init__((HOST, port), _Handler)
 
     @property
     def address(self) -> str:
-        """Host and port."""
+        """The server's host and port, such as ``127.0.0.1:8080``."""
         return f"{HOST}:{self.server_address[1]}"
 
     @property
     def names(self) -> tuple[str, str]:
-        """What programs may call it. A web page that has its own name mean this machine calls it by that name."""
+        """The accepted values of the header Host.
+
+        A web page whose own domain resolves to this machine (DNS rebinding) sends that domain, and is refused.
+        """
         return self.address, f"localhost:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is noticed by whoever has its other end."""
+        """Log an error of a connection, except a broken connection, which the client notices itself."""
         failure = sys.exc_info()[1]
         if not isinstance(failure, OSError):
             logger.error("A connection failed: %s: %s", type(failure).__name__, failure)
@@ -60,7 +63,7 @@ class Server(ThreadingMixIn, TCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else the body waits for the header's acknowledgement
+    disable_nagle_algorithm = True  # otherwise the body waits for the acknowledgement of the headers
     timeout = _LONGEST_SILENCE_SECONDS
     server: Server
 
@@ -68,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._check()
             body = self._body()
-        except Refusal as refusal:  # with its body unread, so that nothing can follow on this connection
+        except Refusal as refusal:  # the body is unread, so the connection cannot be used for another request
             self.close_connection = True
             self._send(refusal.response)
             return
@@ -96,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(403, "AccessDeniedException", "smq proxy answers programs, and no web pages.")
 
     def _body(self) -> bytes | None:
-        """Read the body; None if it ends too early."""
+        """Return the body; None if it ends too early. Raises Refusal without a valid Content-Length."""
         if "Transfer-Encoding" in self.headers:
             raise Refusal(411, "ValidationException", "smq proxy takes a body by its Content-Length only.")
         length = self.headers.get("Content-Length", "0")
@@ -119,8 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(response.body)
 
     def version_string(self) -> str:
-        """Return what the header Server says, if SageMaker did not."""
+        """Return the value of the header Server."""
         return "smq"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing of each request."""
+        """Suppress http.server's log line for each request."""

@@ -1,4 +1,4 @@
-"""Who sends a request: whoever signed it (AWS Signature Version 4) with a key of the user's."""
+"""Verify that a request is signed (AWS Signature Version 4) with a key of the proxy's user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCOPE = re.compile(r"(?P<key>[\w.-]+)/(?P<date>\d{8})/(?P<region>[a-z0-9-]+)/(?
 
 @dataclass(frozen=True)
 class Caller:
-    """Who signed, and for which region."""
+    """The credentials that signed a request, and the region for which it is signed."""
 
     credentials: ReadOnlyCredentials
     region: str
@@ -34,7 +34,10 @@ class Caller:
 def verified(
     request: Request, find: Callable[[str], ReadOnlyCredentials | None], now: datetime | None = None
 ) -> Caller:
-    """Return who signed the request, of those whom ``find`` knows by the access key. Raises Refusal."""
+    """Return the credentials and region of a request's signature. Raises Refusal if the signature is not valid.
+
+    ``find`` returns the credentials with an access key. ``now`` defaults to the present time.
+    """
     scope, signed, signature = _parts(request.header("Authorization"))
     sent_at = request.header("X-Amz-Date")
     _check_time(sent_at, scope["date"], now or datetime.now(timezone.utc))
@@ -62,7 +65,7 @@ def verified(
 
 
 class _Verifier(SigV4Auth):
-    """Signs as the sender did: the same headers, at the same time."""
+    """A signer that repeats the sender's signature, with the same headers and time."""
 
     def __init__(self, credentials: ReadOnlyCredentials, region: str, signed: Sequence[str]) -> None:
         super().__init__(credentials, SERVICE, region)
@@ -78,7 +81,7 @@ class _Verifier(SigV4Auth):
         return signature
 
     def headers_to_sign(self, request: Any) -> HTTPHeaders:
-        """Return the headers that the sender chose; botocore would leave out some that other SDKs sign."""
+        """Return the headers that the sender signed. botocore would leave out some that other SDKs sign."""
         chosen = HTTPHeaders()
         for name in self._signed:
             for value in request.headers.get_all(name):
@@ -121,7 +124,7 @@ def _check_time(sent_at: str, date: str, now: datetime) -> None:
 
 
 def _check_what_is_signed(request: Request, signed: Sequence[str]) -> None:
-    """The host, and all that says what the request is."""
+    """Raise Refusal unless the host and all x-amz- headers are signed, and all signed headers are there."""
     sent = {name.lower() for name in request.headers}
     needed = {"host", *(name for name in sent if name.startswith("x-amz-"))}
     if missing := sorted(needed - set(signed)):

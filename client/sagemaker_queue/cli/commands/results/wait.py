@@ -32,17 +32,17 @@ def wait(queue: QueueClient, jobs: JobSet) -> int:
 
 def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
     """Wait until jobs have finished, print their states, and return the exit code. Raises NotFound."""
-    from sagemaker_queue.actions.waiting import Left, until_ended  # noqa: PLC0415  # boto3
+    from sagemaker_queue.actions.waiting import UnfinishedJobs, wait_until_finished  # noqa: PLC0415  # boto3
     from sagemaker_queue.job_logs.follower import Outage  # noqa: PLC0415
     from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
 
     code = DONE
     renderer = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
     try:
-        for event in until_ended(queue, names, Pace(poll)):
+        for event in wait_until_finished(queue, names, Pace(poll)):
             if isinstance(event, Outage):
                 renderer.show(event)
-            elif isinstance(event, Left):
+            elif isinstance(event, UnfinishedJobs):
                 if sys.stderr.isatty():
                     renderer.status(str(event))
             else:

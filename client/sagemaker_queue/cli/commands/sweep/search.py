@@ -30,7 +30,7 @@ from sagemaker_queue.tuning.space import Choice, Range, Space, Value, grid_size,
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.packaging.command import CommandJob
-    from sagemaker_queue.tuning.study import KeptStudy
+    from sagemaker_queue.tuning.study import StoredStudy
 
 TRIALS = 20
 PARALLEL = 4
@@ -135,7 +135,7 @@ def run_search(
                 return _show_first(
                     study_module.first_trials(plan, min(trials, _parallel(search))), plan, template, as_json
                 )
-            study: KeptStudy = stack.enter_context(study_module.open_study(plan, search.storage))
+            study: StoredStudy = stack.enter_context(study_module.open_study(plan, search.storage))
             upload(queue, template.request(), code, storage, preflight=preflight, quiet=as_json)
         if not named:
             names = ", ".join(_variable(name) for name in plan.space)
@@ -201,7 +201,7 @@ def _space(grids: Sequence[tuple[str, tuple[str, ...]]], spaces: Sequence[tuple[
 
 def _watch(
     queue: QueueClient,
-    study: KeptStudy,
+    study: StoredStudy,
     template: CommandJob,
     search: SearchOptions,
     *,

@@ -1,1 +1,1 @@
-"""Calls of CloudWatch, for jobs of the queue: what attempts log and measure, as one training job."""
+"""Calls of CloudWatch for jobs of the queue: logs and metrics of all attempts appear as those of one training job."""

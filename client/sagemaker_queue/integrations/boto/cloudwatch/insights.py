@@ -1,6 +1,6 @@
-"""CloudWatch Logs Insights, for jobs of the queue: a query that names a job's log streams finds those of its attempts.
+"""CloudWatch Logs Insights for jobs of the queue: a query for a job's log streams finds those of its attempts.
 
-What is answered are rows, made inside CloudWatch; a field ``@logStream`` in them has the name of an attempt's stream.
+The rows of the answer come from CloudWatch unchanged. So a field ``@logStream`` has the name of an attempt's stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IN_PATTERN = re.compile(rf"(?P<start>\^?){_NAME}(?:\\/|/)")
 
 
 def start_query(jobs: JobLookup, call: Call) -> Answer | None:
-    """StartQuery: where a condition on ``@logStream`` begins with a job's name and a slash, its attempts are meant."""
+    """Answer StartQuery. A condition on ``@logStream`` that begins with a job's name and a slash means its attempts."""
     asked = call.parameters
     query = str(asked.get("queryString", ""))
     if LOG_GROUP not in _groups(asked) or "@logStream" not in query:
@@ -51,13 +51,13 @@ def _groups(asked: Mapping[str, Any]) -> set[str]:
 
 
 def _translated(jobs: JobLookup, call: Call, condition: re.Match[str]) -> str | None:
-    """Return the condition for the attempts of the job that it names; None if it names none of the queue's."""
+    """Return the condition for the attempts of the job that it names; None if it names no job of the queue."""
     in_text = condition["text"] is not None
     found = _IN_TEXT.fullmatch(condition["text"]) if in_text else _IN_PATTERN.match(condition["pattern"])
     job = jobs.find_recent(found["name"]) if found else None
     if found is None or job is None or not attempts_of(job):
         return None
-    either = f"(?:{'|'.join(attempts_of(job))})\\/"  # names have no letter that means something in a pattern
+    either = f"(?:{'|'.join(attempts_of(job))})\\/"  # names contain no special characters of patterns
     field = condition["field"]
     if condition["operator"] == "=":
         streams = _streams(call, job, condition["text"]) if in_text else []

@@ -1,9 +1,9 @@
-"""Calls of CloudWatch Logs, for jobs of the queue.
+"""Calls of CloudWatch Logs for jobs of the queue.
 
-A job's log streams look as if it had been one training job: there is one for each instance, ``<job>/algo-1-...``,
-which has the lines of all attempts, in order. So programs that read the streams of a training job to the end, as the
-SDKs do, read on across preemptions, and read nothing twice. A prefix that is a job's whole name means that job,
-with or without the slash.
+A job's log streams look like those of one training job: each instance has a stream ``<job>/algo-1-...`` with the lines
+of all attempts, in order. So programs that read the streams of a training job to the end, as the SDKs do, continue
+across preemptions, and read no line twice. A prefix that is a job's whole name means that job, with or without the
+slash.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP, LogSource, instance_of, list_streams
 from sagemaker_queue.models import JobDetail
 
-_MOST_EVENTS = 10_000  # of CloudWatch on one page
-_MOST_CALLS = 20  # of CloudWatch for one page of ours
+_MOST_EVENTS = 10_000  # CloudWatch's maximum number of events on a page
+_MOST_CALLS = 20  # maximum number of CloudWatch calls for one page of an answer
 
 
 def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
-    """DescribeLogStreams of the prefix ``<job>`` or ``<job>/...``: all of them, on one page."""
+    """Answer DescribeLogStreams for the prefix ``<job>`` or ``<job>/...`` with all streams, on one page."""
     name, _, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
     job = job_of_group(jobs, call.parameters, name)
     if job is None:
@@ -40,24 +40,25 @@ def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def get_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """GetLogEvents of such a stream: a page that goes on from one attempt to the next, as its tokens do."""
+    """Answer GetLogEvents for a job's stream. Pages and their tokens continue from one attempt to the next."""
     stream = str(call.parameters.get("logStreamName", ""))
     job = job_of_group(jobs, call.parameters, stream.partition("/")[0])
     if job is None:
         return None
     pages = _Pages(call, job, instance_of(stream))
     forward = bool(call.parameters.get("startFromHead"))
-    number, at, token = str(call.parameters.get("nextToken", "")).partition("@")  # of the attempt, and CloudWatch's own
+    # A token is "<index of the attempt>@<CloudWatch's token>".
+    number, at, token = str(call.parameters.get("nextToken", "")).partition("@")
     if not at or not number.isdecimal():
         return pages.turn(0 if forward else pages.last, None, forward=forward)
-    # CloudWatch's own tokens say in which direction they lead.
+    # CloudWatch's own tokens begin with their direction: "f" for forward, "b" for backward.
     return pages.turn(int(number), token or None, forward=token.startswith("f") if token else forward)
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """FilterLogEvents, by such a prefix or by such streams: one attempt after the other, on one page if there is room.
+    """Answer FilterLogEvents for a job's prefix or streams: one attempt after the other, on one page if possible.
 
-    Pages of CloudWatch that have nothing are gone over, as many as one page of ours may cost.
+    Empty pages of CloudWatch are skipped, with at most _MOST_CALLS calls for one page of the answer.
     """
     named = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
     prefix = str(call.parameters.get("logStreamNamePrefix", ""))
@@ -108,7 +109,7 @@ HANDLERS: Mapping[str, Handler] = {
 
 
 class _Pages:
-    """The pages of one instance's streams, through the attempts of its job."""
+    """The pages of one instance's streams in all attempts of a job."""
 
     def __init__(self, call: Call, job: JobDetail, instance: str) -> None:
         self._sources = _sources(job)
@@ -123,11 +124,14 @@ class _Pages:
 
     @property
     def last(self) -> int:
-        """The last attempt that is there; -1 if there is none."""
+        """The index of the last attempt; -1 without attempts."""
         return len(self._sources) - 1
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
-        """Return the page at a token, which goes on in the next attempts that have a stream, up to the limit."""
+        """Return the page at attempt ``at`` and a token, continued in later attempts with a stream, up to the limit.
+
+        ``token`` is CloudWatch's own; None means the first page in the direction.
+        """
         leads_on = "nextForwardToken" if forward else "nextBackwardToken"
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
         room, empty = self._limit, True
@@ -141,13 +145,13 @@ class _Pages:
                 tokens = {key: f"{index}@{page[key]}" for key in answer if key != "events"}
                 answer |= tokens if empty else {leads_on: tokens[leads_on]}
                 room, empty = room - len(page["events"]), False
-                if page[leads_on] == reached:  # which alone means the end: a page may be empty before it
+                if page[leads_on] == reached:  # only this means the end: a page before the end may be empty
                     break
                 reached = page[leads_on]
         return answer
 
     def _stream(self, source: LogSource) -> str | None:
-        """Return the instance's stream in an attempt; None if it wrote nothing there."""
+        """Return the instance's stream in an attempt; None if it has written nothing there."""
         for stream in list_streams(self._client, source.folder, self._instance):
             if instance_of(stream["logStreamName"]) == self._instance:
                 return str(stream["logStreamName"])
@@ -162,13 +166,13 @@ class _Pages:
 
 
 def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> JobDetail | None:
-    """Return the job of that name, if the log group of training jobs is meant."""
+    """Return the job with a name, if the call is for the log group of training jobs; else None."""
     group = parameters.get("logGroupName") or str(parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 
 
 def attempts_of(job: JobDetail) -> list[str]:
-    """Return the names of the training jobs that were launched for a job."""
+    """Return the names of a job's attempts in SageMaker."""
     return [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
 
 

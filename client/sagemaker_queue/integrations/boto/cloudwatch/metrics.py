@@ -1,7 +1,7 @@
-"""Calls of CloudWatch's metrics, for jobs of the queue: SageMaker publishes them under the names of attempts.
+"""Calls of CloudWatch's metrics for jobs of the queue. SageMaker publishes the metrics under the names of attempts.
 
-Attempts of a job follow each other, so their datapoints are those of one series. Where one ended and the next began
-within one period, its datapoints are made one, by what they count.
+The attempts of a job follow each other, so their datapoints form one series. If one attempt ended and the next began
+within one period, the period's datapoints are combined by the rule of their statistic.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 _NAMESPACES = frozenset({"/aws/sagemaker/TrainingJobs"})
 _DIMENSIONS = frozenset({"TrainingJobName", "Host"})  # a Host is <training job>/algo-<number>
-_MOST_QUERIES = 500  # of CloudWatch in one call
+_MOST_QUERIES = 500  # CloudWatch's maximum in one call
 _OF_ATTEMPT = "_qstamp_"
-# Statistics whose values for the parts of a period make that of the whole; an average of parts comes close to it.
+# Statistics that can be combined from the parts of a period. The average of parts is an approximation.
 _JOIN: Mapping[str, Callable[[Iterable[float]], float]] = {
     "Sum": sum,
     "SampleCount": sum,
@@ -33,7 +33,7 @@ _MATH = {"Sum": "SUM", "SampleCount": "SUM", "Minimum": "MIN", "Maximum": "MAX",
 
 
 def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
-    """GetMetricStatistics: the datapoints of all attempts."""
+    """Answer GetMetricStatistics with the datapoints of all attempts."""
     attempts = _attempts(jobs, call.parameters)
     if attempts is None:
         return None
@@ -51,14 +51,15 @@ def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def get_data(jobs: JobLookup, call: Call) -> Answer | None:
-    """GetMetricData: each query that names a job is one for each of its attempts.
+    """Answer GetMetricData. A query that names a job is replaced by one query for each of its attempts.
 
-    Their results are put together here; for those that an expression uses, CloudWatch does so by an expression, too.
+    The results of these queries are combined here. If an expression uses the query, CloudWatch combines them by another
+    expression.
     """
     asked = list(call.parameters.get("MetricDataQueries", []))
     expressions = " ".join(str(query.get("Expression", "")) for query in asked)
     queries: list[Mapping[str, Any]] = []
-    parts: dict[str, str] = {}  # the statistics of queries whose results are put together here
+    parts: dict[str, str] = {}  # statistics of the queries with results that are combined here, by id
     for query in asked:
         metric = query.get("MetricStat", {}).get("Metric", {})
         attempts = _attempts(jobs, metric) or []
@@ -96,7 +97,7 @@ def _for_attempt(query: Mapping[str, Any], name: str, attempt: str) -> dict[str,
 
 
 def _by_expression(query: Mapping[str, Any], attempts: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return queries of which the last has the first one's name, and the datapoints of all attempts."""
+    """Return a query for each attempt, and last an expression with the original id that combines them."""
     each = [
         {**_for_attempt(query, *attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}", "ReturnData": False}
         for number, attempt in enumerate(attempts)
@@ -110,7 +111,7 @@ def _by_expression(query: Mapping[str, Any], attempts: Sequence[tuple[str, str]]
 def _put_together(
     results: Iterable[Mapping[str, Any]], parts: Mapping[str, str], *, descending: bool
 ) -> list[Mapping[str, Any]]:
-    whole: dict[str, dict[str, Any]] = {}  # by the query's own name, in the order in which they come
+    whole: dict[str, dict[str, Any]] = {}  # by the original query's id, in the order of the results
     points: dict[str, dict[datetime, list[float]]] = {}
     for result in results:
         name = result["Id"].partition(_OF_ATTEMPT)[0]
@@ -131,7 +132,7 @@ def _put_together(
 
 
 def _one(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the datapoint of a period of which there are several."""
+    """Combine the datapoints of one period into one."""
     whole = dict(parts[-1])
     if len(parts) == 1:
         return whole
@@ -149,7 +150,7 @@ def _last(values: Iterable[float]) -> float:
 
 
 def _attempts(jobs: JobLookup, metric: Mapping[str, Any]) -> list[tuple[str, str]] | None:
-    """Return the job that the dimensions name, with each of its attempts; None if it is none of the queue's."""
+    """Return pairs of the job that the dimensions name and one of its attempts; None if it is no job of the queue."""
     if metric.get("Namespace") not in _NAMESPACES:
         return None
     for dimension in metric.get("Dimensions", []):

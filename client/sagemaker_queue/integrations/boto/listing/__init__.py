@@ -1,1 +1,1 @@
-"""Lists of training jobs in which a job of the queue stands for its attempts."""
+"""Lists of training jobs that show a job of the queue in place of its attempts."""

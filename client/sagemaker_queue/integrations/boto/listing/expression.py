@@ -1,6 +1,6 @@
-"""SearchExpression: what Search asks of training jobs, asked of jobs of the queue.
+"""Evaluate the SearchExpression of a Search call for jobs of the queue.
 
-An answer is true, false, or None where what is known does not tell.
+A verdict is True, False, or None if the known members of the description do not decide it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _NUMBERS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def matches(expression: Expression, described: Mapping[str, Any], known: frozenset[str] | None = None) -> Verdict:
-    """Tell whether a description matches; with ``known``, only those of its members are complete."""
+    """Tell whether a description matches the expression.
+
+    With ``known``, only these members of the description are complete, and filters of other members give None.
+    """
 
     def verdict(filter_: Mapping[str, Any]) -> Verdict:
         path = str(filter_["Name"])
@@ -35,7 +38,7 @@ def matches(expression: Expression, described: Mapping[str, Any], known: frozens
         name = str(filters["NestedPropertyName"])
         if known is not None and name.partition(".")[0] not in known:
             return None
-        # A member's filters have the whole path, or what is below the list.
+        # The names of nested filters are whole paths, or paths below the list.
         inner = [{**filter_, "Name": _below(str(filter_["Name"]), name)} for filter_ in filters["Filters"]]
         return any(
             all(_holds(filter_, list(_values(member, str(filter_["Name"]).split(".")))) for filter_ in inner)
@@ -49,7 +52,7 @@ def matches(expression: Expression, described: Mapping[str, Any], known: frozens
 
 
 def names_in(expression: Expression) -> frozenset[str] | None:
-    """Return the names of all that can match, if the expression lists them; else None."""
+    """Return the only job names that can match, if the expression restricts names to a list; else None."""
     found: list[frozenset[str] | None] = [_named(filter_) for filter_ in expression.get("Filters", [])]
     found += [None for _ in expression.get("NestedFilters", [])]
     found += [names_in(inner) for inner in expression.get("SubExpressions", [])]
@@ -85,9 +88,9 @@ def _members(described: Any, path: list[str]) -> Iterator[Any]:
 
 
 def _values(described: Any, path: list[str]) -> Iterator[Any]:
-    """Yield what stands at a path; a list on the way stands for each of its members.
+    """Yield the values at a path. A list on the path is replaced by each of its members.
 
-    ``Tags.<key>`` is a tag's value, ``Metrics.<name>`` that of a final metric, as Search has them.
+    As in Search, ``Tags.<key>`` is a tag's value, and ``Metrics.<name>`` is the value of a final metric.
     """
     if not path:
         yield described
@@ -107,7 +110,7 @@ def _values(described: Any, path: list[str]) -> Iterator[Any]:
             )
         elif path[0] in described:
             yield from _values(described[path[0]], path[1:])
-        else:  # a key may have points
+        else:  # a key may contain dots
             whole = ".".join(path)
             if whole in described:
                 yield described[whole]
@@ -147,7 +150,7 @@ def _is(value: Any, wanted: str) -> bool:
 
 
 def _alike(value: Any, wanted: str) -> tuple[Any, Any]:
-    """Return both as what the first one is: a time, a number, a text."""
+    """Return both values, with the second converted to the first one's type: a time, a number or a text."""
     if isinstance(value, datetime):
         return value, parse_to_aware_datetime(wanted if wanted[-1:] == "Z" or "+" in wanted else f"{wanted}Z")
     if isinstance(value, bool):

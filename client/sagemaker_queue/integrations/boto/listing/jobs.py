@@ -1,4 +1,4 @@
-"""The jobs of the queue as lists of SageMaker's have them, and which of SageMaker's training jobs are theirs."""
+"""The queue's jobs in the form of SageMaker's lists, and the recognition of their attempts among training jobs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sagemaker_queue.integrations.boto.lookup import Listing, attempt_name
 from sagemaker_queue.models import JobSummary
 
 _STAMPED = re.compile(r"(?P<stem>.+)-qstamp-(?P<number>\d+)", re.ASCII)
-_LAG = timedelta(minutes=5)  # what changed within them may not have come to the queue's list yet; clocks differ, too
-_LONGEST_STEM = 63 - len("-qstamp-1")  # a job with a longer name has attempts whose names are cut
+_LAG = timedelta(minutes=5)  # later changes may be missing in the queue's list; it also covers differences of clocks
+_LONGEST_STEM = 63 - len("-qstamp-1")  # attempts of a job with a longer name have a cut name
 
 
 def summary(job: JobSummary, region: str) -> Answer:
-    """Return what ListTrainingJobs shows of a job."""
+    """Return the job's summary in the form of ListTrainingJobs."""
     ended = job.state_since if job.finished else None
     shown: Answer = {
         "TrainingJobName": job.job,
@@ -33,7 +33,10 @@ def summary(job: JobSummary, region: str) -> Answer:
 
 
 class Attempts:
-    """Tells which of SageMaker's training jobs are attempts, for which their job is shown."""
+    """The attempts of the queue's jobs among SageMaker's training jobs. Lists show the job in place of an attempt.
+
+    ``named`` are names of training jobs that the caller asked for, and that are shown even if they are attempts.
+    """
 
     def __init__(self, listing: Listing, named: Iterable[str] = ()) -> None:
         self._names = {job.job for job in listing.jobs}
@@ -42,10 +45,10 @@ class Attempts:
         self._recent = listing.asked_at - _LAG
 
     def have(self, training_job: Mapping[str, Any]) -> bool:
-        """Tell whether a training job is an attempt of a job in the list.
+        """Tell whether a training job is an attempt that is hidden, since its job is shown.
 
-        Also of one that is too new to be there. An attempt whose job the queue has forgotten is nobody's, and is shown
-        as it is; so is one that is asked for by its own name.
+        An attempt that changed in the last five minutes counts even if its job is missing in the list: the job may be
+        too new. An attempt of a forgotten job is shown as it is, and so is an attempt in ``named``.
         """
         name = str(training_job["TrainingJobName"])
         stamped = _STAMPED.fullmatch(name)
@@ -60,5 +63,5 @@ class Attempts:
 
 
 def time_key(time: datetime | None) -> str:
-    """Return a time as a text that sorts as it does."""
+    """Return a time as a text that sorts like the time; empty for None."""
     return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f") if time else ""

@@ -1,7 +1,8 @@
-"""Pages of a list that has jobs of the queue, and training jobs that are not the queue's, in one order.
+"""Merge jobs of the queue and other training jobs into the pages of one sorted list.
 
-Both come in that order: the jobs are at hand, the training jobs come from SageMaker page by page. A page takes from
-whichever is next. Its token says how far each has come, so that no page depends on what this process remembers.
+Both sources are sorted: the jobs are in memory, and the training jobs are read from SageMaker page by page. The next
+entry of a page is the first of the two sources' next entries. The page's token contains the positions in both sources,
+so that no page depends on the memory of this process.
 """
 
 from __future__ import annotations
@@ -16,52 +17,53 @@ from sagemaker_queue.errors import InvalidRequest
 from sagemaker_queue.integrations.boto.call import Answer
 
 LARGEST_PAGE = 100
-"""That SageMaker gives."""
+"""SageMaker's maximum page size."""
 MOST_CALLS = 4
-"""Of SageMaker for one page, each for up to 100 training jobs. Two in a second are allowed; a page may be short."""
+"""Maximum number of SageMaker calls for one page, each for up to 100 training jobs. AWS allows two calls a second. A
+page may have fewer entries than requested."""
 
 Show = Callable[[], Optional[Answer]]
 
 
 class PageIsFullError(Exception):
-    """Raised by an entry that would cost too much on this page; it comes first on the next."""
+    """Raised by an entry that would exceed the calls allowed for a page. The next page begins with the entry."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Something in a list. Keys of one list compare as texts, as the order wants them."""
+    """An entry of a list. ``key`` is the text by which the list is sorted."""
 
     key: str
     name: str
     show: Show
-    """Gives what the list shows of it; None if that is nothing, after all."""
+    """Returns the entry in the form of the list; None if it is not shown after all."""
 
 
 @dataclass(frozen=True)
 class _Position:
-    """How far a list was read."""
+    """The position in a list up to which it was read."""
 
     order: str
     own: tuple[str, str] | None = None
     """Key and name of the last job of the queue."""
     token: str | None = None
-    """SageMaker's own, of the page that is being read."""
+    """SageMaker's token of the page that is being read."""
     read: str | None = None
-    """Name of the last training job that was read of that page."""
+    """Name of the last training job that was read from that page."""
     ended: bool = False
-    """SageMaker has no more."""
+    """True if SageMaker has no further training jobs."""
 
 
 Fetch = Callable[[Optional[str]], "tuple[list[Entry], str | None]"]
-"""Takes a token of SageMaker's; gives the training jobs of that page, and the next token."""
+"""Takes a token of SageMaker's; returns the training jobs of that page, and the next token."""
 
 
 def merge(
     own: Sequence[Entry], fetch: Fetch, *, order: str, descending: bool, size: int, token: str | None
 ) -> tuple[list[Answer], str | None]:
-    """Return a page of at most ``size``, and the token of the next one.
+    """Return a page of at most ``size`` entries, and the token of the next page; None after the last page.
 
-    ``order`` names the order that is asked for: a token is of use in the same one only. Raises InvalidRequest.
+    ``order`` names the requested order. Raises InvalidRequest if the token is invalid or belongs to another order.
     """
     position = _read(token, order)
     left = [entry for entry in own if position.own is None or _before(position.own, _place(entry), descending)]
@@ -72,7 +74,7 @@ def merge(
     while len(shown) < size:
         theirs = reader.head()
         if theirs is None and not reader.ended:
-            break  # enough was asked for one page
+            break  # the allowed calls for one page are used up
         ours = left[0] if left else None
         if ours is None and theirs is None:
             return shown, None
@@ -95,7 +97,7 @@ def merge(
 
 
 class _Reader:
-    """Reads SageMaker's pages, as many as one page of ours may cost."""
+    """A reader of SageMaker's pages, with at most MOST_CALLS calls."""
 
     def __init__(self, fetch: Fetch, position: _Position) -> None:
         self._fetch = fetch
@@ -106,11 +108,11 @@ class _Reader:
 
     @property
     def ended(self) -> bool:
-        """Whether there are no more."""
+        """True if SageMaker has no further training jobs."""
         return self.position.ended
 
     def head(self) -> Entry | None:
-        """Return the next training job; None if there is none, or none may be asked for on this page."""
+        """Return the next training job; None if there is none, or if the allowed calls are used up."""
         while not self.ended:
             if self._entries is None:
                 if self._calls == MOST_CALLS:
@@ -124,7 +126,7 @@ class _Reader:
         return None
 
     def advance(self) -> None:
-        """Go past it."""
+        """Move past the training job that ``head`` returned."""
         assert self._entries
         self.position = replace(self.position, read=self._entries.pop(0).name)
         if not self._entries:

@@ -1,4 +1,4 @@
-"""Search for training jobs: jobs of the queue as DescribeTrainingJob shows them, and what is not the queue's."""
+"""Search for training jobs: jobs of the queue in the form of DescribeTrainingJob, and other training jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from sagemaker_queue.models import JobDetail, JobSummary
 
 _DEFAULT_PAGE = 10
 _MOST_LOOKUPS = 50
-"""Of jobs for one page, where a list of jobs does not tell what is asked for; a page may be short."""
+"""Maximum number of jobs that are described for one page, if the list of jobs lacks the members that are asked for. A
+page may have fewer entries than requested."""
 _MOST_NAMES = 100
 _KNOWN = frozenset(
     {
@@ -34,10 +35,10 @@ _KNOWN = frozenset(
 
 
 def search(jobs: JobLookup, call: Call) -> Answer | None:
-    """Search of the resource TrainingJob; others pass, and so does what SageMaker refuses.
+    """Answer a Search call for the resource TrainingJob. Other calls pass, and so do calls that SageMaker refuses.
 
-    Jobs that are asked for by their names are looked up by these. Else the queue's list is gone through, and those jobs
-    are looked up of which it does not tell enough, such as their tags.
+    If the expression lists names, these jobs are described. Otherwise the queue's list is read, and a job is described
+    if the list lacks a member that the expression needs, such as tags.
     """
     asked = call.parameters
     if asked.get("Resource") != "TrainingJob" or asked.get("CrossAccountFilterOption") == "CrossAccount":
@@ -85,7 +86,7 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 class _Page:
-    """Looks jobs of the queue up for one page of results."""
+    """The descriptions of the queue's jobs for one page of results."""
 
     def __init__(self, jobs: JobLookup, call: Call, expression: Expression) -> None:
         self.details: dict[str, JobDetail] = {}
@@ -97,7 +98,7 @@ class _Page:
         self._members = frozenset(shape.members) | {"Tags"}
 
     def entries(self, jobs: Iterable[JobSummary], by: str) -> list[Entry]:
-        """Return those that may match, as far as the list tells."""
+        """Return the entries of the jobs that match or may match, by the members in the list."""
         entries = []
         for job in jobs:
             shown = summary(job, self._call.region)

@@ -1,4 +1,4 @@
-"""ListTrainingJobs: jobs of the queue, those that wait too, and the training jobs that are not the queue's."""
+"""ListTrainingJobs: jobs of the queue, including waiting ones, and the training jobs that are not the queue's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 _DEFAULT_PAGE = 10
 _OF_ATTEMPTS = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
 _STAMP = "-qstamp-"
-# Where others may have attempts in the state that is asked for, all jobs have to be known.
+# The queue's jobs to read for a requested status. Other statuses need all jobs, since any may have such an attempt.
 _STATES = {"InProgress": "live", "Stopping": "live", "Completed": "completed"}
 _KEYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "CreationTime": lambda shown: time_key(shown.get("CreationTime")),
@@ -27,10 +27,10 @@ _KEYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
-    """ListTrainingJobs: each job once, under its own name and in its own state.
+    """Answer a ListTrainingJobs call with each job once, under its own name and in its own state.
 
-    What is asked about warm pools and training plans concerns attempts, and passes; so does a search for attempts by
-    their names, and what SageMaker refuses.
+    Calls about warm pools and training plans concern attempts, and pass. Calls that search for attempts by name pass,
+    too, and so do calls that SageMaker refuses.
     """
     asked = call.parameters
     by, size = str(asked.get("SortBy", "CreationTime")), int(asked.get("MaxResults", _DEFAULT_PAGE))
@@ -85,7 +85,7 @@ def _is_wanted(shown: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 
 
 def _time(asked: Mapping[str, Any], name: str) -> datetime | None:
-    """Return a time of the request, in which botocore takes texts and numbers, too."""
+    """Return a time of the request in UTC. botocore also accepts texts and numbers."""
     value = asked.get(name)
     if value is None:
         return None

@@ -1,0 +1,25 @@
+"""JSON as the text of one attribute, compressed: the form of rows that are too large for attributes of their own."""
+
+import json
+import zlib
+from base64 import b85decode, b85encode
+from typing import Any
+
+LARGEST = 390_000  # bytes of the attribute; DynamoDB takes rows of 400 KB
+NOT_READABLE = (ArithmeticError, LookupError, TypeError, ValueError, zlib.error)
+"""The errors of `unpack`, and of readers of its result, for a row that was not written by `pack`."""
+
+
+def to_text(content: object) -> str:
+    """Return the JSON of a value, without white space."""
+    return json.dumps(content, separators=(",", ":"))
+
+
+def pack(text: str) -> str:
+    """Return a text in compressed form, printable."""
+    return b85encode(zlib.compress(text.encode())).decode()
+
+
+def unpack(packed: str) -> Any:
+    """Return the value whose JSON was packed."""
+    return json.loads(zlib.decompress(b85decode(packed)))
