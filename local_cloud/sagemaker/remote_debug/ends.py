@@ -82,9 +82,14 @@ class Forwarding:
         self._other = other
         self._open: dict[int, socket.socket] = {}
 
-    def add(self, number: int, connected: socket.socket) -> None:
-        """Begin to pass on what comes from there."""
+    def add(self, number: int, connected: socket.socket, *, announce: bool) -> None:
+        """Begin to pass on the bytes of a connection; with ``announce``, tell the other end first that it exists.
+
+        The connection is registered before it is announced, because the answer may come at once, and is lost otherwise.
+        """
         self._open[number] = connected
+        if announce:
+            self._other.send(OPEN, b"", number)
         threading.Thread(target=self._copy, args=(number, connected), daemon=True).start()
 
     def take(self, kind: int, number: int, content: bytes) -> None:
@@ -182,7 +187,7 @@ def _serve_port(connection: Connection, port: int) -> int:
     for kind, number, content in connection.frames():
         if kind == OPEN:
             try:
-                forwarding.add(number, socket.create_connection(("127.0.0.1", port)))
+                forwarding.add(number, socket.create_connection(("127.0.0.1", port)), announce=False)
             except OSError:
                 connection.send(CLOSE, f"Connection to destination port {port} failed".encode(), number)
         else:
@@ -280,8 +285,7 @@ def _forward(connection: Connection, port: int, name: str) -> int:
         while ended not in (ready := select.select([server, ended], [], [])[0]):
             if server in ready:
                 number += 1
-                connection.send(OPEN, b"", number)
-                forwarding.add(number, server.accept()[0])
+                forwarding.add(number, server.accept()[0], announce=True)
     return 0
 
 
