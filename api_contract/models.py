@@ -449,8 +449,9 @@ class ExternalJob(Answer, frozen=True):
 
 
 class Pause(Answer, frozen=True):
-    """A pool that backs off, because SageMaker had no instances, counts late, or refuses what the policy puts into
-    requests there.
+    """A pool that backs off.
+
+    SageMaker had no instances, counts ended instances late, or refuses what the policy puts into requests.
     """
 
     pool: str

@@ -22,6 +22,7 @@ from job_queue.domain.job import (
     HistoryEntry,
     Job,
     JobRecord,
+    LateLaunch,
     LaunchCall,
     WarmPool,
     live_position,
@@ -74,6 +75,7 @@ _ATTRIBUTES = {
     "borrowed": "borrowed",
     "calls": "calls",
     "in_doubt": "inDoubt",
+    "late": "late",
     "cancelled": "cancelRequested",
     "evicted_for": "evictedFor",
     "evicted_by": "evictedBy",
@@ -121,6 +123,7 @@ def job_item(job: Job) -> Item:
     item["slots"] = dict(job.slots)
     item["lastSlots"] = dict(job.last_slots) or None
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
+    item["late"] = job.late and {"attempt": job.late.attempt, "dead": job.late.until}
     item["pools"] = list(job.pools)
     item["after"] = [{"job": it.job, "submission": it.submission, "any": it.any_outcome} for it in job.after] or None
     item["refused"] = job.refused and list(job.refused)
@@ -150,6 +153,8 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["founders"] = tuple(item.get("founders", ()))
     if seat := item.get("seat"):
         values["seat"] = Seat(seat["carrier"], tuple(seat["gpus"]), seat["tenths"])
+    if late := item.get("late"):
+        values["late"] = LateLaunch(late["attempt"], late["dead"])
     values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
     return Job(**values)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CLOCK_SECONDS = 60  # by which SageMaker's clock may differ from the queue's
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
+DELETING = "Deleting"  # SageMaker deletes a training job that has ended, and does not say any more how it ended
 WARM = frozenset({"Available", "InUse"})  # of a training job that has ended: its instances are kept, or about to be
 
 # The codes of a request that SageMaker will not accept as it is. Another refusal may pass: permissions, expired
@@ -36,6 +37,16 @@ _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
 
 # Secondary statuses of a training job that has its instances. Uploading comes after a stop, too.
 _ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
+
+
+# Secondary statuses of a training job that has ended, and its status then.
+_ENDED_AS = {
+    "Completed": "Completed",
+    "Failed": "Failed",
+    "Stopped": "Stopped",
+    "MaxRuntimeExceeded": "Stopped",
+    "MaxWaitTimeExceeded": "Stopped",
+}
 
 
 class LaunchResult(Enum):
@@ -94,7 +105,12 @@ class TrainingJob:
 
     @property
     def ended(self) -> bool:
-        """Whether it has given its instances back."""
+        """Whether it has given its instances back. SageMaker deletes only what has ended."""
+        return self.tells_end or self.status == DELETING
+
+    @property
+    def tells_end(self) -> bool:
+        """Whether it has ended, and how is known."""
         return self.status in ENDED
 
     @property
@@ -108,7 +124,9 @@ class TrainingJob:
         A training job is never the attempt of a member, and a report from a carrier never that of any other job.
         """
         placed = self.carrier == job.on_board
-        return placed and is_attempt_of(self.name, self.tags, job) and not self.is_older_than_launch_of(job)
+        if self.is_older_than_launch_of(job) or self.is_newer_than_launch_of(job):
+            return False
+        return placed and is_attempt_of(self.name, self.tags, job)
 
     def is_older_than_launch_of(self, job: Job) -> bool:
         """Whether it was created before the queue sent the first call for the attempt that it is launching.
@@ -117,6 +135,16 @@ class TrainingJob:
         """
         launching = job.state is JobState.STARTING and self.created is not None
         return launching and (self.created or 0) + CLOCK_SECONDS < epoch(job.since)
+
+    def is_newer_than_launch_of(self, job: Job) -> bool:
+        """Return whether it was created after the queue had recorded that SageMaker has the attempt.
+
+        The attempt was deleted then, and its name was free: a stranger has it, or a late call has launched it again.
+        """
+        accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.on_board is None
+        if not accepted or job.started is None or self.created is None:
+            return False
+        return self.created > epoch(job.started) + CLOCK_SECONDS
 
     def is_proven_of(self, job: Job) -> bool:
         """Return whether this queue launched it for this submission."""
@@ -167,7 +195,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
     job = TrainingJob(
         name=report["TrainingJobName"],
         arn=report.get("TrainingJobArn", ""),
-        status=report["TrainingJobStatus"],
+        status=_status(report),
         secondary=report.get("SecondaryStatus", ""),
         failure=report.get("FailureReason"),
         instance_counts=demand_of(report.get("ResourceConfig", {}))[0],
@@ -183,10 +211,22 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
     return replace(job, starved=_starved(job, report))
 
 
+def _status(report: Mapping[str, Any]) -> str:
+    """The status; of a training job that is being deleted the one that it ended with, where the report has a trace."""
+    status: str = report["TrainingJobStatus"]
+    if status != DELETING:
+        return status
+    told = [report.get("SecondaryStatus"), *(it["Status"] for it in report.get("SecondaryStatusTransitions", ())[::-1])]
+    ended = next((_ENDED_AS[it] for it in told if it in _ENDED_AS), None)
+    return ended or ("Failed" if report.get("FailureReason") else DELETING)
+
+
 def _ended_at(report: Mapping[str, Any]) -> float | None:
-    if report["TrainingJobStatus"] not in ENDED:
+    if report["TrainingJobStatus"] not in (*ENDED, DELETING):
         return None
-    times = [_seconds(report[field]) for field in ("TrainingEndTime", "LastModifiedTime") if report.get(field)]
+    # The deletion is a modification, too.
+    fields = ("TrainingEndTime", "LastModifiedTime") if report["TrainingJobStatus"] in ENDED else ("TrainingEndTime",)
+    times = [_seconds(report[field]) for field in fields if report.get(field)]
     return times[0] if times else None
 
 
@@ -226,7 +266,11 @@ def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
     limit: int | None = report.get("StoppingCondition", {}).get("MaxPendingTimeInSeconds")
     if limit is None or job.secondary == "MaxRuntimeExceeded":
         return False
-    return _seconds(report["LastModifiedTime"]) - _seconds(report["CreationTime"]) >= limit
+    if report["TrainingJobStatus"] == DELETING:
+        stopped = max(_seconds(it["StartTime"]) for it in report["SecondaryStatusTransitions"])
+    else:
+        stopped = _seconds(report["LastModifiedTime"])
+    return stopped - _seconds(report["CreationTime"]) >= limit
 
 
 def _seconds(time: datetime | float | str) -> float:

@@ -24,6 +24,7 @@ from job_queue.domain.launching import taken_names
 from job_queue.domain.launching.proof import attempt_tags
 from job_queue.domain.launching.quota_lag import lag_of
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
+from job_queue.domain.names import apply_qstamp
 from job_queue.domain.policy import is_changed, is_spot, placed
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy
@@ -73,7 +74,9 @@ class Launcher:
         self._clock = clock
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
-        """Ask SageMaker once."""
+        """Ask SageMaker once; not while an earlier attempt is alive again."""
+        if again := self._earlier_attempt(job):
+            return LaunchResult.NOT_NOW, again
         request = attempt_request(job, details, policy)
         if job.seat is not None:
             return self._training.assign(job, request)
@@ -86,6 +89,20 @@ class Launcher:
             log.info("quota exceeded", job=job.name, attempt=job.launched, why=message)
             return _meaning(result, quota, job, policy), message
         return result, message
+
+    def _earlier_attempt(self, job: Job) -> str | None:
+        """Say why the job's attempt must not be launched yet: an earlier one was deleted and is alive again.
+
+        A late call may have launched it. No such call can take effect any more, so asking once is enough.
+        """
+        if job.late is None:
+            return None
+        name = apply_qstamp(job.name, job.late.attempt)
+        try:
+            found = self._training.describe(name)
+        except Unavailable as error:
+            return error.message
+        return f"{name} was deleted in SageMaker and is alive again." if found and not found.ended else None
 
     def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
         """Record the result of a launch. True if planning again may now do more.
@@ -170,7 +187,7 @@ class Launcher:
             # were restored to an earlier time.
             found = replace(found, created=None)
         if found.is_attempt_of(job):
-            if found.ended:
+            if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job)
         # Whoever has the name cannot prove to be this job's attempt: it is left alone, and counted while it is alive.

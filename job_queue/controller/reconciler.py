@@ -3,7 +3,7 @@
 Events may be late, repeated, out of order or lost; nothing here depends on their order. Ends are final.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, Policies
-from job_queue.adapters.sagemaker import TrainingJob, training_job
+from job_queue.adapters.sagemaker import CLOCK_SECONDS, DELETING, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
 from job_queue.controller.fleet.survey import survey
@@ -27,7 +27,7 @@ from job_queue.domain.capacity_backoff import (
 )
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
-from job_queue.domain.fleet.listing import next_listing
+from job_queue.domain.fleet.listing import Walk, next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.launching.proof import is_named_as_attempt
@@ -98,7 +98,7 @@ class Reconciler:
             self._tell_if_forged(reported, known)
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended and reported.keep_alive:
-            return self.examine(reported.name) or resumed  # its instances may be kept warm
+            return self.examine(reported.name, reported) or resumed  # its instances may be kept warm
         if reported.ended:
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
@@ -130,20 +130,25 @@ class Reconciler:
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
                 return False
+            if not ended.tells_end:  # it is being deleted: `_check` waits for an event that tells
+                return False
             if self.end(record, ended, metadata):
                 return True
             known = None
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
-    def examine(self, name: str) -> bool:
+    def examine(self, name: str, reported: TrainingJob | None = None) -> bool:
         """Describe a training job; apply its end, or count it as an external job. True if a cycle may do more now.
 
         That is so, too, if an external job takes the slots for which others are being stopped: more have to be. It is
         described first, so that a late event does not count a training job that has ended.
+
+        :param reported: its end as an event tells it, which counts if the training job was deleted since.
         """
         found = self._training.describe(name)
         if found is None or found.ended:
-            if found and found.of_queue and self.apply_end(found):
+            told = found or reported
+            if told and told.of_queue and self.apply_end(told):
                 return True
             counted = self._repository.external_job(name) if found and found.warm else None
             return self._drop_or_keep_warm(name, found, counted.warm if counted else None)
@@ -199,10 +204,12 @@ class Reconciler:
         walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
         active = self._repository.active()  # after the list: what was launched before is in the list or described
         external = self._repository.external()
-        known = {job.launched for job in active if job.on_board is None} | {job.name for job in external}
+        # The name of a training job that was deleted may be another's.
+        same = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
+        known = {job.launched for job in active if job.on_board is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
-        unclear = [job for job in active if job.seat is None and _must_be_described(job, walk.alive, refused_since)]
+        unclear = [job for job in active if job.seat is None and _must_be_described(job, walk, refused_since)]
         steps += [(job.name, partial(self._check, job, metadata)) for job in self._batch(unclear)]
         accepted = {job.launched for job in active if _is_accepted(job)}
         gone = [
@@ -260,11 +267,12 @@ class Reconciler:
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
             return
-        if found is None:
-            overdue = job.missing_since and job.missing_since + state_machine.MISSING_SECONDS <= self._clock()
-            if job.missing_since is None or overdue:
-                report = end_report(record, None, metadata, self._policies.of(metadata.policy).policy)
-                self._note(state_machine.missing(record, self._clock(), report))
+        if found is not None and found.is_newer_than_launch_of(record.job):
+            if not found.ended:
+                self._count_and_stop(found)
+            found = None  # the attempt was deleted, and its name taken again
+        if found is None or (found.ended and not found.tells_end):
+            self._wait_for_an_event(record, metadata)
             return
         self._end_capacity_backoffs(found)
         if found.ended:
@@ -272,11 +280,22 @@ class Reconciler:
         elif job.missing_since:
             self._note(state_machine.found_again(record.job, self._clock()))
 
+    def _wait_for_an_event(self, record: JobRecord, metadata: Metadata) -> None:
+        """Wait for `MISSING_SECONDS` for an event that tells how a deleted attempt has ended; then end it without."""
+        job = record.job
+        if job.missing_since is None:
+            self._note(state_machine.missing(job, self._clock()))
+        elif job.missing_since + state_machine.MISSING_SECONDS <= self._clock():
+            since, began = float(job.missing_since), epoch(job.started) if job.started else None
+            deleted = TrainingJob(job.launched or "", "", DELETING, "", None, {}, {}, ended_at=since, began=began)
+            log.warning("attempt was deleted before its end was known", job=job.name, attempt=job.launched)
+            self.end(record, deleted, metadata)
+
     def _check_external(self, job: ExternalJob) -> Adoption | None:
         found = self._training.describe(job.name)
         if found is None or found.ended:
             self._drop_or_keep_warm(job.name, found, job.warm)
-        elif self._is_launched(job.name):
+        elif self._is_launched(found):
             self._repository.drop_external(job.name)
         elif job.orphan:
             record = self._recording(found)
@@ -407,16 +426,18 @@ class Reconciler:
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record and record.job.state.holds_slots and found.is_attempt_of(record.job):
             return True
-        return self._is_launched(found.name)
+        return self._is_launched(found)
 
-    def _is_launched(self, name: str) -> bool:
-        """Return whether SageMaker has accepted this attempt. Names are taken once, so its tags do not matter any more.
+    def _is_launched(self, found: TrainingJob) -> bool:
+        """Return whether SageMaker has accepted this attempt. Its tags do not matter any more.
 
-        The name of an attempt on a carrier is free in SageMaker: a training job of that name is another's.
+        The name alone does not tell: the attempt may have been deleted, and its name taken again later. The name of an
+        attempt on a carrier is free in SageMaker: a training job of that name is another's.
         """
-        if not is_stamped(name):
+        if not is_stamped(found.name):
             return False
-        return any(job.launched == name and _is_accepted(job) for job in self._repository.active())
+        accepted = (job for job in self._repository.active() if job.launched == found.name and _is_accepted(job))
+        return any(not found.is_newer_than_launch_of(job) for job in accepted)
 
 
 def _is_accepted(job: Job) -> bool:
@@ -433,9 +454,11 @@ def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
         return None
 
 
-def _must_be_described(job: Job, alive: Container[str], refused_since: int | None) -> bool:
+def _must_be_described(job: Job, walk: Walk, refused_since: int | None) -> bool:
     """Whether an active job must be described: it may have ended, or have got instances where some were lacking."""
     if job.state is JobState.STARTING:
         return False
     probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since
-    return job.launched not in alive or job.missing_since is not None or probes
+    name, started = job.launched or "", epoch(job.started or job.since)
+    absent = name not in walk.alive or walk.is_newer(name, started + CLOCK_SECONDS)
+    return absent or job.missing_since is not None or probes

@@ -64,8 +64,8 @@ class Stops:
                 return StopResult.UNKNOWN
             if result is StopResult.DENIED:
                 found = self._training.describe_attempt(job)
-                if found is None or found.ended or found.status == "Stopping":
-                    return StopResult.UNKNOWN  # its end comes by itself
+                if found is None or found.ended or found.status == "Stopping" or found.is_newer_than_launch_of(job):
+                    return StopResult.UNKNOWN  # its end comes by itself; or it was deleted, and another has its name
         except QueueError as error:
             log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
             return StopResult.UNKNOWN

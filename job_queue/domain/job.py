@@ -55,6 +55,14 @@ class LaunchCall:
 
 
 @dataclass(frozen=True, slots=True)
+class LateLaunch:
+    """An attempt that has ended, and that a late call would launch again if somebody deleted it."""
+
+    attempt: int
+    until: int  # epoch seconds after which no call for it can take effect any more
+
+
+@dataclass(frozen=True, slots=True)
 class Dependency:
     """Another job that has to end before a job may start."""
 
@@ -93,6 +101,7 @@ class Job:
     borrowed: int = 0  # of them, beyond its project's quota when it was started
     calls: tuple[LaunchCall, ...] = ()  # unanswered launches of the current attempt
     in_doubt: bool = False  # one of them was followed by another call: the attempt may exist unseen
+    late: LateLaunch | None = None  # of its current attempt, or of an earlier one that has ended
     cancelled: bool = False  # its user has cancelled it
     evicted_for: str | None = None  # it was asked to stop to make room for this job
     evicted_by: str | None = None  # ... by this rule

@@ -8,7 +8,7 @@
 docs/design.md has the rules: "A job's life", "Launching exactly once".
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,15 +16,13 @@ from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, attem
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
-from job_queue.domain.job import MANY_REFUSALS, Dependency, EndedAttempt, Job, JobRecord, LaunchCall, iso
+from job_queue.domain.job import MANY_REFUSALS, Dependency, EndedAttempt, Job, JobRecord, LateLaunch, LaunchCall, iso
 from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
 
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
 ASK_AGAIN_SECONDS = 60  # before another call for an attempt that was refused while an older call may take effect
-
-_NOTHING = EndReport()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +98,17 @@ def cancel_unsent(job: Job, now: float) -> Transition:
 
 
 def accepted(job: Job, now: float) -> Transition:
-    """SageMaker has the attempt. Calls that still arrive are refused: the name is taken."""
+    """SageMaker has the attempt. Calls that still arrive are refused, as long as nobody deletes it: the name is taken.
+
+    The latest call was answered; `late` remembers the others.
+    """
     new = job.transition(
         now,
         JobState.RUNNING,
         started=iso(now),
         calls=(),
         in_doubt=False,
+        late=_late(job, job.calls[:-1]),
         backoff_until=None,
         missing_since=None,
         refusals=0,
@@ -155,8 +157,14 @@ def refused(
 def name_is_taken(job: Job, *, now: float) -> Transition:
     """The attempt's name belongs to a training job that is not this submission's.
 
-    Calls for this submission can only be refused, so giving up is safe.
+    The launch is given up only if no older call may still take effect, as its owner can delete that training job.
+    Until then another call is sent once a minute.
     """
+    sent_at = job.calls[-1].sent_at if job.calls else int(now)
+    may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
+    if may_land:
+        later = int(now) + ASK_AGAIN_SECONDS
+        return Transition(job, without_effect(job).with_changes(calls=may_land, backoff_until=later), None, now)
     if job.cancelled:
         return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
     new = _to_waiting(job, now, job.attempt + 1)
@@ -244,11 +252,30 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
     Completed is completed, also while stopping. Stopped or Failed is preempted only if the queue stopped it to make
     room, the user did not cancel, and it was not out of time: a process that is told to stop may end with an error.
-    Lack of capacity is not the job's failure. The end of a training plan preempts it.
+    Lack of capacity is not the job's failure. The end of a training plan preempts it. An attempt that was deleted
+    before its end was known is preempted if the queue stopped it to make room. Otherwise its job is stopped, and not
+    run again, as the attempt may have completed.
 
     :param backoffs: after an end for lack of instances, the backoff of their capacity key.
     """
-    return _accounted(_end(record, ending, now, backoffs), ending.report)
+    return _accounted(_kept_back(_end(record, ending, now, backoffs), now), ending.report)
+
+
+def _kept_back(transition: Transition, now: float) -> Transition:
+    """Keep the next attempt back while a late call could launch this one again, beside it: its name may become free."""
+    job, new = transition.old, transition.new
+    # Where the queue has not heard which of several calls took effect, it may have been any of them.
+    late = _late(job, job.calls) if job.state is JobState.STARTING and len(job.calls) > 1 else job.late
+    if not new.state.waits or late is None or late.until <= now:
+        return transition
+    return replace(transition, new=replace(new, late=late, backoff_until=max(late.until, new.backoff_until or 0)))
+
+
+def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
+    """The attempt, as one that these calls could launch again. An agent takes an assignment once."""
+    if not calls or job.on_board is not None:
+        return None
+    return LateLaunch(job.attempt, max(call.expires_at for call in calls))
 
 
 def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
@@ -290,23 +317,24 @@ def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capa
     job = record.job
     if _made_room(job) and not ending.out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
-        late = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
-        return _ended(record, now, new, f"made room for {job.evicted_for}{late}", outcome="preempted")
+        also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
+        if not ending.is_known:
+            also = f"; {job.launched} was deleted in SageMaker"
+        return _ended(record, now, new, f"made room for {job.evicted_for}{also}", outcome="preempted")
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
         return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
     why = ending.out_of_time or "its training job was stopped outside the queue"
+    if not ending.is_known:
+        why = (
+            f"{job.launched} was deleted in SageMaker before the queue had heard how it ended: its result is not known"
+        )
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
 
 
-def missing(record: JobRecord, now: float, report: EndReport = _NOTHING) -> Transition:
+def missing(job: Job, now: float) -> Transition:
     """SageMaker does not know the recorded attempt. After `MISSING_SECONDS` it counts as deleted."""
-    job = record.job
-    if job.missing_since is None:
-        return Transition(job, job.with_changes(missing_since=int(now)), None, now)
-    why = f"SageMaker does not know {job.launched} any more: it was deleted"
-    state = JobState.STOPPED if job.cancelled else JobState.FAILED
-    return _accounted(_ended(record, now, _finished(job, now, state, why), f"{state}: {why}"), report)
+    return Transition(job, job.with_changes(missing_since=int(now)), None, now)
 
 
 def found_again(job: Job, now: float) -> Transition:

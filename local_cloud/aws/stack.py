@@ -110,6 +110,7 @@ class LocalCloud:
             "stop_grace": times.stop_grace if stop_grace is None else stop_grace,
             "unheard_grace": times.unheard_grace if unheard_grace is None else unheard_grace,
             "startup_delay": times.startup_delay if startup_delay is None else startup_delay,
+            "deletion": times.deletion,
         }
         self.keys = Keys.random()
         self._cleanup = ExitStack()

@@ -18,20 +18,25 @@ class JobRegistry:
     """All training jobs of the account, by name; says no where SageMaker would. Safe for threads.
 
     `past` ended before; they come first and hold nothing. `quota_lag`: seconds for which the instances of a job count
-    after they are free.
+    after they are free. `deletion`: seconds that the deletion of a job takes.
     """
 
-    def __init__(self, capacity: Capacity, past: Iterable[PastJob] = (), quota_lag: float = 0.0) -> None:
+    def __init__(
+        self, capacity: Capacity, past: Iterable[PastJob] = (), quota_lag: float = 0.0, deletion: float = 0.0
+    ) -> None:
         self._capacity = capacity
         self._quota_lag = quota_lag
         self._lagging: list[TrainingJob] = []
         self._most: dict[str, int] = {}
         self._jobs: dict[str, AnyJob] = {job.name: job for job in past}
         self._holders: list[TrainingJob] = []
+        self._deletion = deletion
+        self._gone_at: dict[str, float] = {}  # name of a job that is being deleted -> monotonic seconds
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[AnyJob]:
         with self._lock:
+            self._forget_deleted()
             return iter(list(self._jobs.values()))
 
     def add(self, request: dict[str, Any], make: Callable[[Placement], TrainingJob]) -> TrainingJob:
@@ -39,6 +44,7 @@ class JobRegistry:
         name = request["TrainingJobName"]
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         with self._lock:
+            self._forget_deleted()
             if taken := self._jobs.get(name):
                 raise EmulatedError(
                     "ResourceInUse",
@@ -76,6 +82,7 @@ class JobRegistry:
     def find(self, name: str) -> AnyJob | None:
         """The job of that name, if there is one."""
         with self._lock:
+            self._forget_deleted()
             return self._jobs.get(name)
 
     def by_arn(self, arn: str) -> AnyJob:
@@ -86,14 +93,25 @@ class JobRegistry:
         return job
 
     def delete(self, name: str) -> None:
-        """Forget a job that has ended and keeps no warm pool; as in SageMaker, its name is free again."""
+        """Delete a job that has ended and keeps no warm pool: it is Deleting for a while, then its name is free."""
         job = self.get(name)
-        if not job.ended:
-            raise EmulatedError("ResourceInUse", f"Training job {name} is in status {job.status}: stop it first.")
-        if job.warm_pool is not None and job.warm_pool.available:
-            raise EmulatedError("ResourceInUse", f"Training job {name} retains a warm pool: terminate it first.")
         with self._lock:
-            self._jobs.pop(name, None)
+            if not job.ended or name in self._gone_at:
+                raise EmulatedError(
+                    "ResourceInUse",
+                    f"Training job {name} is in status {job.status}: only a training job that is Completed, Failed or "
+                    "Stopped can be deleted.",
+                )
+            if job.warm_pool is not None and job.warm_pool.available:
+                raise EmulatedError("ResourceInUse", f"Training job {name} retains a warm pool: terminate it first.")
+            job.begin_deletion()
+            self._gone_at[name] = time.monotonic() + self._deletion
+
+    def _forget_deleted(self) -> None:
+        """Free the names of jobs whose deletion is over. The caller has the lock."""
+        now = time.monotonic()
+        for name in [name for name, at in self._gone_at.items() if at <= now]:
+            del self._gone_at[name], self._jobs[name]
 
     def _holding(self) -> list[TrainingJob]:
         """The jobs that have instances: those that have not ended, and those that keep a warm pool."""

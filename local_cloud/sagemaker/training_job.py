@@ -11,6 +11,8 @@ from local_cloud.sagemaker.instance_groups import InstanceGroup
 from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
 
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
+DELETING = "Deleting"
+LETS_SWITCH_REMOTE_DEBUG = ("Downloading", "Training")  # API_UpdateTrainingJob, RemoteDebugConfig
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
 
 
@@ -65,8 +67,8 @@ class TrainingJob:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can happen to it."""
-        return self.status in TERMINAL
+        """Whether it has given its instances back, or leaves them to a warm pool. What is being deleted has ended."""
+        return self.status in TERMINAL or self.status == DELETING
 
     @property
     def retains(self) -> bool:
@@ -116,13 +118,25 @@ class TrainingJob:
         """Apply an UpdateTrainingJob request."""
         with self._lock:
             changes = {key: value for key, value in request.items() if key != "TrainingJobName"}
+            others = changes.keys() - {"ResourceConfig"}
+            if self.status == DELETING or (others and self.ended):
+                raise invalid(f"The request was rejected because the training job is in status {self.status}.")
+            if "RemoteDebugConfig" in changes and self.secondary_status not in LETS_SWITCH_REMOTE_DEBUG:
+                raise invalid(
+                    "RemoteDebugConfig can be updated while the SecondaryStatus of the training job is Downloading or "
+                    f"Training, and it is {self.secondary_status}."
+                )
             if "ResourceConfig" in changes:
                 self._update_warm_pool(changes["ResourceConfig"]["KeepAlivePeriodInSeconds"])
                 changes["ResourceConfig"] = {**self.request["ResourceConfig"], **changes["ResourceConfig"]}
-            elif self.ended:
-                raise invalid(f"The request was rejected because the training job is in status {self.status}.")
             self.request |= changes
             self._touch()
+
+    def begin_deletion(self) -> None:
+        """DeleteTrainingJob: the registry forgets it later. No event of this status is documented."""
+        with self._lock:
+            self._touch()
+            self.status = DELETING
 
     def ask_stop(self) -> None:
         """StopTrainingJob: the runner does the rest. Asking twice changes nothing."""

@@ -49,7 +49,8 @@ class TrainingService:
     not named has no limit. `account_options`: quotas, request rates, training plans and history. `stop_grace`: seconds
     between SIGTERM and SIGKILL; `unheard_grace`, if it is less, where the first process of a job does not handle
     SIGTERM: AWS waits for both alike. `startup_delay`: seconds that a job stays in Starting, unless a warm pool has its
-    instances. `job_environment`: variables for every job.
+    instances. `deletion`: seconds for which a deleted job has the status Deleting and keeps its name.
+    `job_environment`: variables for every job.
 
     `intercept(phase, operation, request)` is called "before" an operation is carried out, and "after" it succeeded
     but before the answer is sent. It may block, raise EmulatedError to answer with that, or ConnectionAbort to drop the
@@ -73,6 +74,7 @@ class TrainingService:
         stop_grace: float = 10.0,
         unheard_grace: float = 0.5,
         startup_delay: float = 0.0,
+        deletion: float = 0.5,
         intercept: Callable[[str, str, Request], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         faults: Faults | None = None,
@@ -89,11 +91,8 @@ class TrainingService:
         prefix = f"arn:aws:sagemaker:{region}:{account}"
         self._plans = TrainingPlans(options.plans, prefix, time.time)
         past = past_jobs(options.history, f"{prefix}:training-job/", time.time())
-        self._registry = JobRegistry(
-            Capacity(instances or {}, options.quotas, self._plans, options.of_each_type),
-            past,
-            options.quota_lag or 0.0,
-        )
+        capacity = Capacity(instances or {}, options.quotas, self._plans, options.of_each_type)
+        self._registry = JobRegistry(capacity, past, options.quota_lag or 0.0, deletion)
         self._throttle = Throttle({"CreateTrainingJob": options.create_rate, "ListTrainingJobs": options.list_rate})
         self._runners: list[JobRunner] = []
         self._numbers = itertools.count(1)

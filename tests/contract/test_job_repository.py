@@ -356,7 +356,7 @@ def test_a_row_and_its_live_item_agree_after_every_transition(repository: JobRep
 def test_what_is_no_longer_set_is_removed(repository: JobRepository) -> None:
     lease = leased(repository)
     job = running(repository, lease)
-    missing = state_machine.missing(_record(repository), NOW)
+    missing = state_machine.missing(job, NOW)
     repository.commit(lease, [missing], NOW)
     assert repository.active()[0].missing_since == int(NOW)
     repository.commit(lease, [state_machine.found_again(missing.new, NOW)], NOW)

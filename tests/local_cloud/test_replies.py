@@ -227,6 +227,17 @@ REFUSALS = {
     "deleting what runs": Refusal(
         "DeleteTrainingJob", NAMED, "ResourceInUse", UNKNOWN, API + "DeleteTrainingJob.html", before=running
     ),
+    "deleting what is unknown": Refusal(
+        "DeleteTrainingJob", NAMED, "ValidationException", UNKNOWN, API + "DeleteTrainingJob.html"
+    ),
+    "switching remote debug on before the container is there": Refusal(
+        "UpdateTrainingJob",
+        {**NAMED, "RemoteDebugConfig": {"EnableRemoteDebug": True}},
+        "ValidationException",
+        UNKNOWN,
+        API + "UpdateTrainingJob.html",
+        before=ended,
+    ),
     "deleting what keeps a warm pool": Refusal(
         "DeleteTrainingJob", NAMED, "ResourceInUse", UNKNOWN, API + "DeleteTrainingJob.html", before=ended
     ),

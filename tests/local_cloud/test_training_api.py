@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from local_cloud.sagemaker.account.options import Account
 from local_cloud.sagemaker.training_service import ConnectionAbort, EmulatedError
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
 from tests.waiting import until
+
+WARM = {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1, "KeepAlivePeriodInSeconds": 600}
 
 
 def refusal(emulator: Emulator, operation: str, **parameters: Any) -> tuple[str, str]:
@@ -256,7 +259,70 @@ def test_only_a_job_that_has_ended_can_be_deleted(emulator: Emulator) -> None:
     emulator.stop("deleted")
     emulator.ended("deleted")
     emulator.sagemaker.delete_training_job(TrainingJobName="deleted")
-    assert refusal(emulator, "describe_training_job", TrainingJobName="deleted")[1] == "Requested resource not found."
+    until(lambda: refusal_of_describe(emulator, "deleted") == "Requested resource not found.")
+    assert refusal(emulator, "delete_training_job", TrainingJobName="deleted")[0] == "ValidationException"
+    emulator.create("deleted")
+    assert emulator.ended("deleted")["TrainingJobStatus"] == "Completed"
+
+
+def refusal_of_describe(emulator: Emulator, name: str) -> str | None:
+    """SageMaker's words; None: it describes the job."""
+    try:
+        emulator.describe(name)
+    except ClientError as error:
+        return str(error.response["Error"]["Message"])
+    return None
+
+
+def test_a_job_that_is_being_deleted_keeps_its_name_and_says_how_it_ended(make_emulator: MakeEmulator) -> None:
+    told: list[str] = []
+    emulator = make_emulator(
+        deletion=86400.0,
+        account_options=Account(history=3),
+        deliver=lambda event: told.append(event["detail"]["TrainingJobStatus"]),
+    )
+    emulator.create("deleted", "false", **{"ResourceConfig": WARM})
+    emulator.ended("deleted")
+    emulator.sagemaker.update_training_job(TrainingJobName="deleted", ResourceConfig={"KeepAlivePeriodInSeconds": 0})
+    for name, ended in (("deleted", "Failed"), ("past-000002", "Failed")):
+        emulator.sagemaker.delete_training_job(TrainingJobName=name)
+        described = emulator.describe(name)
+        assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("Deleting", ended)
+        assert described["FailureReason"].startswith("AlgorithmError")
+        for call in ("stop_training_job", "delete_training_job"):
+            assert "in status Deleting" in refusal(emulator, call, TrainingJobName=name)[1]
+    code, message = refusal(
+        emulator, "update_training_job", TrainingJobName="deleted", ResourceConfig={"KeepAlivePeriodInSeconds": 0}
+    )
+    assert (code, "in status Deleting" in message) == ("ValidationException", True)
+    assert refusal(emulator, "create_training_job", **request("deleted"))[0] == "ResourceInUse"
+    listed = emulator.sagemaker.list_training_jobs(StatusEquals="Deleting", MaxResults=100)["TrainingJobSummaries"]
+    assert [job["TrainingJobName"] for job in listed] == ["past-000002", "deleted"]
+    by_status = {"Filters": [{"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "Deleting"}]}
+    found = emulator.sagemaker.search(Resource="TrainingJob", SearchExpression=by_status)["Results"]
+    assert len(found) == 2
+    assert "Deleting" not in told
+
+
+def test_remote_debug_is_not_switched_before_a_job_downloads(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(startup_delay=86400.0)
+    emulator.create("early", "sleep", "86400")
+    switch = {"RemoteDebugConfig": {"EnableRemoteDebug": True}}
+    code, message = refusal(emulator, "update_training_job", TrainingJobName="early", **switch)
+    assert (code, "and it is Starting" in message) == ("ValidationException", True)
+
+
+def test_remote_debug_is_switched_while_a_job_trains(emulator: Emulator) -> None:
+    switch = {"RemoteDebugConfig": {"EnableRemoteDebug": True}}
+    emulator.create("trains", "sleep", "86400")
+    until(lambda: emulator.describe("trains")["SecondaryStatus"] == "Training")
+    assert emulator.service.instance("trains", "algo-1") is None
+    emulator.sagemaker.update_training_job(TrainingJobName="trains", **switch)
+    assert emulator.describe("trains")["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
+    assert emulator.service.instance("trains", "algo-1") is not None
+    emulator.stop("trains")
+    emulator.ended("trains")
+    assert refusal(emulator, "update_training_job", TrainingJobName="trains", **switch)[0] == "ValidationException"
 
 
 def test_a_call_can_be_throttled_or_left_without_an_answer(make_emulator: MakeEmulator) -> None:

@@ -723,9 +723,15 @@ def test_names_and_tags_of_attempts_are_kept_for_the_queue(system: System, kept_
     refused(training.add_tags, ResourceArn=arn, Tags=[{"Key": "team", "Value": "x"}])
     refused(training.delete_tags, ResourceArn=arn, TagKeys=["queue-name"])
     refused(training.delete_tags, ResourceArn=arn, TagKeys=[tag["Key"] for tag in tags])
+    # Its instances and its shell, and its name, which a deletion would make free.
+    refused(training.update_training_job, TrainingJobName=attempt, RemoteDebugConfig={"EnableRemoteDebug": True})
+    refused(training.delete_training_job, TrainingJobName=attempt)
     training.add_tags(ResourceArn=job, Tags=[{"Key": "team", "Value": "vision"}])
     training.delete_tags(ResourceArn=job, TagKeys=["team"])
     training.stop_training_job(TrainingJobName=f"own-{name}")
+    own = {"TrainingJobName": f"own-{name}"}
+    system.wait("its end", lambda: training.describe_training_job(**own)["TrainingJobStatus"] == "Stopped")
+    training.delete_training_job(**own)
     assert system.sagemaker.list_tags(ResourceArn=arn)["Tags"] == tags
     assert system.state(name) == "running"
 

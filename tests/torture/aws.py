@@ -14,7 +14,7 @@ from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
 from local_cloud.dynamodb.key_throttle import Access, KeyLimits, PartitionKey
-from tests.fake_sagemaker import FakeTraining, refusal
+from tests.fake_sagemaker import FakeTraining, quota_refusal, refusal
 from tests.memory_tables import place_of
 from tests.metered_tables import UnitTables, again
 from tests.torture.faults import Call, Fault
@@ -151,6 +151,9 @@ class SimulatedSageMaker(FakeTraining):
         self.limits: Mapping[str, int] = {}  # instances by pool, as the account's quotas
         self.releases_slowly = False
         self.was_slow = False  # to release one
+        self.quota_lag = 0.0  # seconds for which instances count toward the quota after their job has ended
+        self.lag_refusals = 0  # launches that were refused because of it
+        self._freed: list[tuple[float, str, int]] = []  # epoch seconds, instance type and number of ended instances
         self.landing = False  # whether a late call takes effect now
         self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
         self.launches: dict[str, Launch] = {}  # by the name of the training job
@@ -216,6 +219,8 @@ class SimulatedSageMaker(FakeTraining):
         return used
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
+        if self.quota_lag and not self.jobs[name].ended:
+            self._freed += [(self.clock(), kind, count) for kind, count in self.jobs[name].instance_counts.items()]
         super().end(name, status, secondary, failure)
         if (failure or "").startswith("CapacityError"):
             self.warm_pools.pop(name, None)
@@ -251,6 +256,10 @@ class SimulatedSageMaker(FakeTraining):
             self.blocked = self.blocked or (None if self.landing else name)
             self.changed[name] = None
             return LaunchResult.NO_CAPACITY, refusal(LaunchResult.NO_CAPACITY, request)
+        if name not in self.jobs and (words := self._meets_quota_lag(request)):
+            self.lag_refusals += 1
+            self.changed[name] = None
+            return LaunchResult.NO_CAPACITY, words
         if not self._start(request):
             return LaunchResult.NAME_TAKEN, "ResourceInUse"
         self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
@@ -278,6 +287,20 @@ class SimulatedSageMaker(FakeTraining):
         used = self.in_use()
         over = {pool: used.get(pool, 0) + count - self.limits[pool] for pool, count in more.items()}
         return any(count > 0 for count in over.values()) and all(count <= kept[pool] for pool, count in over.items())
+
+    def _meets_quota_lag(self, request: Mapping[str, Any]) -> str | None:
+        """Refuse a request that would fit, but for the instances of jobs that have ended. Return SageMaker's words."""
+        self._freed = [it for it in self._freed if it[0] + self.quota_lag > self.clock()]
+        demand = demand_of(request["ResourceConfig"])[0]
+        for kind, count in demand.items() if self._freed else ():
+            holding = {*self.alive_names(), *self.warm_names()}
+            used = sum(self.jobs[name].instance_counts.get(kind, 0) for name in holding)
+            lagging = sum(number for _, freed, number in self._freed if freed == kind)
+            limit = self.limits.get(self._pool_of(kind), 0)
+            if used + count <= limit < used + count + lagging:
+                one = {**request, "ResourceConfig": {"InstanceType": kind, "InstanceCount": count}}
+                return quota_refusal(one, limit, used + lagging)
+        return None
 
     def _release(self, name: str) -> bool:
         """Its instances are gone at once, or in a while in which nobody can use them."""

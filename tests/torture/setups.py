@@ -16,6 +16,7 @@ FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks 
 WRITES = ("transact", "update", "create", "assign", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
 THROTTLED_SHARE = 0.25  # of the walks
+QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
@@ -52,6 +53,7 @@ class Setup:
     warm: float = 0.0  # chance that a request has its instances kept warm
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     shared: bool = False  # whether instances are shared, and jobs ask for GPUs
+    quota_lag: float = 0.0  # seconds for which the instances of a training job count toward the quota after its end
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 

@@ -9,7 +9,7 @@ from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
-from tests.torture.setups import Kind, a_setup, a_shared_setup, some_key_limits
+from tests.torture.setups import QUOTA_LAGS, Kind, a_setup, a_shared_setup, some_key_limits
 from tests.torture.world import World, determined
 
 LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
@@ -36,7 +36,8 @@ class Walk:
         keys = random.Random(f"keys {rng.getstate()[1][:4]}")
         limits = some_key_limits(keys, 1) if throttled else some_key_limits(keys)
         setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
-        self._setup = replace(setup, key_limits=limits)
+        lag = random.Random(f"quota lag {rng.getstate()[1][:4]}").choice(QUOTA_LAGS)
+        self._setup = replace(setup, key_limits=limits, quota_lag=lag)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._adversary = Adversary(self.world, self._actors, harm)

@@ -124,6 +124,7 @@ class World:
         )
         self.sagemaker = SimulatedCarriers(self.ask, setup.pool_of)
         self.sagemaker.releases_slowly = setup.releases_slowly
+        self.sagemaker.quota_lag = setup.quota_lag
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
         self.sandboxes: list[Sandbox] = [Sandbox(self)]
 
@@ -264,7 +265,9 @@ class World:
     def check(self) -> None:
         """Hold the invariants against what has just changed."""
         if self.tables.changed or self.sagemaker.changed:
-            self.sound = self.sound and not self.sagemaker.blocked  # its pool backs off
+            self.sound = (
+                self.sound and not self.sagemaker.blocked and not self.sagemaker.lag_refusals
+            )  # its pool backs off
             self.invariants.check(self.now)
 
     def _taking_effect(self, writes: Sequence[Write]) -> Callable[[], None]:

@@ -17,12 +17,17 @@ _OUT_OF_TIME = {
 class Ending:
     """How an attempt ended."""
 
-    status: str  # Completed, Failed or Stopped
+    status: str  # Completed, Failed or Stopped; any other: it was deleted before its end was known
     secondary: str = ""
     failure: str | None = None
     starved: bool = False  # stopped because its instances did not come in time
     cut_off_by: str | None = None  # the training plan that has ended with it
     report: EndReport = EndReport()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether SageMaker has said how it ended."""
+        return self.status in ("Completed", "Failed", "Stopped")
 
     @property
     def lacks_capacity(self) -> bool:

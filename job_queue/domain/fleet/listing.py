@@ -67,6 +67,10 @@ class Walk:
         if not sweep:
             self._first.add(name)
 
+    def is_newer(self, name: str, than: float) -> bool:
+        """Return whether the list has the training job, created after this time (epoch seconds)."""
+        return self._created.get(name, than) > than
+
     def result(self, unclear: Iterable[str]) -> Listing:
         """What is known after it.
 

@@ -1,6 +1,7 @@
-"""SageMaker refuses a launch because its name is taken, and it is not clear by what.
+"""Transitions after a launch that SageMaker refused because its name is taken, and it is not clear by which job.
 
-Nobody waits for nothing here: another call follows in a minute, and its answer decides.
+The refused call can no longer take effect, so it is removed from the calls. Another call follows in a minute, and its
+answer decides.
 """
 
 from job_queue.domain import state_machine
@@ -9,26 +10,30 @@ from job_queue.domain.state_machine import Transition
 
 
 def name_is_unclear(job: Job, now: float) -> Transition:
-    """A training job has the attempt's name and no proof, and an earlier call may have created it.
+    """Wait: a training job has the attempt's name and no proof, and an earlier call may have created it.
 
-    It may be the attempt, from which somebody has taken the tags, so no other one is launched while it is alive.
+    It may be the attempt, without its tags, so no other one is launched while it is alive.
     """
     why = (
         f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
         "so the next one is launched when it has ended."
     )
     later = int(now) + state_machine.ASK_AGAIN_SECONDS
-    new = state_machine.without_effect(job).with_changes(in_doubt=True, backoff_until=later, reason=why)
+    new = state_machine.without_effect(job).with_changes(
+        calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why
+    )
     return Transition(job, new, None if job.reason == why else why, now)
 
 
 def name_is_taken_unseen(job: Job, now: float) -> Transition:
-    """A training job has the attempt's name, and SageMaker does not say which. The latest call did not create it."""
-    return Transition(job, state_machine.without_effect(job).with_changes(in_doubt=True), None, now)
+    """Wait: a training job has the attempt's name, and SageMaker does not say which one it is."""
+    later = int(now) + state_machine.ASK_AGAIN_SECONDS
+    new = state_machine.without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
+    return Transition(job, new, None, now)
 
 
 def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
-    """SageMaker refuses the attempt's name and does not know it. The call that was sent then cannot take effect."""
+    """Wait: SageMaker refuses the attempt's name and does not know it. The call sent at that time has no effect."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
     later = int(now) + state_machine.ASK_AGAIN_SECONDS

@@ -34,6 +34,11 @@ class PastJob:
     arn: str
     created: float
     status: str
+    ended_as: str = ""  # while it is being deleted
+
+    def begin_deletion(self) -> None:
+        """Show that it is being deleted."""
+        self.ended_as, self.status = self.status, "Deleting"
 
     @property
     def ended(self) -> bool:
@@ -58,7 +63,7 @@ class PastJob:
     @property
     def secondary_status(self) -> str:
         """As SageMaker shows it at the end."""
-        return self.status
+        return self.ended_as or self.status
 
     @property
     def modified(self) -> float:
@@ -72,15 +77,20 @@ class PastJob:
 
     def describe(self) -> dict[str, Any]:
         """The answer of DescribeTrainingJob."""
-        reason = {"FailureReason": "AlgorithmError: , exit code: 1"} if self.status == "Failed" else {}
-        ended = {"Status": self.status, "StartTime": self.modified, "EndTime": self.modified, "StatusMessage": ""}
+        reason = {"FailureReason": "AlgorithmError: , exit code: 1"} if self.secondary_status == "Failed" else {}
+        ended = {
+            "Status": self.secondary_status,
+            "StartTime": self.modified,
+            "EndTime": self.modified,
+            "StatusMessage": "",
+        }
         return {
             **_REQUEST,
             **reason,
             "TrainingJobName": self.name,
             "TrainingJobArn": self.arn,
             "TrainingJobStatus": self.status,
-            "SecondaryStatus": self.status,
+            "SecondaryStatus": self.secondary_status,
             "CreationTime": self.created,
             "LastModifiedTime": self.modified,
             "TrainingStartTime": self.created,

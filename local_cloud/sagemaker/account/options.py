@@ -35,10 +35,12 @@ class Times:
     stop_grace: float
     unheard_grace: float
     startup_delay: float
+    deletion: float  # in which a training job that is being deleted has the status Deleting
 
 
-TIMES = Times(stop_grace=10.0, unheard_grace=0.5, startup_delay=0.0)
-STRICT_TIMES = Times(stop_grace=5.0, unheard_grace=5.0, startup_delay=2.0)  # AWS gives 120 s, and takes minutes
+TIMES = Times(stop_grace=10.0, unheard_grace=0.5, startup_delay=0.0, deletion=0.5)
+# AWS gives 120 s to stop, and takes minutes to start.
+STRICT_TIMES = Times(stop_grace=5.0, unheard_grace=5.0, startup_delay=2.0, deletion=2.0)
 TRAINING_JOB = "training-job"  # the target of a plan that training jobs may name
 TARGETS = (TRAINING_JOB, "hyperpod-cluster", "endpoint", "studio-apps")
 """The resources that a training plan may be for, as DescribeTrainingPlan names them."""

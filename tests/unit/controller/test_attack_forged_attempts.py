@@ -6,6 +6,7 @@ import pytest
 
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.controller.launcher import SIGNATURE_SECONDS
 from job_queue.domain.errors import Unavailable
 from tests.jobs import a_request
 from tests.queue_harness import Harness
@@ -224,8 +225,14 @@ def test_a_refused_calls_proof_counts_no_more_while_an_earlier_call_is_unanswere
     queue.training.end("victim-qstamp-1")
     queue.event("victim-qstamp-1")
     assert queue.state("victim") == "starting", "not ended"
-    queue.tick(120)
+    outlive_calls(queue)
     assert queue.job("victim").launched == "victim-qstamp-2"
+
+
+def outlive_calls(queue: Harness) -> None:
+    """Let time pass until no older call for a launch can take effect: its name may become free until then."""
+    queue.tick(SIGNATURE_SECONDS + 120)
+    queue.tick(120)
 
 
 def test_a_proof_added_to_a_taken_name_comes_too_late() -> None:
@@ -240,7 +247,7 @@ def test_a_proof_added_to_a_taken_name_comes_too_late() -> None:
     queue.training.end("victim-qstamp-1")
     queue.event("victim-qstamp-1")
     assert queue.state("victim") == "starting"
-    queue.tick()
+    outlive_calls(queue)
     assert queue.job("victim").launched == "victim-qstamp-2"
 
 
@@ -261,7 +268,7 @@ def test_a_proof_added_while_sagemaker_does_not_say_who_has_the_name_comes_too_l
     queue.tick()
     assert queue.state("victim") == "starting", "created at the same time: it may be the attempt"
     queue.training.end("victim-qstamp-1")
-    queue.tick(120)
+    outlive_calls(queue)
     assert queue.job("victim").launched == "victim-qstamp-2"
 
 
@@ -278,7 +285,7 @@ def test_an_attempt_that_lost_its_tags_before_the_queue_heard_of_it_is_not_launc
     assert sum("when it has ended" in entry.cause for entry in queue.record("victim").history) == 1, "told once"
     queue.training.end("victim-qstamp-1", "Stopped")
     queue.event("victim-qstamp-1")
-    queue.tick(120)
+    outlive_calls(queue)
     assert queue.job("victim").launched == "victim-qstamp-2"
 
 
@@ -292,7 +299,7 @@ def test_a_cancelled_job_in_that_case_ends_when_the_training_job_does() -> None:
     queue.tick(120)
     assert queue.state("victim") == "starting", "its attempt may be alive"
     queue.training.end("victim-qstamp-1", "Stopped")
-    queue.tick(120)
+    outlive_calls(queue)
     assert queue.state("victim") == "stopped"
 
 

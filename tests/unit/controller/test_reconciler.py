@@ -155,7 +155,7 @@ def test_an_attempt_that_is_not_listed_is_described_before_anything_is_concluded
     assert ("describe", "job1-qstamp-1") in queue.training.calls
 
 
-def test_a_deleted_attempt_fails_after_a_quarter_of_an_hour() -> None:
+def test_a_deleted_attempt_is_stopped_after_a_quarter_of_an_hour_and_not_failed() -> None:
     queue = Harness()
     queue.submit("job1", 1)
     deleted = queue.training.jobs.pop("job1-qstamp-1")
@@ -169,7 +169,7 @@ def test_a_deleted_attempt_fails_after_a_quarter_of_an_hour() -> None:
     queue.tick(MISSING_SECONDS - 60)
     assert queue.state("job1") == "running"
     queue.tick()
-    assert queue.state("job1") == "failed"
+    assert queue.state("job1") == "stopped", "it may have completed"
     assert "deleted" in (queue.job("job1").reason or "")
 
 

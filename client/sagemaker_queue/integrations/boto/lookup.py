@@ -25,7 +25,7 @@ _MANY = 500
 _MANY_LISTS = 8
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
-_ATTEMPT = re.compile(r".*-qstamp-\d+", re.ASCII)
+_ATTEMPT = re.compile(r"(?P<job>.*)-qstamp-\d+", re.ASCII)
 
 
 _LONGEST_NAME = 63
@@ -96,6 +96,14 @@ class JobLookup:
                 self._known.clear()
             self._known[name] = (time.monotonic(), job)
         return job
+
+    def find_of_attempt(self, name: object) -> JobDetail | None:
+        """Return the job whose attempt would have this name; None for other names. Raises QueueError.
+
+        The job of an attempt whose name is cut is not found.
+        """
+        attempt = _ATTEMPT.fullmatch(str(name))
+        return self.find(attempt["job"]) if attempt else None
 
     def _forget_unless_as(self, job: JobSummary) -> None:
         """Drop a job's cached description if a newer list shows another state or attempt.

@@ -81,9 +81,14 @@ def update(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def delete(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer DeleteTrainingJob: delete the last attempt of a finished job. The queue's record expires later."""
-    job = jobs.find(call.parameters.get("TrainingJobName"))
-    if job is None:
+    """Answer DeleteTrainingJob: delete the last attempt of a finished job. The queue's record expires later.
+
+    No attempt of a live job is deleted, also not by its own name: its end may be unknown to the queue, and a late call
+    would launch it again.
+    """
+    name = call.parameters.get("TrainingJobName")
+    job = jobs.find(name) or jobs.find_of_attempt(name)
+    if job is None or (job.finished and job.job != name):
         return None
     if not job.finished:
         raise InvalidRequest(f"{state_sentence(job)}. It can be deleted once it has ended.")

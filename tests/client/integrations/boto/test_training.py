@@ -350,12 +350,13 @@ class TestUpdateAndDelete:
             )
         assert refusal(error)[0] == "ValidationException"
 
-    def test_a_job_that_lives_cannot_be_deleted(self, clients: HookedClients) -> None:
+    @pytest.mark.parametrize("name", ["job1", "job1-qstamp-1", "job1-qstamp-2"])
+    def test_no_attempt_of_a_live_job_can_be_deleted(self, clients: HookedClients, name: str) -> None:
         if not hasattr(clients.sagemaker, "delete_training_job"):
             pytest.skip("this boto3 knows no such call")
         clients.job(**twice_run("running"))
         with pytest.raises(ClientError, match="It can be deleted once it has ended"):
-            clients.sagemaker.delete_training_job(TrainingJobName="job1")
+            clients.sagemaker.delete_training_job(TrainingJobName=name)
 
 
 class TestTags:
