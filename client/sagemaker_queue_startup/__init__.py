@@ -46,6 +46,8 @@ PARAMETERS = "sagemaker_queue.parameters"  # key in the context of a call: its p
 _ASKED = "sagemaker_queue.asked"  # key in the context of a call: one of our handlers already has the call
 # The names of handlers: those of every session, and those that were added to a certain emitter.
 EVERYWHERE, EVENTS = "everywhere", "events"
+ANSWERS = "sagemaker_queue.integrations.boto.sessions"
+"""The module of the client that answers calls."""
 
 Reply = Optional[tuple[Any, Any]]
 Answerer = Callable[[Any, Mapping[str, Any], Mapping[str, Any], Any], Reply]
@@ -119,16 +121,21 @@ def _remember(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> N
     context[PARAMETERS] = params
 
 
-def _answer_everywhere(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
-    from sagemaker_queue.integrations.boto.sessions import answer_everywhere  # noqa: PLC0415  # boto3
+def _client() -> Any:
+    """Return the client's module that answers. It imports boto3, and this module, so it is imported when it is used."""
+    from importlib import import_module  # noqa: PLC0415
 
-    return answer_everywhere(model, params, context, credentials)
+    return import_module(ANSWERS)
+
+
+def _answer_everywhere(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
+    reply: Reply = _client().answer_everywhere(model, params, context, credentials)
+    return reply
 
 
 def _answer_for_events(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
-    from sagemaker_queue.integrations.boto.sessions import answer_for_events  # noqa: PLC0415  # boto3
-
-    return answer_for_events(model, params, context, credentials)
+    reply: Reply = _client().answer_for_events(model, params, context, credentials)
+    return reply
 
 
 _respond_everywhere = Responder(_answer_everywhere)
@@ -159,10 +166,8 @@ def begin() -> None:
         return
     botocore = sys.modules.get("botocore")
     if botocore is not None:  # another .pth file has imported it, and may have created clients
-        from sagemaker_queue.integrations.boto.sessions import hook_existing_emitters  # noqa: PLC0415  # boto3
-
         hook_new_sessions(botocore)
-        hook_existing_emitters()
+        _client().hook_existing_emitters()
     elif not any(isinstance(finder, _BotocoreFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BotocoreFinder())
 
