@@ -2,7 +2,9 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -46,6 +48,17 @@ FIRST_TO_LAST = [
 ]
 
 
+# What a machine may lack: a part of the reasons for which tests are skipped, and how to install it.
+OPTIONAL = {
+    "Chromium": "apt-get install chromium",
+    "zsh": "apt-get install zsh",
+    "fish": "apt-get install fish",
+    "SSH client": "apt-get install openssh-client",
+    "torch": "pip install '.[torch]'",
+    "Python 3.14": "install python3.14",
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Where tests/contract finds a database that is not ours."""
     parser.addoption("--dynamodb-url", metavar="URL", help="the DynamoDB that tests/contract tests instead of our own")
@@ -70,6 +83,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def marker_of(path: Path) -> str:
     folder, *below = path.relative_to(HERE).parts
     return folder if below else ELSEWHERE
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print one line with the tests that this machine cannot run, and how to enable them."""
+    if line := missing_tools([str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]):
+        terminalreporter.write_line(line)
+
+
+def missing_tools(reasons: Sequence[str]) -> Optional[str]:
+    """Return the line for these reasons of skipped tests; None if no reason is about a tool that can be installed."""
+    counts = {tool: sum(tool.lower() in reason.lower() for reason in reasons) for tool in OPTIONAL}
+    lacking = [f"{count} without {tool} ({OPTIONAL[tool]})" for tool, count in counts.items() if count]
+    return f"Skipped tests: {', '.join(lacking)}." if lacking else None
 
 
 class Workers(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist is not typed

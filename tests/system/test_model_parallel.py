@@ -124,7 +124,7 @@ def curve(system: System, attempt: str) -> dict[int, float]:
 
 
 def test_a_split_network_goes_on_where_it_was_preempted() -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[torch]'")
+    pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
     with LocalCloud(slots=4) as cloud:
         system = System(cloud)
         submit = str(ROOT / "examples/model_parallel/submit.py")
