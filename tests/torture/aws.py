@@ -28,6 +28,7 @@ REFUSALS = {
 Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
 ENDING = "it matches nobody"
+UNUSED = "current utilization of 0 Instances"  # what a refusal says that is no quota lag
 JOBS, LINES, HISTORY = "sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"
 
 
@@ -153,13 +154,15 @@ class SimulatedSageMaker(FakeTraining):
         self.was_slow = False  # to release one
         self.quota_lag = 0.0  # seconds for which instances count toward the quota after their job has ended
         self.lag_refusals = 0  # launches that were refused because of it
+        self.lag_since: dict[str, float] = {}  # instance type -> when the queue first heard of a refusal for lag
+        self.lacking: set[str] = set()  # instance types that were refused for another reason, or did not come
         self._freed: list[tuple[float, str, int]] = []  # epoch seconds, instance type and number of instances
         self.by_hand: set[str] = set()  # training jobs that others than the queue have stopped
         self.unclear: set[str] = set()  # attempts whose tags others changed before the queue had heard of them
         self.deleted_at: dict[str, float] = {}  # training job -> epoch seconds of its deletion, if there was one
         self.former: dict[str, list[str]] = {}  # name -> what the deleted training jobs of that name are called here
         self.stopped_theirs: list[tuple[str, bool]] = []  # just now by the queue, and whether by a late call
-        self.again: set[str] = set()  # that late calls of the queue have launched under names that were free again
+        self.again: set[str] = set()  # attempts that were deleted, and that another call of the queue has launched again
         self.landing = False  # whether a late call takes effect now
         self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
         self.launches: dict[str, Launch] = {}  # by the name of the training job
@@ -184,6 +187,12 @@ class SimulatedSageMaker(FakeTraining):
             self.trail.append((name, _tags(request)))
         if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.THROTTLED):
             self.refusals.setdefault(name, []).append(self.clock())
+        if answer[0] in (LaunchResult.NO_CAPACITY, LaunchResult.NO_QUOTA):
+            kinds = demand_of(request["ResourceConfig"])[0]
+            if UNUSED in answer[1]:
+                self.lacking.update(kinds)
+            else:
+                self.lag_since = dict.fromkeys(kinds, self.clock()) | self.lag_since
         return answer
 
     def stop(self, name: str) -> StopResult:
@@ -228,11 +237,13 @@ class SimulatedSageMaker(FakeTraining):
         super().end(name, status, secondary, failure)
         if (failure or "").startswith("CapacityError"):
             self.warm_pools.pop(name, None)
+            self.lacking.update(self.jobs[name].instance_counts)
         self._free(name, self.clock())
         self.changed[name] = None
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         super().starve(name, secondary)
+        self.lacking.update(self.jobs[name].instance_counts)
         if self.warm_pools.pop(name, None):
             self._free(name, self.clock())
 
@@ -304,7 +315,8 @@ class SimulatedSageMaker(FakeTraining):
         self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
         if not self.landing:
             self.launched.append(name)
-        elif name in self.former:
+        before = [self.launches[it] for it in self.former.get(name, ()) if it in self.launches]
+        if any(it.submission == tags[SUBMISSION_TAG] for it in before):
             self.again.add(name)
         self.changed[name] = None
         return LaunchResult.LAUNCHED, ""

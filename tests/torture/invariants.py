@@ -4,8 +4,9 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from job_queue.adapters.items import ACTIVE, CONTROL, EXTERNAL, LEASE, job_from, live_key
+from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, LEASE, job_from, live_key
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
+from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
@@ -98,6 +99,8 @@ class Invariants:
         for where in self._tables.changed:
             if where == POLICY:
                 self._capacity_of(json.loads(self._tables.rows[where]["document"]))
+            if where[:2] == (LINES, CONTROL) and where[2].startswith(BACKOFF_PREFIX):
+                self._check_quota_lag(where, now)
             names |= dict.fromkeys(self._moved(where))
             if where[:2] == (LINES, EXTERNAL):
                 self._counted.setdefault(where[2], now)
@@ -225,6 +228,17 @@ class Invariants:
             since = epoch(row["stateSince"])
             self._check_promise(name, since)
 
+    def _check_quota_lag(self, where: tuple[str, ...], now: float) -> None:
+        """Where SageMaker has refused launches for quota lag only, the next try is not far off."""
+        row, key = self._tables.rows.get(where), where[2].removeprefix(BACKOFF_PREFIX)
+        pool, _, kind = key.partition("/")
+        kinds = {it for it in self._setup.kinds if self._setup.pool_of(it) == pool and kind in ("", it)}
+        since = [self._sagemaker.lag_since[it] for it in kinds & self._sagemaker.lag_since.keys()]
+        lags = since and not kinds & self._sagemaker.lacking and min(since) + LONGEST_LAG_SECONDS > now
+        if row is not None and lags and not row.get("atFault"):
+            found = f"{key} waits for {row['until'] - now:.0f} s"
+            require(row["until"] <= now + LAG_SECONDS + 1, "while quota comes back, one job is tried every 20 s", found)
+
     def _notice_freed_names(self, now: float) -> None:
         """Remember whether the queue can tell a new training job from the attempt that was deleted under its name.
 
@@ -254,7 +268,7 @@ class Invariants:
         again, created = row.get("late") or {}, self._sagemaker.created[name]
         is_late = name == apply_qstamp(row.get("jobName", ""), int(again.get("attempt", 0)))
         may_be_own = is_late and created <= again["dead"] + CLOCK_SECONDS
-        ended = [it["started"] for it in row.get("attempts", ()) if it["trainingJobName"] == name and it["started"]]
+        ended = [it["started"] or it["ended"] for it in row.get("attempts", ()) if it["trainingJobName"] == name]
         may_be_own = may_be_own or any(created <= epoch(it) + CLOCK_SECONDS for it in ended)
         return late or not knows or may_be_own or self.confused.get(name) == row.get("submission", "")
 
@@ -268,7 +282,7 @@ class Invariants:
             and self._sagemaker.created[name] <= self._counted[name]  # of that name another one may have been counted
         }
         used: dict[str, int] = {}
-        for name in [*known, *self._sagemaker.alive_launches()]:
+        for name in {*known, *self._sagemaker.alive_launches(), launched}:
             for kind, count in self._sagemaker.jobs[name].instance_counts.items():
                 used[self._setup.pool_of(kind)] = used.get(self._setup.pool_of(kind), 0) + count
         for kind in self._sagemaker.jobs[launched].instance_counts:
@@ -429,7 +443,7 @@ class Invariants:
         attempts = self._attempts_of(job.name, job.submission)
         if job.submission in self.confused.values():
             return  # what has the name of an attempt may have ended in any way
-        attempts = [it for it in attempts if it.name not in self._sagemaker.again]
+        attempts = [it for it in attempts if it.name not in self._sagemaker.again and not self._is_unheard_of(it, row)]
         clear = [it for it in attempts if it.name not in self._sagemaker.unclear]
         try:
             self._check_outcome(job, attempts, row)
@@ -473,6 +487,11 @@ class Invariants:
 
     def _number(self, attempt: TrainingJob) -> int:
         return self._sagemaker.launches[attempt.name].attempt
+
+    def _is_unheard_of(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
+        """Return whether an attempt was deleted before the queue heard that SageMaker had launched it."""
+        recorded = any(it["attempt"] == self._number(attempt) for it in row["attempts"])
+        return attempt.name in self._sagemaker.deleted_at and not recorded
 
     def _is_untold(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
         """Return whether an attempt was deleted so long before its recorded end that no event can have told of it."""

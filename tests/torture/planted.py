@@ -1,4 +1,4 @@
-"""Forty-one bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Forty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -25,7 +25,7 @@ from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.warm_pools import Claims, Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
-from job_queue.domain.launching.proof import is_of_queue
+from job_queue.domain.launching.proof import is_leftover, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Slots, Snapshot
@@ -423,6 +423,52 @@ def _throttled_counts_as_written() -> list[Slip]:
     return [("tests.torture.aws.try_again", hopeful)]
 
 
+def _lag_counts_as_failure() -> list[Slip]:
+    """A refusal for quota lag counts as a failure of the pool."""
+    return [("job_queue.controller.launcher.lag_of", lambda quota, job, cluster: None)]
+
+
+def _freed_name_is_the_attempt() -> list[Slip]:
+    """A training job that has taken the name of a deleted attempt counts as that attempt."""
+    return [("job_queue.adapters.sagemaker.TrainingJob.is_newer_than_launch_of", lambda self, job: False)]
+
+
+def _copy_is_stopped() -> list[Slip]:
+    """A training job with copied tags, under the name of a deleted attempt, counts as a leftover of the queue."""
+
+    def by_proof(self: TrainingJob, record: JobRecord) -> bool:
+        return self.is_proven_of(record.job) or is_leftover(self.name, self.tags, record)
+
+    return [("job_queue.adapters.sagemaker.TrainingJob.is_leftover_of", by_proof)]
+
+
+def _deleted_counts_as_failed() -> list[Slip]:
+    """The job of an attempt that was deleted before its end was known has failed."""
+    stopped = state_machine._stopped
+
+    def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> Transition:
+        judge = stopped if ending.is_known else state_machine._failed
+        return judge(record, ending, now, backoffs)
+
+    return [("job_queue.domain.state_machine._stopped", failing)]
+
+
+def _late_call_forgotten() -> list[Slip]:
+    """The next attempt does not wait for a call that could launch the deleted one again."""
+    return [("job_queue.domain.state_machine._late", lambda job, calls: None)]
+
+
+def _every_call_proves() -> list[Slip]:
+    """An attempt that was launched again is ended by the end of the deleted one."""
+    accepted = state_machine.accepted
+    return [("job_queue.domain.state_machine.accepted", lambda job, now, call: accepted(job, now))]
+
+
+def _missing_attempt_stopped() -> list[Slip]:
+    """An attempt that was deleted is asked to stop again, by its name."""
+    return [("job_queue.controller.stops._can_be_stopped", lambda job: job.state is JobState.STOPPING)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -488,6 +534,13 @@ BUGS = {
     "quota-below-running-jobs": Bug(_quota_below_running_jobs, (29,)),
     "lease-kept-after-error": Bug(_lease_kept_after_an_error, (4,)),
     "throttled-counts-as-written": Bug(_throttled_counts_as_written, (625,)),
+    "lag-counts-as-failure": Bug(_lag_counts_as_failure),
+    "freed-name-is-the-attempt": Bug(_freed_name_is_the_attempt),
+    "copy-is-stopped": Bug(_copy_is_stopped),
+    "deleted-counts-as-failed": Bug(_deleted_counts_as_failed),
+    "late-call-forgotten": Bug(_late_call_forgotten),
+    "every-call-proves": Bug(_every_call_proves),
+    "missing-attempt-stopped": Bug(_missing_attempt_stopped),
 }
 
 
