@@ -60,6 +60,7 @@ class FakeTraining:
         self.down = False
         self.lists_nobody = False
         self.warm_pools: dict[str, WarmPool] = {}  # by the training job that left it
+        self.deletion_seconds = DELETION_SECONDS
         self.deletions: dict[str, float] = {}  # training job that is being deleted -> epoch seconds when it is gone
         self.traceless: set[str] = set()  # of them, those that show no more how they ended
         self.reused: dict[str, str] = {}  # training job -> the one that has its instances now
@@ -268,7 +269,7 @@ class FakeTraining:
         job = self.known(name)
         if job is None or not job.ended or job.warm or name in self.deletions:
             return False
-        self.deletions[name] = self.clock() + DELETION_SECONDS
+        self.deletions[name] = self.clock() + self.deletion_seconds
         if not keeps_trace:
             self.traceless.add(name)
         return True

@@ -377,7 +377,9 @@ class Actors:
         ]
         if not names:
             return
-        name, keeps_trace = rng.choice(names[-3:] if rng.random() < 0.7 else names), rng.random() < 0.5
+        called = {late.call.words for late in world.late if late.call.kind == "create"}
+        some = [it for it in names if it in called] or (names[-3:] if rng.random() < 0.7 else names)
+        name, keeps_trace = rng.choice(some), rng.random() < 0.5
         if not sagemaker.delete(name, keeps_trace=keeps_trace):
             return
         world.say(f"{name} is deleted{'' if keeps_trace else ', and does not show any more how it ended'}")

@@ -64,7 +64,7 @@ class Adversary:
             return
         self._began += 1
         kind = self._rng.choice(self._world.setup.kinds)
-        if (freed := self._freed()) and self._rng.random() < 0.6:
+        if (freed := self._freed()) and self._rng.random() < 0.8:
             self.create_job(*self._rng.choice(freed), kind)
         elif self._world.setup.shared:  # the names of members are free in SageMaker; here one name means one thing
             name = f"mine{self._began}"

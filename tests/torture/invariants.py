@@ -339,6 +339,8 @@ class Invariants:
         if job.state in ("running", "stopping"):
             ours = self._incarnations(job.launched or "", job.submission, job.attempt)
             require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")
+            if job.launched in self._sagemaker.again and epoch(job.started or "") >= self._sagemaker.created[job.launched]:
+                self._sagemaker.again.remove(job.launched)  # the queue has heard of it
         alive = [it for it in alive if it not in self._sagemaker.again]
         if job.state.waits:
             require(not alive, "a slot is free only when SageMaker says so", f"{name} waits while {alive} lives")

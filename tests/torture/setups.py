@@ -17,7 +17,8 @@ WRITES = ("transact", "update", "create", "assign", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
 THROTTLED_SHARE = 0.25  # of the walks
 QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
-DELETIONS = (0.0, 0.0, 0.0, 0.15, 0.3)
+DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
+DELETION_SECONDS = (1, 1, 30)
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
@@ -56,6 +57,7 @@ class Setup:
     shared: bool = False  # whether instances are shared, and jobs ask for GPUs
     quota_lag: float = 0.0  # seconds for which the instances of a training job count toward the quota after its end
     deletions: float = 0.0  # chance, at each step, that a training job that has ended is deleted
+    deletion_seconds: int = 30  # that a deletion takes
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
@@ -193,8 +195,14 @@ def with_deletions(setup: Setup, rng: random.Random) -> Setup:
     An adversary can take the names that become free, so half of these walks have one in any case.
     """
     deletions = rng.choice(DELETIONS)
-    adversary = setup.adversary or rng.choice((0.0, 2.0))
-    return replace(setup, deletions=deletions, adversary=adversary) if deletions else setup
+    adversary, seconds = max(setup.adversary, rng.choice((0.0, 8.0))), rng.choice(DELETION_SECONDS)
+    troubles = setup.troubles
+    if setup.faults and rng.random() < 0.5:  # calls that may launch again what was deleted
+        troubles = {**troubles, "create": (Fault.LATE, Fault.UNANSWERED)}
+    changed = replace(
+        setup, deletions=deletions, deletion_seconds=seconds, adversary=adversary, troubles=troubles
+    )
+    return changed if deletions else setup
 
 
 def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:

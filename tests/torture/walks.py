@@ -161,8 +161,15 @@ class Walk:
             self.world.now += self._rng.choice((60, 300, 1000, 4000))
 
     def _land(self) -> None:
-        if self.world.late:
-            self.world.land(self._rng.choice(self.world.late))
+        late = self.world.late
+        if late and self._setup.deletions:  # an attempt may be deleted meanwhile, and so be launched again
+            sagemaker = self.world.sagemaker
+            free = {it for it in sagemaker.former if it not in sagemaker.jobs}
+            late = [
+                it for it in late if it.call.kind != "create" or it.call.words in free or self._deletions.random() < 0.2
+            ]
+        if late:
+            self.world.land(self._rng.choice(late))
 
 
 def walk(seed: int, *, trace: bool = False, kind: Kind = Kind.PLAIN, throttled: bool = False) -> Outcome:
