@@ -321,6 +321,10 @@ class Actors:
         words = f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}"
         return self._world.begin(words, program, may_wait=self._world.setup.waiting)
 
+    def deliver_first(self) -> Process:
+        """The first event that is under way arrives."""
+        return self.deliver(self._world.events.pop(0))
+
     def deliver_state(self, name: str) -> Process:
         """An event arrives that tells the present state of a training job."""
         return self.deliver(self._world.sagemaker.event(name))

@@ -181,7 +181,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         carrier, name = job.on_board or "", job.launched or ""
         self._ordered.add((carrier, name))
         result = self.mailboxes.assign(job, request)
-        unread = carrier not in self.carriers() or carrier in self.dead
+        unread = carrier not in self.agents or carrier in self.dead or self.jobs[carrier].ended
         if result[0] is LaunchResult.LAUNCHED and unread and not self._has_run(carrier, request):
             self._start_member(carrier, name, {"request": request, "gpus": [], "tenths": 10})  # nobody reads it
             self.untold.add(name)

@@ -534,13 +534,13 @@ BUGS = {
     "quota-below-running-jobs": Bug(_quota_below_running_jobs, (29,)),
     "lease-kept-after-error": Bug(_lease_kept_after_an_error, (4,)),
     "throttled-counts-as-written": Bug(_throttled_counts_as_written, (625,)),
-    "lag-counts-as-failure": Bug(_lag_counts_as_failure),
-    "freed-name-is-the-attempt": Bug(_freed_name_is_the_attempt),
-    "copy-is-stopped": Bug(_copy_is_stopped),
-    "deleted-counts-as-failed": Bug(_deleted_counts_as_failed),
-    "late-call-forgotten": Bug(_late_call_forgotten),
-    "every-call-proves": Bug(_every_call_proves),
-    "missing-attempt-stopped": Bug(_missing_attempt_stopped),
+    "lag-counts-as-failure": Bug(_lag_counts_as_failure, (91,)),
+    "freed-name-is-the-attempt": Bug(_freed_name_is_the_attempt, (254,)),
+    "copy-is-stopped": Bug(_copy_is_stopped, (251,)),
+    "deleted-counts-as-failed": Bug(_deleted_counts_as_failed, (6,)),
+    "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
+    "every-call-proves": Bug(_every_call_proves, (431,)),
+    "missing-attempt-stopped": Bug(_missing_attempt_stopped, (254,)),
 }
 
 
