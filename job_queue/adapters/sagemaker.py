@@ -162,7 +162,8 @@ class TrainingJob:
         than the attempt counts only while a late call of the queue can have launched it.
         """
         job, ended = record.job, ended_attempt(self.name, record)
-        had = ended and (ended.started or ended.ended)  # when SageMaker had the attempt, as far as the queue has heard
+        # When SageMaker had the attempt, as far as the queue has heard.
+        had = (ended.started or ended.ended) if ended else None
         is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(had)
         if is_newer:
             return self._may_be_of_late_call(job) and is_signed(self.name, self.tags, job)

@@ -377,7 +377,9 @@ class Actors:
         names = [
             name
             for name in sagemaker.names()
-            if sagemaker.jobs[name].ended and name not in sagemaker.carrier_of_member and name not in sagemaker.deletions
+            if sagemaker.jobs[name].ended
+            and name not in sagemaker.carrier_of_member
+            and name not in sagemaker.deletions
         ]
         if not names:
             return

@@ -162,7 +162,7 @@ class SimulatedSageMaker(FakeTraining):
         self.deleted_at: dict[str, float] = {}  # training job -> epoch seconds of its deletion, if there was one
         self.former: dict[str, list[str]] = {}  # name -> what the deleted training jobs of that name are called here
         self.stopped_theirs: list[tuple[str, bool]] = []  # just now by the queue, and whether by a late call
-        self.again: set[str] = set()  # attempts that were deleted, and that another call of the queue has launched again
+        self.again: set[str] = set()  # deleted attempts that another call of the queue has launched again
         self.landing = False  # whether a late call takes effect now
         self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
         self.launches: dict[str, Launch] = {}  # by the name of the training job
@@ -258,9 +258,10 @@ class SimulatedSageMaker(FakeTraining):
         kept = f"{name} deleted {len(self.deleted_at)} {self.clock():.0f}"
         del self.deletions[name]
         self.traceless.discard(name)
-        for known in (self.jobs, self.requests, self.created, self.launches, self.deleted_at, self.reused):
+        of_names: tuple[dict[str, Any], ...] = (self.jobs, self.requests, self.created, self.launches, self.deleted_at)
+        for known in (*of_names, self.reused):
             if name in known:
-                known[kept] = known.pop(name)  # type: ignore[attr-defined]
+                known[kept] = known.pop(name)
         for names in (self.stopped, self.theirs, self.by_hand, self.unclear, self.again):
             if name in names:
                 names.remove(name)

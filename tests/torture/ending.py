@@ -123,7 +123,8 @@ class Ending:
             require(not job.cancelled or stops, "a cancelled job is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         strangers = self._strangers()
-        counted |= {job.launched or "" for job in rows if job.state is JobState.STARTING or job.launched not in strangers}
+        own = (job for job in rows if job.state is JobState.STARTING or job.launched not in strangers)
+        counted |= {job.launched or "" for job in own}
         uses = alive | set(world.sagemaker.warm_names())
         unseen = (uses - counted) - self._taken_for_others(uses, counted)
         require(not unseen, "what uses capacity is counted within two ticks", f"{sorted(unseen)} is not")

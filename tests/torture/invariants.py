@@ -339,8 +339,9 @@ class Invariants:
         if job.state in ("running", "stopping"):
             ours = self._incarnations(job.launched or "", job.submission, job.attempt)
             require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")
-            if job.launched in self._sagemaker.again and epoch(job.started or "") >= self._sagemaker.created[job.launched]:
-                self._sagemaker.again.remove(job.launched)  # the queue has heard of it
+            launched = job.launched or ""
+            if launched in self._sagemaker.again and epoch(job.started or "") >= self._sagemaker.created[launched]:
+                self._sagemaker.again.remove(launched)  # the queue has heard of it
         alive = [it for it in alive if it not in self._sagemaker.again]
         if job.state.waits:
             require(not alive, "a slot is free only when SageMaker says so", f"{name} waits while {alive} lives")
@@ -388,7 +389,8 @@ class Invariants:
         """The training jobs that the queue has launched as an attempt: several, if some were deleted."""
         launches = ((it, self._sagemaker.launches.get(it)) for it in self._sagemaker.of_name(name))
         wanted = submission, attempt
-        return [self._sagemaker.jobs[it] for it, launch in launches if launch and (launch.submission, launch.attempt) == wanted]
+        own = (it for it, launch in launches if launch and (launch.submission, launch.attempt) == wanted)
+        return [self._sagemaker.jobs[it] for it in own]
 
     def _check_submission(self, job: Job, now: float) -> None:
         """Only a finished job whose time is over makes room for another of its name."""

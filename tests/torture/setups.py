@@ -199,9 +199,7 @@ def with_deletions(setup: Setup, rng: random.Random) -> Setup:
     troubles = setup.troubles
     if setup.faults and rng.random() < 0.5:  # calls that may launch again what was deleted
         troubles = {**troubles, "create": (Fault.LATE, Fault.UNANSWERED)}
-    changed = replace(
-        setup, deletions=deletions, deletion_seconds=seconds, adversary=adversary, troubles=troubles
-    )
+    changed = replace(setup, deletions=deletions, deletion_seconds=seconds, adversary=adversary, troubles=troubles)
     return changed if deletions else setup
 
 
