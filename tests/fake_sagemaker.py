@@ -9,7 +9,7 @@ import botocore.session
 
 from job_queue.adapters.carriers.mailbox import Heard, Introduction, reported_attempts
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
-from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of, plans_of
+from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob, demand_of, plans_of
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_matching import footprint
@@ -19,6 +19,7 @@ from tests.jobs import NOW
 from tests.mailboxes import AgentInMemory, BucketInMemory, mailboxes
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
+DELETION_SECONDS = 30  # in which a training job that is being deleted keeps its name
 
 
 def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
@@ -40,7 +41,7 @@ def quota_refusal(request: Mapping[str, Any], limit: int, used: int) -> str:
 
 
 class FakeTraining:
-    """Keeps every training job for ever, as SageMaker keeps their names.
+    """Keeps every training job until it is deleted, as SageMaker keeps their names.
 
     `script` holds what the next launches meet, in order: a result that refuses, with SageMaker's words or without,
     "lost" (the call takes effect, its answer is lost), "late" (it takes effect at the next `land`), or "never" (it is
@@ -59,6 +60,9 @@ class FakeTraining:
         self.down = False
         self.lists_nobody = False
         self.warm_pools: dict[str, WarmPool] = {}  # by the training job that left it
+        self.deletion_seconds = DELETION_SECONDS
+        self.deletions: dict[str, float] = {}  # training job that is being deleted -> epoch seconds when it is gone
+        self.traceless: set[str] = set()  # of them, those that show no more how they ended
         self.reused: dict[str, str] = {}  # training job -> the one that has its instances now
         self.releases = True  # at once, when it is asked to
         self.may_release = True
@@ -154,6 +158,7 @@ class FakeTraining:
 
     def _start(self, request: Mapping[str, Any]) -> bool:
         name = request["TrainingJobName"]
+        self._forget_deleted()
         if name in self.jobs:
             return False
         kept = request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
@@ -199,9 +204,29 @@ class FakeTraining:
 
     def known(self, name: str) -> TrainingJob | None:
         """A training job, and its warm pool."""
-        self.warm_pools = {it: pool for it, pool in self.warm_pools.items() if pool.until > self.clock()}
+        self._end_warm_pools()
+        self._forget_deleted()
         job, pool = self.jobs.get(name), self.warm_pools.get(name)
+        if job is not None and name in self.traceless:
+            return replace(job, status=DELETING, secondary=DELETING, failure=None, starved=False)
         return job if job is None or pool is None else replace(job, warm=pool)
+
+    def _end_warm_pools(self) -> None:
+        """Forget the warm pools whose time is over."""
+        self.warm_pools = {it: pool for it, pool in self.warm_pools.items() if pool.until > self.clock()}
+
+    def _forget_deleted(self) -> None:
+        """Free the names of training jobs whose deletion is over."""
+        if self.deletions:
+            now = self.clock()
+            for name in [name for name, gone_at in self.deletions.items() if gone_at <= now]:
+                self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """End the deletion of a training job: its name is free."""
+        del self.jobs[name], self.requests[name], self.created[name], self.deletions[name]
+        self.traceless.discard(name)
+        self.stopped.discard(name)
 
     def release(self, name: str) -> bool:
         self.calls.append(("release", name))
@@ -236,6 +261,19 @@ class FakeTraining:
 
     # --- what happens in SageMaker ---------------------------------------------------------------
 
+    def delete(self, name: str, *, keeps_trace: bool = True) -> bool:
+        """DeleteTrainingJob. Return whether SageMaker accepts it: the training job has ended and keeps no warm pool.
+
+        :param keeps_trace: whether the training job shows how it ended, while it is being deleted.
+        """
+        job = self.known(name)
+        if job is None or not job.ended or job.warm or name in self.deletions:
+            return False
+        self.deletions[name] = self.clock() + self.deletion_seconds
+        if not keeps_trace:
+            self.traceless.add(name)
+        return True
+
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         """A training job ends."""
         self.jobs[name] = replace(self.jobs[name], status=status, secondary=secondary or status, failure=failure)
@@ -259,9 +297,11 @@ class FakeTraining:
     def event(self, name: str) -> dict[str, Any]:
         """The detail of an event that tells a training job's state."""
         job = self.jobs[name]
+        if name in self.traceless:
+            job = replace(job, status=DELETING, secondary=DELETING, failure=None, starved=False)
         return {
             "TrainingJobName": name,
-            "TrainingJobStatus": job.status,
+            "TrainingJobStatus": DELETING if name in self.deletions else job.status,
             "SecondaryStatus": job.secondary,
             "Tags": dict(job.tags),
             "ResourceConfig": {
@@ -282,7 +322,10 @@ class FakeTraining:
         if job.starved:
             return {
                 "StoppingCondition": {"MaxPendingTimeInSeconds": 7200},
-                "SecondaryStatusTransitions": [{"Status": "Pending", "StartTime": int(self.created[job.name] * 1000)}],
+                "SecondaryStatusTransitions": [
+                    {"Status": "Pending", "StartTime": int(self.created[job.name] * 1000)},
+                    {"Status": "Stopped", "StartTime": int(self.created[job.name] * 1000) + 7200 * 1000},
+                ],
                 "LastModifiedTime": str(int(self.created[job.name] * 1000) + 7200 * 1000),
             }
         if job.instances_came is None:

@@ -14,9 +14,16 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
-from job_queue.domain.launching.proof import is_attempt_of, is_leftover, is_of_queue, is_proven
+from job_queue.domain.launching.proof import (
+    ended_attempt,
+    is_attempt_of,
+    is_leftover,
+    is_of_queue,
+    is_proven,
+    is_signed,
+)
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded
-from job_queue.domain.names import is_name
+from job_queue.domain.names import apply_qstamp, is_name
 from job_queue.scheduler import JobState
 
 if TYPE_CHECKING:
@@ -142,17 +149,36 @@ class TrainingJob:
         The attempt was deleted then, and its name was free: a stranger has it, or a late call has launched it again.
         """
         accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.on_board is None
-        if not accepted or job.started is None or self.created is None:
-            return False
-        return self.created > epoch(job.started) + CLOCK_SECONDS
+        return accepted and self._is_newer_than(job.started)
 
     def is_proven_of(self, job: Job) -> bool:
         """Return whether this queue launched it for this submission."""
         return self.carrier == job.on_board and is_proven(self.name, self.tags, job)
 
     def is_leftover_of(self, record: JobRecord) -> bool:
-        """Return whether it may be stopped: this queue launched it for this submission, and has recorded its end."""
-        return self.is_proven_of(record.job) or is_leftover(self.name, self.tags, record)
+        """Return whether it may be stopped: this queue launched it for this submission, and has recorded its end.
+
+        The name of an attempt that was deleted is free, and others can copy its tags. So a training job that is newer
+        than the attempt counts only while a late call of the queue can have launched it.
+        """
+        job, ended = record.job, ended_attempt(self.name, record)
+        # When SageMaker had the attempt, as far as the queue has heard.
+        had = (ended.started or ended.ended) if ended else None
+        is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(had)
+        if is_newer:
+            return self._may_be_of_late_call(job) and is_signed(self.name, self.tags, job)
+        return self.is_proven_of(job) or is_leftover(self.name, self.tags, record)
+
+    def _may_be_of_late_call(self, job: Job) -> bool:
+        if job.late is None or self.name != apply_qstamp(job.name, job.late.attempt):
+            return False
+        return self.created is None or self.created <= job.late.until + CLOCK_SECONDS
+
+    def _is_newer_than(self, started: str | None) -> bool:
+        """Return whether it was created after SageMaker had an attempt (ISO time)."""
+        if started is None or self.created is None:
+            return False
+        return self.created > epoch(started) + CLOCK_SECONDS
 
 
 def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:

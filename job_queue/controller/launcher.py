@@ -21,7 +21,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching import taken_names
-from job_queue.domain.launching.proof import attempt_tags
+from job_queue.domain.launching.proof import attempt_tags, call_number
 from job_queue.domain.launching.quota_lag import lag_of
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
 from job_queue.domain.names import apply_qstamp
@@ -113,7 +113,8 @@ class Launcher:
         log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
         match result:
             case LaunchResult.LAUNCHED:
-                more = self._launched(lease, job)
+                # The agent of a carrier may have obeyed an earlier call.
+                more = self._launched(lease, job, job.sent if job.on_board is None else None)
                 return self._end_lag(job, cluster) or more
             case LaunchResult.NAME_TAKEN:
                 return self._name_taken(lease, job)
@@ -125,8 +126,8 @@ class Launcher:
                 return False
         return self._refused(lease, job, result, message, cluster)
 
-    def _launched(self, lease: Lease, job: Job) -> bool:
-        recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock()))
+    def _launched(self, lease: Lease, job: Job, call: int | None) -> bool:
+        recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock(), call))
         # A job whose launch was unanswered can be stopped or preempted only now, and a carrier has seats.
         return recorded is not None and (recorded.cancelled or job.in_doubt or job.carries is not None)
 
@@ -189,7 +190,7 @@ class Launcher:
         if found.is_attempt_of(job):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
-            return self._launched(lease, job)
+            return self._launched(lease, job, call_number(found.tags))
         # Whoever has the name cannot prove to be this job's attempt: it is left alone, and counted while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)

@@ -270,6 +270,8 @@ class Reconciler:
         if found is not None and found.is_newer_than_launch_of(record.job):
             if not found.ended:
                 self._count_and_stop(found)
+            elif found.warm:
+                self._drop_or_keep_warm(found.name, found)
             found = None  # the attempt was deleted, and its name taken again
         if found is None or (found.ended and not found.tells_end):
             self._wait_for_an_event(record, metadata)

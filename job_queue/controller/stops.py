@@ -42,9 +42,9 @@ class Stops:
 
         :param recorded: jobs as this cycle has recorded them.
         """
-        intended = [job for job in recorded if job.state is JobState.STOPPING]
+        intended = [job for job in recorded if _can_be_stopped(job)]
         if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
-            stopping = [job for job in cluster.active.values() if job.state is JobState.STOPPING]
+            stopping = [job for job in cluster.active.values() if _can_be_stopped(job)]
             intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
             lease.stops_asked = int(now)
         results = self._parallel([partial(self._stop, job) for job in intended])
@@ -84,3 +84,8 @@ class Stops:
             log.info("denied stop not recorded", job=job.name, why=repr(error))
             return False
         return True
+
+
+def _can_be_stopped(job: Job) -> bool:
+    """Return whether a job's attempt is to be stopped, and was not deleted: another one may have its name then."""
+    return job.state is JobState.STOPPING and job.missing_since is None

@@ -97,10 +97,13 @@ def cancel_unsent(job: Job, now: float) -> Transition:
     return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
 
 
-def accepted(job: Job, now: float) -> Transition:
+def accepted(job: Job, now: float, call: int | None = None) -> Transition:
     """SageMaker has the attempt. Calls that still arrive are refused, as long as nobody deletes it: the name is taken.
 
     The latest call was answered; `late` remembers the others.
+
+    :param call: the number of the call that has launched the attempt. Other calls prove nothing any more: what they
+        launched, or launch later under a name that is free again, is another training job. None: that is not known.
     """
     new = job.transition(
         now,
@@ -109,6 +112,7 @@ def accepted(job: Job, now: float) -> Transition:
         calls=(),
         in_doubt=False,
         late=_late(job, job.calls[:-1]),
+        unheard=job.unheard if call is None else with_number((), call),
         backoff_until=None,
         missing_since=None,
         refusals=0,
@@ -266,9 +270,12 @@ def _kept_back(transition: Transition, now: float) -> Transition:
     job, new = transition.old, transition.new
     # Where the queue has not heard which of several calls took effect, it may have been any of them.
     late = _late(job, job.calls) if job.state is JobState.STARTING and len(job.calls) > 1 else job.late
-    if not new.state.waits or late is None or late.until <= now:
+    if late is None or late.until <= now:
         return transition
-    return replace(transition, new=replace(new, late=late, backoff_until=max(late.until, new.backoff_until or 0)))
+    new = replace(new, late=late)
+    if new.state.waits:
+        new = replace(new, backoff_until=max(late.until, new.backoff_until or 0))
+    return replace(transition, new=new)
 
 
 def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:

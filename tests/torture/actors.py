@@ -321,6 +321,10 @@ class Actors:
         words = f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}"
         return self._world.begin(words, program, may_wait=self._world.setup.waiting)
 
+    def deliver_first(self) -> Process:
+        """The first event that is under way arrives."""
+        return self.deliver(self._world.events.pop(0))
+
     def deliver_state(self, name: str) -> Process:
         """An event arrives that tells the present state of a training job."""
         return self.deliver(self._world.sagemaker.event(name))
@@ -352,7 +356,7 @@ class Actors:
         """A training job ends."""
         world = self._world
         if status == "Stopped" and not secondary and name not in world.sagemaker.stopped:
-            world.invariants.by_hand.add(name)
+            world.sagemaker.by_hand.add(name)
         world.say(f"{name} ends: {status} {secondary} {failure or ''}{'' if tell else ', and its event is lost'}")
         if secondary == STARVED or (failure or "").startswith(("CapacityError", "InternalServerError")):
             world.sound = False
@@ -366,6 +370,30 @@ class Actors:
         else:
             world.faults["event lost"] += 1
         world.check()
+
+    def delete_some(self, rng: random.Random) -> None:
+        """Delete a training job that has ended, often one of the last, before its end is known or after."""
+        world, sagemaker = self._world, self._world.sagemaker
+        names = [
+            name
+            for name in sagemaker.names()
+            if sagemaker.jobs[name].ended
+            and name not in sagemaker.carrier_of_member
+            and name not in sagemaker.deletions
+        ]
+        if not names:
+            return
+        called = {late.call.words for late in world.late if late.call.kind == "create"}
+        some = [it for it in names if it in called] or (names[-3:] if rng.random() < 0.7 else names)
+        name, keeps_trace = rng.choice(some), rng.random() < 0.5
+        if not sagemaker.delete(name, keeps_trace=keeps_trace):
+            return
+        world.say(f"{name} is deleted{'' if keeps_trace else ', and does not show any more how it ended'}")
+        world.faults["training job deleted"] += 1
+        launch = sagemaker.launches.get(name)
+        row = world.invariants.row(launch.job) if launch else None
+        if row and row.get("trainingJobName") == name:
+            world.sound = False  # its end may stay unknown for a quarter of an hour
 
     def fall_silent(self) -> None:
         """The agent of some carrier dies."""
@@ -405,9 +433,9 @@ class Actors:
 
     def tell_again(self) -> None:
         """An event that nobody asked for: repeated, or of a state that has not changed."""
-        if self._world.sagemaker.jobs:
+        if names := self._world.sagemaker.names():
             self._world.faults["event that says nothing new"] += 1
-            self.tell(self._rng.choice(list(self._world.sagemaker.jobs)))
+            self.tell(self._rng.choice(names))
 
     def start_external(self) -> None:
         """Somebody starts a training job past the queue, where a slot is free and nobody is about to take it."""

@@ -64,7 +64,9 @@ class Adversary:
             return
         self._began += 1
         kind = self._rng.choice(self._world.setup.kinds)
-        if self._world.setup.shared:  # the names of members are free in SageMaker; here one name means one thing
+        if (freed := self._freed()) and self._rng.random() < 0.8:
+            self.create_job(*self._rng.choice(freed), kind)
+        elif self._world.setup.shared:  # the names of members are free in SageMaker; here one name means one thing
             name = f"mine{self._began}"
             self.create_job(name, self._tags(name), kind)
         elif (aimed := self._aimed()) and self._rng.random() < 0.6:
@@ -84,6 +86,15 @@ class Adversary:
             if name not in sagemaker.jobs:
                 aimed.append((name, self._tags_for(name, launch.tags)))
         return aimed
+
+    def _freed(self) -> list[tuple[str, Tags]]:
+        """Names of attempts that were deleted, with the tags that they had."""
+        sagemaker = self._world.sagemaker
+        return [
+            (name, sagemaker.launches[former[-1]].tags)
+            for name, former in sagemaker.former.items()
+            if name not in sagemaker.jobs and former[-1] in sagemaker.launches
+        ]
 
     def create_job(self, name: str, tags: Tags, kind: str) -> None:
         """They create this one."""
@@ -105,12 +116,12 @@ class Adversary:
 
     def tell(self) -> None:
         """An event of one of theirs, with the tags that it has now."""
-        if theirs := sorted(self._world.sagemaker.theirs):
+        if theirs := self._theirs():
             self._actors.tell(self._rng.choice(theirs))
 
     def tag_their_own(self) -> None:
         """They change the tags of one of theirs."""
-        if theirs := sorted(self._world.sagemaker.theirs):
+        if theirs := self._theirs():
             name = self._rng.choice(theirs)
             self.tag(name, self._tags(name))
 
@@ -144,7 +155,7 @@ class Adversary:
             world.sound = False
             row = world.invariants.row(launch.job)
             if row is None or row.get("trainingJobName") != name or row["jobState"] == "starting":
-                world.invariants.unclear.add(name)
+                world.sagemaker.unclear.add(name)
         world.sagemaker.tag(name, tags)
 
     # --- jobs ------------------------------------------------------------------------------------
@@ -273,6 +284,10 @@ class Adversary:
     def _alive(self) -> list[str]:
         sagemaker = self._world.sagemaker
         return [name for name in sagemaker.alive_names() if name in sagemaker.theirs]
+
+    def _theirs(self) -> list[str]:
+        sagemaker = self._world.sagemaker
+        return sorted(sagemaker.theirs.intersection(sagemaker.names()))
 
     def _names(self) -> list[str]:
         """Names that attempts have, had or will have, also of jobs that nobody has submitted yet."""

@@ -28,6 +28,7 @@ REFUSALS = {
 Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
 ENDING = "it matches nobody"
+UNUSED = "current utilization of 0 Instances"  # what a refusal says that is no quota lag
 JOBS, LINES, HISTORY = "sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"
 
 
@@ -153,7 +154,15 @@ class SimulatedSageMaker(FakeTraining):
         self.was_slow = False  # to release one
         self.quota_lag = 0.0  # seconds for which instances count toward the quota after their job has ended
         self.lag_refusals = 0  # launches that were refused because of it
-        self._freed: list[tuple[float, str, int]] = []  # epoch seconds, instance type and number of ended instances
+        self.lag_since: dict[str, float] = {}  # instance type -> when the queue first heard of a refusal for lag
+        self.lacking: set[str] = set()  # instance types that were refused for another reason, or did not come
+        self._freed: list[tuple[float, str, int]] = []  # epoch seconds, instance type and number of instances
+        self.by_hand: set[str] = set()  # training jobs that others than the queue have stopped
+        self.unclear: set[str] = set()  # attempts whose tags others changed before the queue had heard of them
+        self.deleted_at: dict[str, float] = {}  # training job -> epoch seconds of its deletion, if there was one
+        self.former: dict[str, list[str]] = {}  # name -> what the deleted training jobs of that name are called here
+        self.stopped_theirs: list[tuple[str, bool]] = []  # just now by the queue, and whether by a late call
+        self.again: set[str] = set()  # deleted attempts that another call of the queue has launched again
         self.landing = False  # whether a late call takes effect now
         self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
         self.launches: dict[str, Launch] = {}  # by the name of the training job
@@ -178,6 +187,12 @@ class SimulatedSageMaker(FakeTraining):
             self.trail.append((name, _tags(request)))
         if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.THROTTLED):
             self.refusals.setdefault(name, []).append(self.clock())
+        if answer[0] in (LaunchResult.NO_CAPACITY, LaunchResult.NO_QUOTA):
+            kinds = demand_of(request["ResourceConfig"])[0]
+            if UNUSED in answer[1]:
+                self.lacking.update(kinds)
+            else:
+                self.lag_since = dict.fromkeys(kinds, self.clock()) | self.lag_since
         return answer
 
     def stop(self, name: str) -> StopResult:
@@ -219,16 +234,52 @@ class SimulatedSageMaker(FakeTraining):
         return used
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
-        if self.quota_lag and not self.jobs[name].ended:
-            self._freed += [(self.clock(), kind, count) for kind, count in self.jobs[name].instance_counts.items()]
         super().end(name, status, secondary, failure)
         if (failure or "").startswith("CapacityError"):
             self.warm_pools.pop(name, None)
+            self.lacking.update(self.jobs[name].instance_counts)
+        self._free(name, self.clock())
         self.changed[name] = None
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         super().starve(name, secondary)
-        self.warm_pools.pop(name, None)
+        self.lacking.update(self.jobs[name].instance_counts)
+        if self.warm_pools.pop(name, None):
+            self._free(name, self.clock())
+
+    def delete(self, name: str, *, keeps_trace: bool = True) -> bool:
+        if not super().delete(name, keeps_trace=keeps_trace):
+            return False
+        self.deleted_at[name] = self.clock()
+        return True
+
+    def forget(self, name: str) -> None:
+        """Keep what is known of a deleted training job, under a name that no training job can have."""
+        kept = f"{name} deleted {len(self.deleted_at)} {self.clock():.0f}"
+        del self.deletions[name]
+        self.traceless.discard(name)
+        of_names: tuple[dict[str, Any], ...] = (self.jobs, self.requests, self.created, self.launches, self.deleted_at)
+        for known in (*of_names, self.reused):
+            if name in known:
+                known[kept] = known.pop(name)
+        for names in (self.stopped, self.theirs, self.by_hand, self.unclear, self.again):
+            if name in names:
+                names.remove(name)
+                names.add(kept)
+        self.reused = {old: kept if new == name else new for old, new in self.reused.items()}
+        self.jobs[kept] = replace(self.jobs[kept], name=kept)
+        self.former.setdefault(name, []).append(kept)
+
+    def names(self) -> list[str]:
+        """The training jobs that SageMaker knows."""
+        return [name for name in self.jobs if name not in self.deleted_at or name in self.deletions]
+
+    def of_name(self, name: str) -> list[str]:
+        """What the training jobs are called here that have this name, or had it."""
+        return [*self.former.get(name, ()), *([name] if name in self.jobs else [])]
+
+    def page(self, names: list[str]) -> list[ListedJob]:
+        return super().page([name for name in names if name not in self.deleted_at or name in self.deletions])
 
     def start_external(self, request: Mapping[str, Any]) -> bool:
         """Somebody starts a training job past the queue. False: its name is taken."""
@@ -244,8 +295,8 @@ class SimulatedSageMaker(FakeTraining):
         self.changed[name] = None
 
     def alive_launches(self) -> list[str]:
-        """Training jobs of the queue that have not ended."""
-        return [name for name in self.alive_names() if name in self.launches]
+        """Training jobs of the queue that have not ended. It has not decided on what late calls launch again."""
+        return [name for name in self.alive_names() if name in self.launches and name not in self.again]
 
     def _create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         tags, name = _tags(request), request["TrainingJobName"]
@@ -265,12 +316,25 @@ class SimulatedSageMaker(FakeTraining):
         self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
         if not self.landing:
             self.launched.append(name)
+        before = [self.launches[it] for it in self.former.get(name, ()) if it in self.launches]
+        if any(it.submission == tags[SUBMISSION_TAG] for it in before):
+            self.again.add(name)
         self.changed[name] = None
         return LaunchResult.LAUNCHED, ""
 
     def _start(self, request: Mapping[str, Any]) -> bool:
-        self.warm_pools = {name: self.warm_pools[name] for name in self.warm_names()}
+        self._end_warm_pools()
         return super()._start(request)
+
+    def _end_warm_pools(self) -> None:
+        for name in [name for name, pool in self.warm_pools.items() if pool.until <= self.clock()]:
+            until = self.warm_pools.pop(name).until
+            self._free(name, until)
+
+    def _free(self, name: str, at: float) -> None:
+        """Have the quota lag of instances begin then, unless a warm pool keeps them."""
+        if self.quota_lag and name not in self.warm_pools:
+            self._freed += [(at, kind, count) for kind, count in self.jobs[name].instance_counts.items()]
 
     def _meets_warm_instances(self, request: Mapping[str, Any]) -> bool:
         """Whether it would fit but for instances that are kept warm, and not for it."""
@@ -290,6 +354,7 @@ class SimulatedSageMaker(FakeTraining):
 
     def _meets_quota_lag(self, request: Mapping[str, Any]) -> str | None:
         """Refuse a request that would fit, but for the instances of jobs that have ended. Return SageMaker's words."""
+        self._end_warm_pools()
         self._freed = [it for it in self._freed if it[0] + self.quota_lag > self.clock()]
         demand = demand_of(request["ResourceConfig"])[0]
         for kind, count in demand.items() if self._freed else ():
@@ -311,13 +376,20 @@ class SimulatedSageMaker(FakeTraining):
             self.warm_pools[name] = WarmPool(ENDING, until)
             self.was_slow = True
             return True
-        return super().release(name)
+        was_warm = name in self.warm_names()
+        released = super().release(name)
+        if was_warm:
+            self._free(name, self.clock())
+        return released
 
     def _stop(self, name: str) -> StopResult:
         self.changed[name] = None
         if name in self.jobs and not self.jobs[name].ended and not self._may_touch(name):
             return StopResult.DENIED
-        return super().stop(name)
+        stopped = super().stop(name)
+        if stopped is StopResult.ASKED and name in self.theirs:
+            self.stopped_theirs.append((name, self.landing))
+        return stopped
 
     def _may_touch(self, name: str) -> bool:
         """What the function's role says."""

@@ -107,15 +107,24 @@ class Ending:
         for job in rows:
             if job.state is JobState.STARTING or job.launched in world.sagemaker.untold:
                 continue  # in doubt as long as a call for it may land
-            found = f"{job.name} is still {job.state}, SageMaker's {job.launched} has ended"
-            require(job.launched in alive, "no end is missed for more than two ticks", found)
-            attempt = world.sagemaker.jobs[job.launched or ""]
+            name = job.launched or ""
+            launch = world.sagemaker.launches.get(name)
+            found = f"{job.name} is still {job.state}, SageMaker's {name} has ended"
+            if name in world.sagemaker.deletions or launch is None or launch.submission != job.submission:
+                # It was deleted: for a quarter of an hour an event may tell how it has ended.
+                waits = job.missing_since is not None or name in world.invariants.confused
+                require(waits, "no end is missed for more than two ticks", found)
+                continue
+            require(name in alive, "no end is missed for more than two ticks", found)
+            attempt = world.sagemaker.jobs[name]
             # Who takes the queue's tag away denies the stop; where it is back, the queue asks again some time later.
             denied = attempt.tags.get(QUEUE_TAG) != QUEUE_NAME or job.is_stop_denied(world.now)
             stops = attempt.status == "Stopping" or denied
             require(not job.cancelled or stops, "a cancelled job is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
-        counted |= {job.launched or "" for job in rows}
+        strangers = self._strangers()
+        own = (job for job in rows if job.state is JobState.STARTING or job.launched not in strangers)
+        counted |= {job.launched or "" for job in own}
         uses = alive | set(world.sagemaker.warm_names())
         unseen = (uses - counted) - self._taken_for_others(uses, counted)
         require(not unseen, "what uses capacity is counted within two ticks", f"{sorted(unseen)} is not")
@@ -125,6 +134,10 @@ class Ending:
         require(
             not left, "a waiting job that can start is not left for more than two ticks", f"{sorted(left)} can start"
         )
+
+    def _strangers(self) -> set[str]:
+        """Training jobs of others that have the names of attempts, and that the queue can tell from them."""
+        return {name for name in self._world.sagemaker.theirs if name not in self._world.invariants.confused}
 
     def _taken_for_others(self, uses: set[str], counted: set[str]) -> set[str]:
         """Warm pools in whose place another one is counted that was just like it, and that SageMaker has used instead.

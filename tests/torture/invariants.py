@@ -4,10 +4,12 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from job_queue.adapters.items import ACTIVE, CONTROL, EXTERNAL, LEASE, job_from, live_key
-from job_queue.adapters.sagemaker import TrainingJob
+from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, LEASE, job_from, live_key
+from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
+from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import apply_qstamp
+from job_queue.domain.state_machine import MISSING_SECONDS
 from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables
 from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
@@ -68,8 +70,7 @@ class Invariants:
         self.lease = LeaseOrder()
         self.accepted: dict[str, str] = {}  # job name -> submission, as its user was told
         self.cancelled: set[str] = set()  # submissions whose users were told so
-        self.by_hand: set[str] = set()  # training jobs that nobody of the queue stopped
-        self.unclear: set[str] = set()  # attempts whose tags others changed before the queue had heard of them
+        self.confused: dict[str, str] = {}  # name of an attempt -> submission that cannot tell it from a later one
         self.finished: dict[str, dict[str, Any]] = {}
         self._tables = tables
         self._sagemaker = sagemaker
@@ -98,6 +99,8 @@ class Invariants:
         for where in self._tables.changed:
             if where == POLICY:
                 self._capacity_of(json.loads(self._tables.rows[where]["document"]))
+            if where[:2] == (LINES, CONTROL) and where[2].startswith(BACKOFF_PREFIX):
+                self._check_quota_lag(where, now)
             names |= dict.fromkeys(self._moved(where))
             if where[:2] == (LINES, EXTERNAL):
                 self._counted.setdefault(where[2], now)
@@ -106,6 +109,7 @@ class Invariants:
         if self._sagemaker.changed:
             launches = map(self._sagemaker.launches.get, self._sagemaker.changed)
             names |= dict.fromkeys(launch.job for launch in launches if launch)
+            self._notice_freed_names(now)
             self._check_capacity()
             too_much = self._sagemaker.too_much()
             require(not too_much, "no GPU is given beyond its parts", f"{too_much}")
@@ -184,8 +188,10 @@ class Invariants:
 
     def _check_capacity(self) -> None:
         theirs: set[str] = set()
-        if self._setup.adversary:  # who starts whenever they like; and on the instances that they leave, others
-            theirs = self._sagemaker.theirs
+        if self._setup.adversary or self._sagemaker.again:
+            # Others start whenever they like, late calls land whenever they do, and on the instances that they leave,
+            # others start.
+            theirs = self._sagemaker.again | (self._sagemaker.theirs if self._setup.adversary else set())
             theirs = theirs | {new for old, new in self._sagemaker.reused.items() if old in theirs}
         used = self._sagemaker.in_use(theirs)
         for pool, limit in self._limits.items():
@@ -211,8 +217,9 @@ class Invariants:
 
     def _check_theirs(self, now: float) -> None:
         """What others run counts, and is left alone."""
-        stopped = self._sagemaker.stopped & self._sagemaker.theirs
-        require(not stopped, "the queue stops nothing of others", f"{sorted(stopped)}")
+        stopped, self._sagemaker.stopped_theirs = self._sagemaker.stopped_theirs, []
+        wrong = [name for name, late in stopped if not self._may_stop(name, now, late=late)]
+        require(not wrong, "the queue stops nothing of others", f"{wrong}")
         launched, self._sagemaker.launched = self._sagemaker.launched, []
         for name in launched:
             row = self.row(self._sagemaker.launches[name].job)
@@ -221,15 +228,61 @@ class Invariants:
             since = epoch(row["stateSince"])
             self._check_promise(name, since)
 
+    def _check_quota_lag(self, where: tuple[str, ...], now: float) -> None:
+        """Where SageMaker has refused launches for quota lag only, the next try is not far off."""
+        row, key = self._tables.rows.get(where), where[2].removeprefix(BACKOFF_PREFIX)
+        pool, _, kind = key.partition("/")
+        kinds = {it for it in self._setup.kinds if self._setup.pool_of(it) == pool and kind in ("", it)}
+        since = [self._sagemaker.lag_since[it] for it in kinds & self._sagemaker.lag_since.keys()]
+        lags = since and not kinds & self._sagemaker.lacking and min(since) + LONGEST_LAG_SECONDS > now
+        if row is not None and lags and not row.get("atFault"):
+            found = f"{key} waits for {row['until'] - now:.0f} s"
+            require(row["until"] <= now + LAG_SECONDS + 1, "while quota comes back, one job is tried every 20 s", found)
+
+    def _notice_freed_names(self, now: float) -> None:
+        """Remember whether the queue can tell a new training job from the attempt that was deleted under its name.
+
+        It goes by the time of creation, so it cannot while it has not heard of the attempt, and a minute after that.
+        """
+        for name in self._sagemaker.changed:
+            if name not in self._sagemaker.former or name not in self._sagemaker.created:
+                continue
+            row = self.row(name.rpartition("-qstamp-")[0])
+            if row is None or row.get("trainingJobName") != name or name in self.confused:
+                continue
+            created = self._sagemaker.created[name]
+            heard = epoch(row["started"]) if row.get("started") and row["jobState"] != "starting" else now
+            if row["jobState"] in ("starting", "running", "stopping") and created <= heard + CLOCK_SECONDS + 1:
+                self.confused[name] = row["submission"]
+
+    def _may_stop(self, name: str, now: float, *, late: bool) -> bool:
+        """Return whether the queue may have stopped a training job of others, which took the name of an attempt.
+
+        It stops by names, and does not know that the attempt was deleted until it looks.
+        """
+        if name not in self._sagemaker.former:
+            return False
+        row = self.row(name.rpartition("-qstamp-")[0]) or {}
+        knows = row.get("trainingJobName") != name or row.get("missingSince", now) < now - LAMBDA_SECONDS
+        # Others may have copied the tags while a late call of the queue might have launched it again.
+        again, created = row.get("late") or {}, self._sagemaker.created[name]
+        is_late = name == apply_qstamp(row.get("jobName", ""), int(again.get("attempt", 0)))
+        may_be_own = is_late and created <= again["dead"] + CLOCK_SECONDS
+        ended = [it["started"] or it["ended"] for it in row.get("attempts", ()) if it["trainingJobName"] == name]
+        may_be_own = may_be_own or any(created <= epoch(it) + CLOCK_SECONDS for it in ended)
+        return late or not knows or may_be_own or self.confused.get(name) == row.get("submission", "")
+
     def _check_promise(self, launched: str, since: float) -> None:
         """A launch that was decided then has room beside all that the queue has known of for long."""
         known = {
             name
             for name in self._sagemaker.theirs
-            if self._counted.get(name, since) < since - LAMBDA_SECONDS and not self._sagemaker.jobs[name].ended
+            if self._counted.get(name, since) < since - LAMBDA_SECONDS
+            and not self._sagemaker.jobs[name].ended
+            and self._sagemaker.created[name] <= self._counted[name]  # of that name another one may have been counted
         }
         used: dict[str, int] = {}
-        for name in [*known, *self._sagemaker.alive_launches()]:
+        for name in {*known, *self._sagemaker.alive_launches(), launched}:
             for kind, count in self._sagemaker.jobs[name].instance_counts.items():
                 used[self._setup.pool_of(kind)] = used.get(self._setup.pool_of(kind), 0) + count
         for kind in self._sagemaker.jobs[launched].instance_counts:
@@ -284,9 +337,12 @@ class Invariants:
         fixed = job.interactive and job.evicted_for is not None
         require(not fixed, "an interactive job is never preempted", f"{name} is to make room for {job.evicted_for}")
         if job.state in ("running", "stopping"):
-            launch = self._sagemaker.launches.get(job.launched or "")
-            ours = launch and (launch.job, launch.submission, launch.attempt) == (name, job.submission, job.attempt)
+            ours = self._incarnations(job.launched or "", job.submission, job.attempt)
             require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")
+            launched = job.launched or ""
+            if launched in self._sagemaker.again and epoch(job.started or "") >= self._sagemaker.created[launched]:
+                self._sagemaker.again.remove(launched)  # the queue has heard of it
+        alive = [it for it in alive if it not in self._sagemaker.again]
         if job.state.waits:
             require(not alive, "a slot is free only when SageMaker says so", f"{name} waits while {alive} lives")
             kept = not job.cancelled and job.submission not in self.cancelled
@@ -311,12 +367,14 @@ class Invariants:
         accepted = sizes_of(row)
         recorded = {attempt["trainingJobName"]: attempt["instances"] for attempt in row["attempts"]}
         for attempt in self._attempts_of(job.name, job.submission):
+            if (name := attempt.name.split()[0]) in self.confused or attempt.name in self._sagemaker.again:
+                continue
             count = sum(attempt.instance_counts.values())
             found = f"{attempt.name} has {count} instances, its job accepts {accepted}"
             require(not accepted or count in accepted, "an attempt has as many instances as its job accepts", found)
-            held = sum(job.slots.values()) if attempt.name == job.launched and job.state.holds_slots else count
-            found = f"{attempt.name} has {count} instances, and holds {held}; {recorded.get(attempt.name)} are recorded"
-            same = count == held == (recorded.get(attempt.name, count) or 0)
+            held = sum(job.slots.values()) if name == job.launched and job.state.holds_slots else count
+            found = f"{attempt.name} has {count} instances, and holds {held}; {recorded.get(name)} are recorded"
+            same = count == held == (recorded.get(name, count) or 0)
             require(same, "the queue knows how many instances an attempt has", found)
 
     def _attempts_of(self, name: str, submission: str | None = None) -> list[TrainingJob]:
@@ -326,6 +384,13 @@ class Invariants:
             for attempt, launch in self._sagemaker.launches.items()
             if launch.job == name and submission in (None, launch.submission)
         ]
+
+    def _incarnations(self, name: str, submission: str, attempt: int) -> list[TrainingJob]:
+        """The training jobs that the queue has launched as an attempt: several, if some were deleted."""
+        launches = ((it, self._sagemaker.launches.get(it)) for it in self._sagemaker.of_name(name))
+        wanted = submission, attempt
+        own = (it for it, launch in launches if launch and (launch.submission, launch.attempt) == wanted)
+        return [self._sagemaker.jobs[it] for it in own]
 
     def _check_submission(self, job: Job, now: float) -> None:
         """Only a finished job whose time is over makes room for another of its name."""
@@ -357,13 +422,15 @@ class Invariants:
         found = f"{job.name} went from {before} to {job.attempt}"
         require(job.attempt >= before, "attempts count upward", found)
         for number in range(before, job.attempt):
-            passed = self._sagemaker.jobs.get(apply_qstamp(job.name, number))
-            if passed and passed.name in self._sagemaker.theirs:
+            passed = self._sagemaker.of_name(apply_qstamp(job.name, number))
+            if self._sagemaker.theirs.intersection(passed):
                 continue
-            if passed is None and job.gpus is not None:
+            if not passed and job.gpus is not None:
                 continue  # its carrier ended before it was assigned
-            found = f"attempt {number} of {job.name} was passed over while SageMaker says {passed and passed.status}"
-            require(passed and passed.ended, "attempts count upward, when SageMaker says that one ended", found)
+            told = {it: self._sagemaker.jobs[it].status for it in passed if it not in self._sagemaker.again}
+            found = f"attempt {number} of {job.name} was passed over while SageMaker says {told}"
+            ended = told and all(self._sagemaker.jobs[it].ended for it in told)
+            require(ended, "attempts count upward, when SageMaker says that one ended", found)
         self._attempts[job.name] = (job.submission, job.attempt)
 
     # --- finished --------------------------------------------------------------------------------
@@ -378,7 +445,10 @@ class Invariants:
         if job.carries is not None:
             return  # its members' ends are what counts
         attempts = self._attempts_of(job.name, job.submission)
-        clear = [it for it in attempts if it.name not in self.unclear]
+        if job.submission in self.confused.values():
+            return  # what has the name of an attempt may have ended in any way
+        attempts = [it for it in attempts if it.name not in self._sagemaker.again and not self._is_unheard_of(it, row)]
+        clear = [it for it in attempts if it.name not in self._sagemaker.unclear]
         try:
             self._check_outcome(job, attempts, row)
         except ViolationError:
@@ -392,8 +462,13 @@ class Invariants:
         last = max(attempts, key=lambda it: self._sagemaker.launches[it.name].attempt, default=None)
         said = f"{job.name} is {job.state} ({job.reason}), SageMaker says {[(it.name, it.status) for it in attempts]}"
         outcome = "a finished job has one outcome, and it is SageMaker's"
-        completed = any(it.status == "Completed" for it in attempts)
+        untold = [it for it in attempts if self._is_untold(it, row)]
+        completed = any(it.status == "Completed" for it in attempts if it not in untold or job.state == "completed")
         require(completed == (job.state == "completed"), outcome, said)
+        for it in untold:
+            recorded = {ended["outcome"] for ended in row["attempts"] if ended["attempt"] == self._number(it)}
+            kept = recorded <= {"stopped", "preempted", it.status.lower()}
+            require(kept, "an attempt that was deleted before its end was known has not failed", f"{said} {recorded}")
         refused = job.submission in self._sagemaker.refused
         if job.state == "failed":
             require(last.status == "Failed" if last else refused, outcome, said)
@@ -409,5 +484,21 @@ class Invariants:
                 forgotten = any(not it[1] and it[0] in self._replaced for it in asked)
                 require(broken or forgotten, "a dependent is stopped if it can never start, and only then", said)
                 return
-            by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.name in self.by_hand)
-            require(cancelled or by_itself, outcome, said)
+            by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.name in self._sagemaker.by_hand)
+            require(cancelled or by_itself or last in untold, outcome, said)
+            made_room = last in untold and row["history"][-2]["state"] == "stopping"
+            require(cancelled or not made_room, "a job that was asked to make room is preempted", said)
+
+    def _number(self, attempt: TrainingJob) -> int:
+        return self._sagemaker.launches[attempt.name].attempt
+
+    def _is_unheard_of(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
+        """Return whether an attempt was deleted before the queue heard that SageMaker had launched it."""
+        recorded = any(it["attempt"] == self._number(attempt) for it in row["attempts"])
+        return attempt.name in self._sagemaker.deleted_at and not recorded
+
+    def _is_untold(self, attempt: TrainingJob, row: dict[str, Any]) -> bool:
+        """Return whether an attempt was deleted so long before its recorded end that no event can have told of it."""
+        deleted = self._sagemaker.deleted_at.get(attempt.name)
+        ends = [it["ended"] for it in row["attempts"] if it["attempt"] == self._number(attempt)]
+        return deleted is not None and any(epoch(it) >= deleted + MISSING_SECONDS - 1 for it in ends)

@@ -136,6 +136,11 @@ class SimulatedCarriers(SimulatedSageMaker):
             self.untold.add(member)
             super().end(member, "Stopped")
 
+    def forget(self, name: str) -> None:
+        super().forget(name)
+        self.agents.pop(name, None)
+        self.dead.pop(name, None)
+
     def fall_silent(self, carrier: str) -> None:
         """Its agent is dead; what it ran goes on unheard."""
         self.dead.setdefault(carrier, self.clock())
@@ -164,16 +169,19 @@ class SimulatedCarriers(SimulatedSageMaker):
         name = request["TrainingJobName"]
         if result[0] is LaunchResult.LAUNCHED and name.startswith(CARRIER_PREFIX):
             self.jobs[name] = replace(self.jobs[name], began=self.clock())
-            self.agents[name] = AgentInMemory(self.bucket, request["HyperParameters"], self._now)
-            if self.agents[name].introduce():
+            agent = AgentInMemory(self.bucket, request["HyperParameters"], self._now)
+            is_first = agent.introduce()
+            if is_first:
                 self.introduced.append(name)
+            if is_first or name not in self.former:  # another agent has worked under this name, so this one refuses to
+                self.agents[name] = agent
         return result
 
     def _assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         carrier, name = job.on_board or "", job.launched or ""
         self._ordered.add((carrier, name))
         result = self.mailboxes.assign(job, request)
-        unread = carrier not in self.carriers() or carrier in self.dead
+        unread = carrier not in self.agents or carrier in self.dead or self.jobs[carrier].ended
         if result[0] is LaunchResult.LAUNCHED and unread and not self._has_run(carrier, request):
             self._start_member(carrier, name, {"request": request, "gpus": [], "tenths": 10})  # nobody reads it
             self.untold.add(name)

@@ -1,4 +1,4 @@
-"""Forty-one bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Forty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -25,7 +25,7 @@ from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.warm_pools import Claims, Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
-from job_queue.domain.launching.proof import is_of_queue
+from job_queue.domain.launching.proof import is_leftover, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Slots, Snapshot
@@ -423,6 +423,52 @@ def _throttled_counts_as_written() -> list[Slip]:
     return [("tests.torture.aws.try_again", hopeful)]
 
 
+def _lag_counts_as_failure() -> list[Slip]:
+    """A refusal for quota lag counts as a failure of the pool."""
+    return [("job_queue.controller.launcher.lag_of", lambda quota, job, cluster: None)]
+
+
+def _freed_name_is_the_attempt() -> list[Slip]:
+    """A training job that has taken the name of a deleted attempt counts as that attempt."""
+    return [("job_queue.adapters.sagemaker.TrainingJob.is_newer_than_launch_of", lambda self, job: False)]
+
+
+def _copy_is_stopped() -> list[Slip]:
+    """A training job with copied tags, under the name of a deleted attempt, counts as a leftover of the queue."""
+
+    def by_proof(self: TrainingJob, record: JobRecord) -> bool:
+        return self.is_proven_of(record.job) or is_leftover(self.name, self.tags, record)
+
+    return [("job_queue.adapters.sagemaker.TrainingJob.is_leftover_of", by_proof)]
+
+
+def _deleted_counts_as_failed() -> list[Slip]:
+    """The job of an attempt that was deleted before its end was known has failed."""
+    stopped = state_machine._stopped
+
+    def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> Transition:
+        judge = stopped if ending.is_known else state_machine._failed
+        return judge(record, ending, now, backoffs)
+
+    return [("job_queue.domain.state_machine._stopped", failing)]
+
+
+def _late_call_forgotten() -> list[Slip]:
+    """The next attempt does not wait for a call that could launch the deleted one again."""
+    return [("job_queue.domain.state_machine._late", lambda job, calls: None)]
+
+
+def _every_call_proves() -> list[Slip]:
+    """An attempt that was launched again is ended by the end of the deleted one."""
+    accepted = state_machine.accepted
+    return [("job_queue.domain.state_machine.accepted", lambda job, now, call: accepted(job, now))]
+
+
+def _missing_attempt_stopped() -> list[Slip]:
+    """An attempt that was deleted is asked to stop again, by its name."""
+    return [("job_queue.controller.stops._can_be_stopped", lambda job: job.state is JobState.STOPPING)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -447,47 +493,54 @@ def _quota_below_running_jobs() -> list[Slip]:
 
 
 BUGS = {
-    "token-not-checked": Bug(_token_not_checked, (16,)),
-    "token-not-moved": Bug(_token_checked_but_not_moved, (1360,)),
+    "token-not-checked": Bug(_token_not_checked, (30,)),
+    "token-not-moved": Bug(_token_checked_but_not_moved, (1571,)),
     "no-intent": Bug(_no_intent, (0,)),
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3,)),
-    "sdk-retries": Bug(_sdk_retries, (500,)),
-    "release-without-looking": Bug(_release_without_looking, (200,)),
+    "sdk-retries": Bug(_sdk_retries, (152,)),
+    "release-without-looking": Bug(_release_without_looking, (4,)),
     "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("submission-and-tick-in-doubt",)),
-    "event-of-another-attempt": Bug(_event_of_another_attempt, (23,)),
-    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (2,)),
-    "write-without-version": Bug(_write_without_version, (6,)),
-    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (29,)),
+    "event-of-another-attempt": Bug(_event_of_another_attempt, (4,)),
+    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (4,)),
+    "write-without-version": Bug(_write_without_version, (2,)),
+    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (106,)),
     "reconciliation-off": Bug(_reconciliation_off, (0,)),
     "external-ignored": Bug(_external_jobs_ignored, (12,)),
-    "throttled-given-up": Bug(_throttled_launch_given_up, (878,)),
+    "throttled-given-up": Bug(_throttled_launch_given_up, (1043,)),
     "call-expires-with-lease": Bug(_call_expires_with_the_lease, scenarios=("submission-and-tick-in-doubt",)),
-    "failure-while-making-room": Bug(_failure_while_making_room, (23,)),
-    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (739,)),
-    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (540,), kind=Kind.INTERACTIVE),
-    "warm-counts-as-free": Bug(_warm_pools_count_as_free, (2,)),
-    "warm-not-released": Bug(_warm_pool_not_released, (2,)),
-    "no-proof": Bug(_proof_not_checked, (4,)),
-    "unclear-name-given-up": Bug(_unclear_name_given_up, (8,)),
+    "failure-while-making-room": Bug(_failure_while_making_room, (18,)),
+    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (375,)),
+    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (8,), kind=Kind.INTERACTIVE),
+    "warm-counts-as-free": Bug(_warm_pools_count_as_free, (8,)),
+    "warm-not-released": Bug(_warm_pool_not_released, (25,)),
+    "no-proof": Bug(_proof_not_checked, (11,)),
+    "unclear-name-given-up": Bug(_unclear_name_given_up, (331,)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (2573,)),
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
-    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (754,)),
-    "size-asked-for": Bug(_size_asked_for, (27,)),
-    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (30,), kind=Kind.SHARED),
+    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (553,)),
+    "size-asked-for": Bug(_size_asked_for, (18,)),
+    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (20,), kind=Kind.SHARED),
     "report-unheard": Bug(_report_unheard, (0,), kind=Kind.SHARED),
     "lost-carrier-ignored": Bug(_lost_carrier_ignored, (3,), kind=Kind.SHARED),
     "report-by-anybody": Bug(_report_by_anybody, (278,), kind=Kind.SHARED),
-    "order-by-anybody": Bug(_order_by_anybody, (3,), kind=Kind.SHARED),
-    "order-moved": Bug(_order_moved, (150,), kind=Kind.SHARED),
-    "order-replayed": Bug(_order_replayed, (3,), kind=Kind.SHARED),
+    "order-by-anybody": Bug(_order_by_anybody, (1,), kind=Kind.SHARED),
+    "order-moved": Bug(_order_moved, (87,), kind=Kind.SHARED),
+    "order-replayed": Bug(_order_replayed, (2,), kind=Kind.SHARED),
     "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (2,), kind=Kind.SHARED),
     "interactive-beyond-quota": Bug(_interactive_beyond_quota, (0,), kind=Kind.INTERACTIVE),
-    "interactive-preempted": Bug(_interactive_preempted, (22,), kind=Kind.INTERACTIVE),
+    "interactive-preempted": Bug(_interactive_preempted, (47,), kind=Kind.INTERACTIVE),
     "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (0,), kind=Kind.INTERACTIVE),
-    "quota-below-running-jobs": Bug(_quota_below_running_jobs, (29,)),
+    "quota-below-running-jobs": Bug(_quota_below_running_jobs, (61,)),
     "lease-kept-after-error": Bug(_lease_kept_after_an_error, (4,)),
     "throttled-counts-as-written": Bug(_throttled_counts_as_written, (625,)),
+    "lag-counts-as-failure": Bug(_lag_counts_as_failure, (91,)),
+    "freed-name-is-the-attempt": Bug(_freed_name_is_the_attempt, (90,)),
+    "copy-is-stopped": Bug(_copy_is_stopped, (90,)),
+    "deleted-counts-as-failed": Bug(_deleted_counts_as_failed, (90,)),
+    "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
+    "every-call-proves": Bug(_every_call_proves, (431,)),
+    "missing-attempt-stopped": Bug(_missing_attempt_stopped, (1724,)),
 }
 
 

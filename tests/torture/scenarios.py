@@ -90,6 +90,17 @@ def _one_has_failed_and_its_next_name_is_taken(world: World, actors: Actors) -> 
     actors.end("low-qstamp-1", "Failed", "", "AlgorithmError: exit code 1", tell=False)
 
 
+def _one_was_deleted_and_a_call_is_late(world: World, actors: Actors) -> None:
+    """The first call for an attempt is under way; the second one launched it, and it has failed and was deleted."""
+    request = {"InstanceType": P5, "InstanceCount": 1}
+    _run(world, actors.submit_job("low", request, {"priority": "1", "retries": "2"}), {"create": Fault.LATE})
+    world.now += 60
+    _run(world, actors.tick())
+    actors.end("low-qstamp-1", "Failed", "", "AlgorithmError: exit code 1")
+    world.sagemaker.delete("low-qstamp-1")
+    world.now += world.setup.deletion_seconds
+
+
 def _two_can_start(world: World, actors: Actors) -> None:
     both = {"InstanceType": P5, "InstanceCount": 2}
     _run(world, actors.submit_job("low", both, {"priority": "1"}))
@@ -130,6 +141,11 @@ SCENARIOS: dict[str, Scenario] = {
         _one_has_failed_and_its_next_name_is_taken,
         lambda it: [it.deliver_state("low-qstamp-1"), it.tick()],
         Setup(capacity=2, jobs=1, adversary=1.0),
+    ),
+    "deleted-and-late-call": Scenario(
+        _one_was_deleted_and_a_call_is_late,
+        lambda it: [it.deliver_first(), it.tick()],
+        Setup(capacity=2, jobs=1),
     ),
     "two-cancels": Scenario(_one_runs_and_one_waits, lambda it: [it.cancel_job("low"), it.cancel_job("next")]),
 }

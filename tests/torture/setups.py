@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +17,8 @@ WRITES = ("transact", "update", "create", "assign", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
 THROTTLED_SHARE = 0.25  # of the walks
 QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
+DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
+DELETION_SECONDS = (1, 1, 30)
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
@@ -54,6 +56,8 @@ class Setup:
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     shared: bool = False  # whether instances are shared, and jobs ask for GPUs
     quota_lag: float = 0.0  # seconds for which the instances of a training job count toward the quota after its end
+    deletions: float = 0.0  # chance, at each step, that a training job that has ended is deleted
+    deletion_seconds: int = 30  # that a deletion takes
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
@@ -178,6 +182,25 @@ def a_shared_policy(rng: random.Random) -> dict[str, Any]:
         ],
         "settings": {"patience": rng.choice((60, 1800)), "window": rng.choice((100, 100, 2))},
     }
+
+
+def with_quota_lag(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in half of the walks with quota that comes back late."""
+    return replace(setup, quota_lag=rng.choice(QUOTA_LAGS))
+
+
+def with_deletions(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in two fifths of the walks with training jobs that are deleted.
+
+    An adversary can take the names that become free, so half of these walks have one in any case.
+    """
+    deletions = rng.choice(DELETIONS)
+    adversary, seconds = max(setup.adversary, rng.choice((0.0, 8.0))), rng.choice(DELETION_SECONDS)
+    troubles = setup.troubles
+    if setup.faults and rng.random() < 0.5:  # calls that may launch again what was deleted
+        troubles = {**troubles, "create": (Fault.LATE, Fault.UNANSWERED)}
+    changed = replace(setup, deletions=deletions, deletion_seconds=seconds, adversary=adversary, troubles=troubles)
+    return changed if deletions else setup
 
 
 def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:

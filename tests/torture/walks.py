@@ -9,7 +9,7 @@ from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
-from tests.torture.setups import QUOTA_LAGS, Kind, a_setup, a_shared_setup, some_key_limits
+from tests.torture.setups import Kind, a_setup, a_shared_setup, some_key_limits, with_deletions, with_quota_lag
 from tests.torture.world import World, determined
 
 LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
@@ -36,8 +36,9 @@ class Walk:
         keys = random.Random(f"keys {rng.getstate()[1][:4]}")
         limits = some_key_limits(keys, 1) if throttled else some_key_limits(keys)
         setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
-        lag = random.Random(f"quota lag {rng.getstate()[1][:4]}").choice(QUOTA_LAGS)
-        self._setup = replace(setup, key_limits=limits, quota_lag=lag)
+        setup = with_quota_lag(setup, random.Random(f"quota lag {rng.getstate()[1][:4]}"))
+        self._deletions = random.Random(f"deletions {rng.getstate()[1][:4]}")
+        self._setup = replace(with_deletions(setup, self._deletions), key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -74,6 +75,7 @@ class Walk:
             actions.append((self._actors.start_external, 1))
         for _ in range(self._setup.steps):
             rng.choices([act for act, _ in actions], [weight for _, weight in actions])[0]()
+            self._delete()
             self._run_processes()
             self._actors.tell_of_agents()
         self._ending.run()
@@ -147,6 +149,10 @@ class Walk:
     def _end(self) -> None:
         self._actors.end_some(tell=not self._setup.faults or self._rng.random() < 0.7)
 
+    def _delete(self) -> None:
+        if self._setup.deletions and self._deletions.random() < self._setup.deletions:
+            self._actors.delete_some(self._deletions)
+
     def _pass_time(self) -> None:
         self.world.now += self._rng.choice((1, 5, 11, 30, 60)) if not self.world.processes else self._rng.random()
 
@@ -155,8 +161,15 @@ class Walk:
             self.world.now += self._rng.choice((60, 300, 1000, 4000))
 
     def _land(self) -> None:
-        if self.world.late:
-            self.world.land(self._rng.choice(self.world.late))
+        late = self.world.late
+        if late and self._setup.deletions:  # an attempt may be deleted meanwhile, and so be launched again
+            sagemaker = self.world.sagemaker
+            free = {it for it in sagemaker.former if it not in sagemaker.jobs}
+            late = [
+                it for it in late if it.call.kind != "create" or it.call.words in free or self._deletions.random() < 0.2
+            ]
+        if late:
+            self.world.land(self._rng.choice(late))
 
 
 def walk(seed: int, *, trace: bool = False, kind: Kind = Kind.PLAIN, throttled: bool = False) -> Outcome:

@@ -125,6 +125,7 @@ class World:
         self.sagemaker = SimulatedCarriers(self.ask, setup.pool_of)
         self.sagemaker.releases_slowly = setup.releases_slowly
         self.sagemaker.quota_lag = setup.quota_lag
+        self.sagemaker.deletion_seconds = setup.deletion_seconds
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
         self.sandboxes: list[Sandbox] = [Sandbox(self)]
 

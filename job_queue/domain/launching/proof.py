@@ -11,7 +11,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from job_queue.domain.job import Job, JobRecord
+from job_queue.domain.job import EndedAttempt, Job, JobRecord
 from job_queue.domain.launching.numbers import contains
 from job_queue.domain.names import (
     ATTEMPT_TAG,
@@ -75,18 +75,35 @@ def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
     return hmac.compare_digest(proof[2], _digest(job.secret, name, number))
 
 
+def is_signed(name: str, tags: Mapping[str, str], job: Job) -> bool:
+    """Return whether a training job has the proof of any call of this submission, whatever has become of the call.
+
+    Others may have read that proof and copied it.
+    """
+    proof = _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
+    if job.secret is None or proof is None or not _claims(tags, job):
+        return False
+    return hmac.compare_digest(proof[2], _digest(job.secret, name, int(proof[1])))
+
+
+def call_number(tags: Mapping[str, str]) -> int | None:
+    """Return the number of the CreateTrainingJob call whose proof these tags have; None: they have no proof."""
+    proof = _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
+    return int(proof[1]) if proof else None
+
+
+def ended_attempt(name: str, record: JobRecord) -> EndedAttempt | None:
+    """Return the attempt of this name that is recorded as ended, unless it was on a carrier."""
+    return next((it for it in record.attempts if it.training_job_name == name and it.carrier is None), None)
+
+
 def is_leftover(name: str, tags: Mapping[str, str], record: JobRecord) -> bool:
     """Return whether a training job is an attempt of this submission that is recorded as ended.
 
-    SageMaker took the name for the queue then, and takes a name once. A proof alone says less: others may have read the
-    proof of a call that SageMaker refused.
+    SageMaker took the name for the queue then. A proof alone says less: others may have read the proof of a call that
+    SageMaker refused.
     """
-    job, proof = record.job, _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
-    if job.secret is None or proof is None or not _claims(tags, job):
-        return False
-    if not any(it.training_job_name == name and it.carrier is None for it in record.attempts):
-        return False
-    return hmac.compare_digest(proof[2], _digest(job.secret, name, int(proof[1])))
+    return is_signed(name, tags, record.job) and ended_attempt(name, record) is not None
 
 
 def _claims(tags: Mapping[str, str], job: Job) -> bool:
