@@ -46,7 +46,7 @@ class Ending:
         could_start, overdue = self._due(), self._overdue()
         self._tick()
         if world.sagemaker.was_slow:
-            self._tick()  # a job that came into view in the first tick waits for a warm pool that the second one released
+            self._tick()  # the second tick may have released a warm pool for a job that the first brought into view
         self.check_progress(could_start, overdue)
         if world.setup.policy is not None:
             self._run(self._actors.apply(with_quota_for_everybody(world.setup.policy)))
