@@ -45,6 +45,8 @@ class Ending:
         self._tick()
         could_start, overdue = self._due(), self._overdue()
         self._tick()
+        if world.sagemaker.was_slow:
+            self._tick()  # the second tick may have released a warm pool for a job that the first brought into view
         self.check_progress(could_start, overdue)
         if world.setup.policy is not None:
             self._run(self._actors.apply(with_quota_for_everybody(world.setup.policy)))
