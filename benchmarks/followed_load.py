@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from benchmarks.simulated_cloud import SimulatedCloud
 from local_cloud.dynamodb.key_throttle import Access
-from sagemaker_queue.config.pace import LONGEST_SECONDS, POLL_SECONDS, Pace
+from sagemaker_queue.config.pace import LONGEST_SECONDS, POLL_SECONDS, PollingPace
 from tests.jobs import a_body
 
 OWNERS = 50
@@ -44,7 +44,7 @@ class FollowerPace:
 
     def __init__(self, polling: Polling) -> None:
         self._polling = polling
-        self._pace = Pace(draw=random.random)
+        self._pace = PollingPace(draw=random.random)
         self._has_asked = False
 
     def first(self) -> float:

@@ -16,7 +16,7 @@ from job_queue.scheduler import Reason, Rule
 from sagemaker_queue import QueueClient
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
-from sagemaker_queue.cli.parser import Command, Option
+from sagemaker_queue.cli.parser import Command, GroupedOption
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.tables.jobs import COLUMNS
 from tools import python_reference
@@ -117,7 +117,7 @@ def test_every_smq_command_is_documented_with_its_options() -> None:
         assert heading_of(name) in manual
         own = section(manual, heading_of(name))
         for parameter in command.params:
-            for option in parameter.opts if isinstance(parameter, Option) else ():
+            for option in parameter.opts if isinstance(parameter, GroupedOption) else ():
                 assert option in own + everywhere, f"smq {name} {option}"
 
 

@@ -34,7 +34,7 @@ _OVERRIDE_HINT = "To queue it all the same: smq submit --no-preflight, or prefli
 
 
 @dataclass(frozen=True)
-class ValidationIssue:
+class PreflightIssue:
     """An issue with which the job would fail at its start."""
 
     field: str
@@ -60,7 +60,7 @@ def check(
     region: str | None = None,
     upload_folder: str | None = None,
     config: QueueConfig | None = None,
-) -> list[ValidationIssue]:
+) -> list[PreflightIssue]:
     """Check the addresses in S3 of a CreateTrainingJob request, in parallel, and return the issues.
 
     The input data and the code must exist, and each bucket must be in ``region``, in which the job will run (default:
@@ -93,7 +93,7 @@ def check(
     ]
 
 
-def refuse(issues: Iterable[ValidationIssue]) -> None:
+def refuse(issues: Iterable[PreflightIssue]) -> None:
     """Raise InvalidRequest with all issues, if there are any; its field is that of the first."""
     if found := list(issues):
         raise InvalidRequest.of(
@@ -170,6 +170,6 @@ _ABSENT: Mapping[str, Callable[[_Location], str]] = {
 }
 
 
-def _issue(location: _Location, problem: str | None, is_missing: bool | None) -> ValidationIssue | None:
+def _issue(location: _Location, problem: str | None, is_missing: bool | None) -> PreflightIssue | None:
     what = problem or (_ABSENT[location.expected](location) if is_missing else None)
-    return ValidationIssue(location.field, f"{location.field} {what}") if what else None
+    return PreflightIssue(location.field, f"{location.field} {what}") if what else None

@@ -86,11 +86,11 @@ def _eviction(evict: Evict) -> PreviewedEviction:
     return PreviewedEviction(evict.job, evict.claimant, evict.rule.value)
 
 
-def _unstartable(found: compared.Unstartable) -> Unstartable:
+def _unstartable(found: compared.UnstartableJob) -> Unstartable:
     return Unstartable(found.job, Reason(found.reason.value, without_program_output(found.message)))
 
 
-def _wait(found: compared.ChangedWait) -> ChangedWait:
+def _wait(found: compared.WaitChange) -> ChangedWait:
     return ChangedWait(found.job, _time(found.before), _time(found.after))
 
 

@@ -17,7 +17,7 @@ class OutOfTimeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WhatIfOutcome:
     """The job would start, or have slots reserved for it."""
 
     at_once: bool
@@ -51,29 +51,29 @@ class WhatIf:
 
     # --- plans ------------------------------------------------------------------------------------------
 
-    def changed(self, **changes: Any) -> Outcome | None:
+    def changed(self, **changes: Any) -> WhatIfOutcome | None:
         """Return the outcome if the job had these fields; None: it would still wait.
 
         :raises OutOfTimeError: `may_go_on` returned False.
         """
         return self._outcome(replace(self._snapshot, waiting=(*self._others, replace(self._job, **changes))))
 
-    def submitted(self, **changes: Any) -> Outcome | None:
+    def submitted(self, **changes: Any) -> WhatIfOutcome | None:
         """Return the outcome if the job were submitted again now, with these fields."""
         return self.changed(entered=self._snapshot.now, **changes)
 
-    def under(self, policy: Policy) -> Outcome | None:
+    def under(self, policy: Policy) -> WhatIfOutcome | None:
         """Return the outcome under another policy."""
         return self._outcome(replace(self._snapshot, policy=policy))
 
-    def _outcome(self, snapshot: Snapshot) -> Outcome | None:
+    def _outcome(self, snapshot: Snapshot) -> WhatIfOutcome | None:
         if not self._may_go_on():
             raise OutOfTimeError
         decided, name = plan(snapshot, explained=False), self._job.name
         if name in decided.begins:
-            return Outcome(at_once=True)
+            return WhatIfOutcome(at_once=True)
         after = tuple(evict.job for evict in decided.evictions if evict.claimant == name)
-        return Outcome(False, after) if after or name in decided.reservations else None
+        return WhatIfOutcome(False, after) if after or name in decided.reservations else None
 
     # --- changes to try ---------------------------------------------------------------------------------
 

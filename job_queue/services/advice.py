@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cache
 
 from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, WhatIf, duration, instances, join, of_pool
-from job_queue.scheduler.what_if import Figure, Outcome, OutOfTimeError
+from job_queue.scheduler.what_if import Figure, OutOfTimeError, WhatIfOutcome
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntimeInSeconds to try
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
@@ -141,7 +141,7 @@ def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tupl
     return first, outcome(first) or ""
 
 
-def _start_phrase(outcome: Outcome | None) -> str | None:
+def _start_phrase(outcome: WhatIfOutcome | None) -> str | None:
     """Return a phrase for when the job would start; None if it would still wait."""
     if outcome is None:
         return None

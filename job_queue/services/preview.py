@@ -15,7 +15,7 @@ from job_queue.scheduler import ActiveJob, Snapshot, WaitingJob, policy_from_doc
 from job_queue.services.policy_conflicts import conflicts
 from job_queue.services.policy_service import read_policy
 from job_queue.simulation.basis import Basis
-from job_queue.simulation.what_if.comparison import Comparison, compare
+from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
 SECONDS = 10  # no further future is simulated after this time, since a caller waits
@@ -40,7 +40,7 @@ class Preview:
     applied: AppliedPolicy  # the policy in force
     now: float  # epoch seconds
     horizon: float  # simulated seconds from `now`
-    comparison: Comparison
+    comparison: PolicyComparison
     in_use: tuple[str, ...] = ()  # conflicts with live jobs: force is needed to apply the policy
     warnings: tuple[str, ...] = ()  # reasons why the policy would be refused as it is
     all_read: bool = True  # whether all waiting jobs were read

@@ -14,7 +14,7 @@ from job_queue.scheduler import DEFAULT, UNLIMITED, DocumentError, Order, Policy
 from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.metrics import finish_time_fairness
 from job_queue.simulation.options import SimulationOptions
-from job_queue.simulation.report import Outcome, as_json, html_page, text_page
+from job_queue.simulation.report import PolicyOutcome, as_json, html_page, text_page
 from job_queue.simulation.simulator import Simulator
 from job_queue.simulation.trace import Reading, TraceError, TraceJob, capacity_for, read_trace, shares_of_work
 from job_queue.simulation.workload import Overheads, SimulatedJob
@@ -66,7 +66,7 @@ class _Simulations:
         self._reading = Reading(options.gpus_per_instance, options.priorities, options.longest, options.seed)
         self._overheads = Overheads(options.provisioning, options.stopping, options.checkpoint_every)
 
-    def run(self) -> list[Outcome]:
+    def run(self) -> list[PolicyOutcome]:
         """Return the outcomes, in the order in which the policies were given."""
         trace = read_trace(self._options.trace)
         policies = [
@@ -81,11 +81,11 @@ class _Simulations:
             policies = [each for label, policy in policies for each in ((label, policy), self._shared(label, policy))]
         return [self._outcome(label, policy, trace) for label, policy in policies]
 
-    def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> Outcome:
+    def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> PolicyOutcome:
         jobs = [self._with_known_runtime(job) for job in self._reading.jobs(trace, policy)]
         with _Progress(self._screen, "Simulation", len(jobs)) as progress:
             runs = self._simulator(policy, progress).run(jobs)
-        return Outcome(label, policy, runs, self._fairness(policy, runs), self._gpus(policy))
+        return PolicyOutcome(label, policy, runs, self._fairness(policy, runs), self._gpus(policy))
 
     def _gpus(self, policy: Policy) -> int | None:
         """Return the number of GPUs of the fleet; None: the fleet has no limit."""

@@ -74,7 +74,7 @@ def _one_of(words: Any) -> Callable[[str], str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SimulationOption:
     """The definition of an option."""
 
     read: Callable[[str], Any] | None  # None: a flag
@@ -92,7 +92,7 @@ def _option(
     read: Callable[[str], Any] | None, metavar: str | None, help: str, default: str | None = None, **more: Any
 ) -> Any:
     value: Any = read(default) if read and default is not None else () if more.get("many") else None if read else False
-    return field(default=value, metadata={"option": Option(read, metavar, help, default, **more)})
+    return field(default=value, metadata={"option": SimulationOption(read, metavar, help, default, **more)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class SimulationOptions:
     html: Path | None = _option(Path, "FILE", "write a page to look at")
 
 
-def options() -> dict[str, Option]:
+def options() -> dict[str, SimulationOption]:
     """Return the options by the names of their fields."""
     return {each.name: each.metadata["option"] for each in fields(SimulationOptions) if "option" in each.metadata}
 

@@ -18,7 +18,7 @@ HEADERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PolicyOutcome:
     """The runs of all jobs under a policy."""
 
     label: str
@@ -43,7 +43,7 @@ class Outcome:
         return found
 
 
-def as_json(options: SimulationOptions, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def as_json(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> dict[str, Any]:
     """Return the outcomes as plain data; durations are seconds, parts are between 0 and 1."""
     return {
         "trace": str(options.trace),
@@ -66,7 +66,7 @@ def as_json(options: SimulationOptions, outcomes: Sequence[Outcome]) -> dict[str
     }
 
 
-def text_page(options: SimulationOptions, outcomes: Sequence[Outcome]) -> str:
+def text_page(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> str:
     """Return the outcomes as text for a terminal."""
     lines = [_conditions(options)]
     if len(outcomes) > 1:
@@ -86,7 +86,7 @@ def text_page(options: SimulationOptions, outcomes: Sequence[Outcome]) -> str:
     return "\n\n".join(lines)
 
 
-def html_page(options: SimulationOptions, outcomes: Sequence[Outcome]) -> str:
+def html_page(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> str:
     """Return the outcomes as an HTML page that loads no other file."""
     parts = []
     for outcome in outcomes:
@@ -112,14 +112,14 @@ def _conditions(options: SimulationOptions) -> str:
     )
 
 
-def _title(outcome: Outcome) -> str:
+def _title(outcome: PolicyOutcome) -> str:
     capacity = ", ".join(f"{pool.capacity} of {pool.name}" for pool in outcome.policy.pools)
     work = gpus_at_work(outcome.runs)
     part = f" ({work / outcome.gpus:.0%})" if outcome.gpus else ""
     return f"{outcome.label} (instances: {capacity}; GPUs at work: {work:,.0f}{part})"
 
 
-def _rows(outcome: Outcome) -> list[tuple[str, Metrics]]:
+def _rows(outcome: PolicyOutcome) -> list[tuple[str, Metrics]]:
     rows = [("all", outcome.overall())]
     for kind, classes in outcome.classes().items():
         rows += [(f"{kind} {name}", metrics) for name, metrics in classes.items()]
@@ -147,7 +147,7 @@ def _cells(metrics: Metrics) -> list[str]:
     ]
 
 
-def _fairness(outcome: Outcome) -> str:
+def _fairness(outcome: PolicyOutcome) -> str:
     worst = max(outcome.fairness, key=lambda name: outcome.fairness[name])
     return (
         f"rho, the time that jobs take here per time that they would take alone on their project's quota: "
@@ -155,7 +155,7 @@ def _fairness(outcome: Outcome) -> str:
     )
 
 
-def _curve(outcome: Outcome, width: int = 900, height: int = 120) -> str:
+def _curve(outcome: PolicyOutcome, width: int = 900, height: int = 120) -> str:
     """Draw as SVG how many instances the submitted and unfinished jobs ask for over time."""
     changes = sorted(
         change

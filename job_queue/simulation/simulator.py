@@ -27,8 +27,8 @@ from job_queue.scheduler import (
 )
 from job_queue.simulation.events import Events
 from job_queue.simulation.fleet.attempts import (
-    Attempt,
     JobRun,
+    SimulatedAttempt,
     expiries,
     free_slots,
     guarantees,
@@ -37,7 +37,7 @@ from job_queue.simulation.fleet.attempts import (
     use_timers,
     waiting_job,
 )
-from job_queue.simulation.fleet.carriers import Carriers
+from job_queue.simulation.fleet.carriers import SimulatedCarriers
 from job_queue.simulation.fleet.free_slots import FreeSlots
 from job_queue.simulation.knowledge import Knowledge
 from job_queue.simulation.workload import Overheads, SimulatedJob
@@ -89,8 +89,8 @@ class Simulator:
         self._now = 0.0
         self._events = Events()
         self._waiting: dict[str, JobRun] = {}
-        self._active: dict[str, Attempt] = {}
-        self._carriers = Carriers(policy)
+        self._active: dict[str, SimulatedAttempt] = {}
+        self._carriers = SimulatedCarriers(policy)
         self._reserved: dict[str, Slots] = {}
         self._as_waiting: dict[str, WaitingJob] = {}
         self._shared = any(pool.gpus is not None for pool in policy.pools)
@@ -188,11 +188,11 @@ class Simulator:
         self._awaited.discard(name)
         run.starts.append(launched)
         run.provisioned = self._overheads.starting(run.job)
-        attempt = Attempt(run, slots, launched, launched + run.provisioned, seat=seat)
+        attempt = SimulatedAttempt(run, slots, launched, launched + run.provisioned, seat=seat)
         attempt.expected = self._as_waiting[name].expected
         self._add_attempt(attempt)
 
-    def _add_attempt(self, attempt: Attempt) -> None:
+    def _add_attempt(self, attempt: SimulatedAttempt) -> None:
         run = attempt.run
         self._active[run.job.name] = attempt
         if attempt.seat is not None:
@@ -207,14 +207,14 @@ class Simulator:
         self._as_waiting[job.name] = waiting_job(simulated, job.expected)
         launched = self._now if job.started is None else job.started
         run, trains = JobRun(simulated, starts=[launched]), launched + self._overheads.starting(simulated)
-        attempt = Attempt(run, job.slots, launched, trains, expected=job.expected, seen=job, seat=job.seat)
+        attempt = SimulatedAttempt(run, job.slots, launched, trains, expected=job.expected, seen=job, seat=job.seat)
         attempt.stopping = job.state is JobState.STOPPING
         self._add_attempt(attempt)
         if attempt.stopping:
             run.done = self._overheads.kept(0, max(0.0, self._now - attempt.trains))
             self._events.enter(self._now + self._stopping(attempt), partial(self._stopped, attempt))
 
-    def _end(self, attempt: Attempt) -> None:
+    def _end(self, attempt: SimulatedAttempt) -> None:
         run = attempt.run
         if attempt.stopping or self._active.get(run.job.name) is not attempt:
             return
@@ -232,7 +232,7 @@ class Simulator:
             if attempt.slots.get(pool) and not attempt.stopping:
                 self._stop(name)
 
-    def _stopping(self, attempt: Attempt) -> float:
+    def _stopping(self, attempt: SimulatedAttempt) -> float:
         """Return the seconds from a stop until the slots or the seat of an attempt are free."""
         seat = attempt.seat
         alone = seat is not None and not self._carriers.is_leaving(seat.carrier)
@@ -252,7 +252,7 @@ class Simulator:
         run.preemptions += 1
         self._events.enter(self._now + stopping, partial(self._stopped, attempt))
 
-    def _stopped(self, attempt: Attempt) -> None:
+    def _stopped(self, attempt: SimulatedAttempt) -> None:
         name = attempt.run.job.name
         self._leave(attempt)
         if attempt.seen is not None and attempt.seen.state is JobState.STOPPING and not attempt.seen.comes_back:
@@ -261,7 +261,7 @@ class Simulator:
         before = self._as_waiting[name]
         self._as_waiting[name] = replace(before, expected=self._knowledge.expected(attempt.run, known=before.expected))
 
-    def _leave(self, attempt: Attempt) -> None:
+    def _leave(self, attempt: SimulatedAttempt) -> None:
         """Free the slots or the seat of an attempt that has ended."""
         job = attempt.run.job
         self._free.free(self._now, attempt.slots)
@@ -412,7 +412,7 @@ class Simulator:
         read, self._cut = in_window(jobs, settings, self._now, enough)
         return read
 
-    def _as_active(self, attempt: Attempt) -> ActiveJob:
+    def _as_active(self, attempt: SimulatedAttempt) -> ActiveJob:
         worked = self._now - attempt.trains
         if attempt.expected is not None and attempt.launched + attempt.expected <= self._now:
             attempt.expected = self._knowledge.expected(attempt.run, worked, attempt.expected)

@@ -18,7 +18,7 @@ from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.code import packed_code
 from sagemaker_queue.packaging.copying import Copier
 from sagemaker_queue.packaging.download import fetch_all
-from sagemaker_queue.packaging.storage import Storage, Stored
+from sagemaker_queue.packaging.storage import S3Storage, Stored
 from sagemaker_queue.preflight import check
 
 pytestmark = pytest.mark.attack
@@ -78,10 +78,10 @@ def amazon() -> Iterator[Amazon]:
         yield Amazon()
 
 
-def storage(amazon: Amazon, **settings: str) -> Storage:
+def storage(amazon: Amazon, **settings: str) -> S3Storage:
     session = boto3.Session(region_name="us-east-1")
     session.events.register_first("before-send.s3", amazon)
-    return Storage(session, QueueConfig(URL, **settings))
+    return S3Storage(session, QueueConfig(URL, **settings))
 
 
 def test_every_call_says_whose_the_bucket_must_be(amazon: Amazon, tmp_path: Path) -> None:

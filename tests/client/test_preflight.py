@@ -14,7 +14,7 @@ from moto import mock_aws
 
 from sagemaker_queue import InvalidRequest
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.preflight import ValidationIssue, check, refuse
+from sagemaker_queue.preflight import PreflightIssue, check, refuse
 from tests.client.conftest import ScriptedServer
 
 REGION: Final = "eu-west-1"
@@ -155,7 +155,7 @@ def test_without_credentials_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_found_is_raised_as_one_refusal() -> None:
     refuse([])
     with pytest.raises(InvalidRequest) as error:
-        refuse([ValidationIssue("a.b", "a.b is wrong."), ValidationIssue("c", "c is wrong.")])
+        refuse([PreflightIssue("a.b", "a.b is wrong."), PreflightIssue("c", "c is wrong.")])
     assert error.value.field == "a.b"
     assert str(error.value).startswith("a.b is wrong.\nc is wrong.\nTo queue it all the same: ")
     assert "--no-preflight" in str(error.value)

@@ -19,7 +19,7 @@ from sagemaker_queue.packaging.command import CommandJob, DataLink
 
 if TYPE_CHECKING:
     from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.storage import Storage
+    from sagemaker_queue.packaging.storage import S3Storage
 
 HOME = "sagemaker-queue"  # the folder in the bucket for everything that the client uploads and its jobs write
 _WHOLE = 10  # tenths of a GPU in a whole one
@@ -58,7 +58,7 @@ class JobSettings:
 
 
 @dataclass(frozen=True)
-class Interactive:
+class InteractiveSettings:
     """Settings of ``submit --interactive``: a job in which users open shells."""
 
     idle_end: int  # seconds without a shell after which a job without a command ends
@@ -84,11 +84,11 @@ def job_from_settings(
     settings: JobSettings,
     command: Sequence[str],
     defaults: JobDefaults,
-    storage: Storage,
+    storage: S3Storage,
     *,
     more: Mapping[str, Any],
     option_text: Callable[[str], str],
-    interactive: Interactive | None = None,
+    interactive: InteractiveSettings | None = None,
 ) -> Iterator[tuple[CommandJob, Code]]:
     """Yield the job that the settings describe, and its packed code; upload nothing.
 
@@ -195,7 +195,7 @@ def dependency(text: str) -> str:
     return text
 
 
-def _link(path: str, address: S3Address, settings: JobSettings, storage: Storage) -> DataLink:
+def _link(path: str, address: S3Address, settings: JobSettings, storage: S3Storage) -> DataLink:
     is_file = bool(address.key) and not address.key.endswith("/") and storage.is_file(address)
     return DataLink(path, address, is_file, "FastFile" if settings.fast_file else "File")
 

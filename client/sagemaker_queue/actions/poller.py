@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
-from sagemaker_queue.config.pace import Pace
+from sagemaker_queue.config.pace import PollingPace
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import age
 
@@ -32,7 +32,7 @@ class Poller(Generic[T]):
         state_of: Callable[[T], object] = lambda answer: answer,
     ) -> None:
         self._ask = ask
-        self._pace = Pace(seconds)
+        self._pace = PollingPace(seconds)
         self._seconds = seconds  # length of the present pause
         self._state_of = state_of
         self._watched = watched

@@ -108,11 +108,11 @@ def _unpack_all(folder: Path, max_size: float | None, max_files: int | None) -> 
 
     Returns the change in the number of files, the change in bytes, and the refused members.
     """
-    from sagemaker_queue.packaging.archive_reader import MOST_FILES, Bounds  # noqa: PLC0415
+    from sagemaker_queue.packaging.archive_reader import MOST_FILES, ArchiveBounds  # noqa: PLC0415
     from sagemaker_queue.packaging.unpacking import unpack  # noqa: PLC0415
 
     largest = None if max_size is None else int(max_size * 10**9)
-    bounds = Bounds(largest, MOST_FILES if max_files is None else max_files)
+    bounds = ArchiveBounds(largest, MOST_FILES if max_files is None else max_files)
     count, size, refused = 0, 0, []
     for name, inside in ARCHIVES.items():
         archive = folder / name

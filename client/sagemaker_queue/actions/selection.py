@@ -26,24 +26,24 @@ def _since(job: JobSummary, states: frozenset[str]) -> datetime:
 
 
 @dataclass(frozen=True)
-class Order:
+class JobOrder:
     """A stable order of jobs: jobs with equal keys stay in the queue's order."""
 
     meaning: str
     key: Callable[[JobSummary], Any]
 
 
-ORDERS: dict[str, Order] = {
-    QUEUE_ORDER: Order("as the queue lists them", lambda job: 0),
-    "position": Order("the next to start first", lambda job: (job.position is None, job.position or 0)),
-    "priority": Order("the highest first", lambda job: -job.priority),
-    "running": Order("the longest running first", lambda job: _since(job, ACTIVE)),
-    "waiting": Order("the longest waiting first", lambda job: _since(job, WAITING)),
-    "age": Order("the oldest first", lambda job: job.entry_time or _LAST),
-    "name": Order("A to Z", lambda job: job.job),
-    "project": Order("A to Z", lambda job: job.project or ""),
-    "owner": Order("A to Z", lambda job: short_owner(job.owner) or ""),
-    "instances": Order("the largest first", lambda job: (job.gpus is not None, -(job.gpus or job.instances))),
+ORDERS: dict[str, JobOrder] = {
+    QUEUE_ORDER: JobOrder("as the queue lists them", lambda job: 0),
+    "position": JobOrder("the next to start first", lambda job: (job.position is None, job.position or 0)),
+    "priority": JobOrder("the highest first", lambda job: -job.priority),
+    "running": JobOrder("the longest running first", lambda job: _since(job, ACTIVE)),
+    "waiting": JobOrder("the longest waiting first", lambda job: _since(job, WAITING)),
+    "age": JobOrder("the oldest first", lambda job: job.entry_time or _LAST),
+    "name": JobOrder("A to Z", lambda job: job.job),
+    "project": JobOrder("A to Z", lambda job: job.project or ""),
+    "owner": JobOrder("A to Z", lambda job: short_owner(job.owner) or ""),
+    "instances": JobOrder("the largest first", lambda job: (job.gpus is not None, -(job.gpus or job.instances))),
 }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.data_links import S3Address
     from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.storage import Storage
+    from sagemaker_queue.packaging.storage import S3Storage
 
 _PATIENCE = 5.0  # seconds to wait for the queue's answer before an upload
 
@@ -22,7 +22,7 @@ def upload_code(
     queue: QueueClient,
     request: Mapping[str, Any],
     code: Code,
-    storage: Storage,
+    storage: S3Storage,
     *,
     preflight: bool,
     before: Callable[[], None] = lambda: None,
@@ -49,11 +49,11 @@ def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder:
     refuse(check(request, session_of(queue), upload_folder=folder, config=queue.config))
 
 
-def storage_of(queue: QueueClient) -> Storage:
+def storage_of(queue: QueueClient) -> S3Storage:
     """Return S3 with the credentials of the client's requests to the queue."""
-    from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
 
-    return Storage(session_of(queue), queue.config)
+    return S3Storage(session_of(queue), queue.config)
 
 
 def session_of(queue: QueueClient) -> boto3.Session:

@@ -13,7 +13,7 @@ from sagemaker_queue.models import JobDetail, JobSummary
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.config.pace import Pace
+    from sagemaker_queue.config.pace import PollingPace
 
 _FEW = 3  # jobs that are read one by one; for more, all live jobs are listed
 
@@ -37,7 +37,7 @@ WaitEvent = Union[JobDetail, UnfinishedJobs, Outage]
 
 
 def wait_until_finished(
-    queue: QueueClient, names: Iterable[str], pace: Pace, pause: Callable[[], None] | None = None
+    queue: QueueClient, names: Iterable[str], pace: PollingPace, pause: Callable[[], None] | None = None
 ) -> Iterator[WaitEvent]:
     """Yield each job when it has finished, and after each look the unfinished ones, until all have finished.
 

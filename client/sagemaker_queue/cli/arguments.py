@@ -69,7 +69,7 @@ job_set_arguments = bundled(
 
 
 @dataclass(frozen=True)
-class JobFilter:
+class JobConditions:
     """Conditions on jobs by name, owner, project and group, as given by options."""
 
     names: tuple[str, ...]
@@ -124,7 +124,7 @@ filter_options = (
 
 
 @dataclass(frozen=True)
-class JobChoice(JobFilter):
+class JobChoice(JobConditions):
     """Conditions on jobs, and the order in which to list them."""
 
     sort: str

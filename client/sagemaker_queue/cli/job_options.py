@@ -30,7 +30,7 @@ from sagemaker_queue.packaging.command import LAUNCHERS, CommandJob
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.storage import Storage
+    from sagemaker_queue.packaging.storage import S3Storage
 
 _NAMED = 10  # files that a message about files that are not packed names
 
@@ -174,8 +174,11 @@ job_options = bundled(
 
 @contextmanager
 def job_from_options(
-    queue: QueueClient, options: JobOptions, command: Sequence[str], interactive: job_settings.Interactive | None = None
-) -> Iterator[tuple[CommandJob, Code, Storage]]:
+    queue: QueueClient,
+    options: JobOptions,
+    command: Sequence[str],
+    interactive: job_settings.InteractiveSettings | None = None,
+) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
     """Yield the job that the options describe, its packed code, and S3; upload nothing.
 
     Print the files that are kept back. Raises QueueError if a setting is missing or the folder cannot be packed.

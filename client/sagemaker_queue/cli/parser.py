@@ -28,7 +28,7 @@ Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 
 @dataclass
-class Connection:
+class ConnectionOptions:
     """The queue that the options --url and --profile name."""
 
     url: str | None = None
@@ -41,9 +41,9 @@ class Connection:
         return QueueClient(url=self.url, profile=self.profile, **settings)
 
 
-def connection(context: click.Context | None = None) -> Connection:
+def connection(context: click.Context | None = None) -> ConnectionOptions:
     """Return the connection that the options of a command's context name (default: the running command's)."""
-    return (context or click.get_current_context()).ensure_object(Connection)
+    return (context or click.get_current_context()).ensure_object(ConnectionOptions)
 
 
 def with_queue(command: Callable[Concatenate[QueueClient, P], int]) -> Callable[P, int]:
@@ -76,7 +76,7 @@ class Argument(click.Argument):
         return self.metavar or self.make_metavar(), self.help
 
 
-class Option(click.Option):
+class GroupedOption(click.Option):
     """An option. Only one option of an ``exclusive_group`` is accepted; ``section`` is its heading in the help."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Option(click.Option):
     def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> Any:
         """Raise UsageError if another option of the same exclusive group is given."""
         if self.exclusive_group and self.name in opts and not ctx.resilient_parsing:
-            other: Option = ctx.meta.setdefault(f"{__name__}.{self.exclusive_group}", self)
+            other: GroupedOption = ctx.meta.setdefault(f"{__name__}.{self.exclusive_group}", self)
             if other is not self:
                 raise click.UsageError(f"{self.opts[-1]} cannot be given together with {other.opts[-1]}", ctx)
         return super().handle_parse_result(ctx, opts, args)
@@ -97,12 +97,12 @@ class Option(click.Option):
 
 def option(*names: str, **attributes: Any) -> Decorator:
     """Add an option to a command."""
-    return click.option(*names, cls=Option, **attributes)
+    return click.option(*names, cls=GroupedOption, **attributes)
 
 
 def flag(*names: str, **attributes: Any) -> Decorator:
     """Add an option without a value to a command."""
-    return click.option(*names, cls=Option, is_flag=True, **attributes)
+    return click.option(*names, cls=GroupedOption, is_flag=True, **attributes)
 
 
 def argument(name: str, **attributes: Any) -> Decorator:
@@ -239,7 +239,7 @@ def group(name: str, *, help: str, description: str, examples: Iterable[str]) ->
 
 def _queue_options() -> list[click.Parameter]:
     return [
-        Option(
+        GroupedOption(
             ["-c", "--profile"],
             metavar="NAME",
             help="the profile of the queue to use",
@@ -247,7 +247,7 @@ def _queue_options() -> list[click.Parameter]:
             callback=_note_queue,
             section=QUEUE_SECTION,
         ),
-        Option(
+        GroupedOption(
             ["--url"],
             metavar="URL",
             help="the address of the queue to use, up to and including the stage",

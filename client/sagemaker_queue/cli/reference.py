@@ -16,7 +16,7 @@ import click
 
 from sagemaker_queue.cli.entry import EXAMPLES, build_parser
 from sagemaker_queue.cli.output import DONE, EXIT_CODES
-from sagemaker_queue.cli.parser import QUEUE_SECTION, Argument, Command, Group, Option
+from sagemaker_queue.cli.parser import QUEUE_SECTION, Argument, Command, Group, GroupedOption
 
 _BEGIN, _END = "<!-- made by `make docs` from the parser -->", "<!-- the rest is written by hand -->"
 _MADE = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}\n", re.DOTALL)
@@ -99,7 +99,7 @@ def _overview() -> str:
 def _about(described: NamedCommand) -> str:
     name, command = described
     arguments = [parameter for parameter in described.own_parameters if isinstance(parameter, Argument)]
-    options = [parameter for parameter in described.own_parameters if isinstance(parameter, Option)]
+    options = [parameter for parameter in described.own_parameters if isinstance(parameter, GroupedOption)]
     usage = ["smq", name, *(["[OPTIONS]"] if options else []), *(argument.make_metavar() for argument in arguments)]
     usage += ["COMMAND"] if isinstance(command, Group) else []
     parts = [f"\n{_code([' '.join(usage)])}", _cell(command.help or "")]
@@ -115,13 +115,13 @@ def _exit_codes() -> str:
     return "\n" + _table("code", [(str(code), _cell(meaning)) for code, meaning in EXIT_CODES.items()])
 
 
-def _names(option: Option) -> str:
+def _names(option: GroupedOption) -> str:
     """Return the option's names as a user types them: `-o COLUMNS`, `--columns COLUMNS`."""
     value = "" if option.is_flag else f" {option.metavar or _choices(option) or (option.name or '').upper()}"
     return ", ".join(f"`{name}{value}`" for name in (*option.opts, *option.secondary_opts))
 
 
-def _choices(option: Option) -> str | None:
+def _choices(option: GroupedOption) -> str | None:
     return f"{{{','.join(option.type.choices)}}}" if isinstance(option.type, click.Choice) else None
 
 

@@ -21,7 +21,7 @@ LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests 
 JITTER = 0.25  # largest random part by which a pause grows, so that clients that began together spread
 
 
-class Pace:
+class PollingPace:
     """The pauses between requests about one thing that a client follows.
 
     ``least`` is the shortest pause in seconds, which users can set. ``draw`` returns a random number from 0 to 1.

@@ -14,7 +14,7 @@ from sagemaker_queue.errors import InvalidOption, NotFound, QueueError
 from sagemaker_queue.integrations.boto import sessions
 from sagemaker_queue.job_logs.renderer import JobLogRenderer
 from sagemaker_queue.tuning import studies
-from sagemaker_queue.tuning.metric import Metric
+from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.tuning.plan import StudyPlan, TrialRow
 from sagemaker_queue.tuning.progress import show_search
 from sagemaker_queue.tuning.search import Search
@@ -239,10 +239,10 @@ def _range(name: str, one: Any) -> Range:
     return Interval(number(one.min_value), number(one.max_value), log=log, integer=integer)
 
 
-def _metric(name: str, definitions: Sequence[Mapping[str, str]] | None) -> Metric:
+def _metric(name: str, definitions: Sequence[Mapping[str, str]] | None) -> SearchMetric:
     for definition in definitions or []:
         if definition["Name"] == name:
-            return Metric(name, definition["Regex"])
+            return SearchMetric(name, definition["Regex"])
     raise InvalidOption(
         f"It is not said how {name} looks in the log: metric_definitions=[{{'Name': {name!r}, 'Regex': ...}}]."
     )

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.config.pace import POLL_SECONDS, Pace
+from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
 from sagemaker_queue.errors import Unavailable
 from sagemaker_queue.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.job_logs.choice import LineChoice
@@ -76,7 +76,7 @@ class Follower:
     ) -> None:
         self._queue = queue
         self._logs = logs
-        self._pace = Pace(poll, pause)
+        self._pace = PollingPace(poll, pause)
         self._log_looks = 0  # remaining reads of the log before the next request to the queue
         self._log_pause = 0.0  # seconds between two reads of the log
         self._choice = lines or LineChoice()

@@ -19,7 +19,7 @@ from sagemaker_queue.actions.selection import Selection, matching_job_names
 from sagemaker_queue.actions.submission import storage_of, upload_code
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
 from sagemaker_queue.actions.waiting import UnfinishedJobs, wait_until_finished
-from sagemaker_queue.config.pace import POLL_SECONDS, Pace
+from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import amount, file_size, one_line, state_sentence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.command import CommandJob
     from sagemaker_queue.packaging.storage import Progress as Moved
-    from sagemaker_queue.packaging.storage import Storage
+    from sagemaker_queue.packaging.storage import S3Storage
 
 html.show_in_notebooks()
 
@@ -187,7 +187,7 @@ class QueueClient(client.QueueClient):
         deadline = None if timeout is None else time.monotonic() + timeout
         ended: dict[str, JobDetail] = {}
 
-        pace = Pace(poll)
+        pace = PollingPace(poll)
 
         def pause() -> None:
             seconds = pace.seconds()
@@ -279,7 +279,7 @@ class QueueClient(client.QueueClient):
         )
 
     @contextmanager
-    def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, Storage]]:
+    def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
         """Yield the job that a command and keywords describe, its packed code, and S3; warn of files kept back."""
         settings, more = settings_of(job)
         words = words_of(command)

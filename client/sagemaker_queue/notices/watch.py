@@ -29,7 +29,7 @@ class Notice:
     text: str
 
 
-class Watch:
+class JobWatch:
     """A watch over the selected jobs of a queue.
 
     There is no notice about changes before the first look, and one notice about each later change. A transition

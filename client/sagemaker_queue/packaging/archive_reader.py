@@ -32,7 +32,7 @@ class ArchiveTooLarge(StorageError):
 
 
 @dataclass
-class Bounds:
+class ArchiveBounds:
     """The bounds that several archives share: their unpacked size and their number of members.
 
     The size counts every unzipped byte, headers and refused members included. None allows ten times the archive's own
@@ -51,7 +51,7 @@ class Members:
     ``folder`` is on the disk that the content is written to; it need not exist.
     """
 
-    def __init__(self, archive: Path, folder: Path, bounds: Bounds) -> None:
+    def __init__(self, archive: Path, folder: Path, bounds: ArchiveBounds) -> None:
         self._stream = _Stream(archive, folder, bounds)
         self._archive = archive
         self._bounds = bounds
@@ -96,7 +96,7 @@ class Members:
 class _Stream:
     """A forward-only file for ``tarfile`` that unzips an archive and enforces the bounds."""
 
-    def __init__(self, archive: Path, folder: Path, bounds: Bounds) -> None:
+    def __init__(self, archive: Path, folder: Path, bounds: ArchiveBounds) -> None:
         self._archive = archive
         self._folder = folder
         self._bounds = bounds

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.packaging.packing import Archive, pack
-from sagemaker_queue.packaging.storage import Storage
+from sagemaker_queue.packaging.storage import S3Storage
 
 _RUN = Path(__file__).parent / "container" / "run.py"
 
@@ -27,7 +27,7 @@ class Code:
         """SHA-256 of run.py, the program that runs the code."""
         return hashlib.sha256(_RUN.read_bytes()).hexdigest()
 
-    def upload(self, storage: Storage, before: Callable[[], None] = lambda: None) -> bool:
+    def upload(self, storage: S3Storage, before: Callable[[], None] = lambda: None) -> bool:
         """Upload the code to S3, calling ``before`` first; return False if S3 already has exactly this content."""
         parts = {self.address / "run.py": _RUN, self.address / "source.tar.gz": self.file}
         if all(storage.has_content_of(file, address) for address, file in parts.items()):

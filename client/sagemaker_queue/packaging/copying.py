@@ -13,7 +13,7 @@ from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.packaging.storage import (
     LARGEST_COPY,
     Progress,
-    Storage,
+    S3Storage,
     StorageRefused,
     Stored,
     part_size,
@@ -30,7 +30,9 @@ class Copier:
     ``before_streaming`` is called once, before the first object is copied through this machine.
     """
 
-    def __init__(self, source: Storage, target: Storage, before_streaming: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, source: S3Storage, target: S3Storage, before_streaming: Callable[[], None] = lambda: None
+    ) -> None:
         self._source = source
         self._target = target
         self._before_streaming = before_streaming

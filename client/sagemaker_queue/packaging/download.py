@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.storage import Progress, Storage, Stored
+from sagemaker_queue.packaging.storage import Progress, S3Storage, Stored
 
 _LONGEST_NAME = 255  # bytes, of most file systems
 _DEVICE = re.compile(
@@ -61,7 +61,7 @@ def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
 class Folder:
     """The target folder of a download. Links in it are neither followed nor replaced."""
 
-    def __init__(self, path: Path, storage: Storage) -> None:
+    def __init__(self, path: Path, storage: S3Storage) -> None:
         self._path = path
         self._storage = storage
         self._written: dict[tuple[int, int], str] = {}  # file -> key
@@ -93,7 +93,7 @@ class Folder:
 
 
 def fetch_all(
-    found: Sequence[Stored], prefix: str, target: Path, storage: Storage, progress: Progress | None = None
+    found: Sequence[Stored], prefix: str, target: Path, storage: S3Storage, progress: Progress | None = None
 ) -> Downloaded:
     """Download objects, whose keys begin with ``prefix``, to files below ``target``; skip those with a refused key."""
     folder = Folder(target, storage)
@@ -107,7 +107,7 @@ def fetch_all(
     return Downloaded(tuple(fetched), tuple(refused))
 
 
-def fetch_file(stored: Stored, file: Path, storage: Storage, progress: Progress | None = None) -> None:
+def fetch_file(stored: Stored, file: Path, storage: S3Storage, progress: Progress | None = None) -> None:
     """Download an object to a file that the user has named; a link of that name is replaced, not followed."""
     _make_folder(file.parent)
     _fetch_to(file, stored, storage, progress)
@@ -122,7 +122,7 @@ def _make_folder(folder: Path) -> None:
         raise StorageError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
 
 
-def _fetch_to(file: Path, stored: Stored, storage: Storage, progress: Progress | None) -> tuple[int, int]:
+def _fetch_to(file: Path, stored: Stored, storage: S3Storage, progress: Progress | None) -> tuple[int, int]:
     """Download an object to a temporary file beside the file, then rename it; return device and inode."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=".smq-", dir=file.parent)

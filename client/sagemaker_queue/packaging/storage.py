@@ -64,7 +64,7 @@ def aws_session(config: QueueConfig) -> boto3.Session:
         raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
 
 
-class Storage:
+class S3Storage:
     """The S3 of one profile. Every method raises StorageError or NotAuthenticated if its call fails."""
 
     def __init__(self, session: boto3.Session, config: QueueConfig | None = None) -> None:
@@ -73,7 +73,7 @@ class Storage:
             self._client: Any = self._owners.guarded(session.client("s3"))
 
     @classmethod
-    def of(cls, config: QueueConfig) -> Storage:
+    def of(cls, config: QueueConfig) -> S3Storage:
         """Return S3 with the credentials of a profile, in its region."""
         return cls(aws_session(config), config)
 
@@ -208,8 +208,8 @@ class Storage:
         address: S3Address,
         parts: int | None = None,
         *,
-        source: Storage | None = None,
-        target: Storage | None = None,
+        source: S3Storage | None = None,
+        target: S3Storage | None = None,
         progress: Progress | None = None,
     ) -> None:
         """Copy an object inside S3 with these credentials. ``parts`` is the size of a part in bytes; None: one piece.

@@ -2,7 +2,7 @@
 
 Archives are untrusted: a job writes them, and everyone with write access to the bucket can replace them. Only plain
 files are unpacked. A link, a device, a sparse file or a name that leads elsewhere is refused, and the other members
-are unpacked. An archive beyond the bounds of ``Bounds`` is refused as a whole.
+are unpacked. An archive beyond the bounds of ``ArchiveBounds`` is refused as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.archive_reader import ArchiveTooLarge, Bounds, Members
+from sagemaker_queue.packaging.archive_reader import ArchiveBounds, ArchiveTooLarge, Members
 from sagemaker_queue.packaging.download import PathRefused, path_parts
 
 _EXECUTABLE = 0o111
@@ -30,7 +30,7 @@ class Unpacked:
     refused: tuple[tuple[str, str], ...]  # name and reason
 
 
-def unpack(archive: Path, folder: Path, bounds: Bounds | None = None) -> Unpacked:
+def unpack(archive: Path, folder: Path, bounds: ArchiveBounds | None = None) -> Unpacked:
     """Unpack a .tar.gz into a folder that does not exist or is empty.
 
     Raises StorageError if the archive cannot be read or written. Raises ArchiveTooLarge beyond ``bounds``, which
@@ -38,7 +38,7 @@ def unpack(archive: Path, folder: Path, bounds: Bounds | None = None) -> Unpacke
     """
     files, size, refused = 0, 0, []
     try:
-        for members, member in Members(archive, folder, bounds or Bounds()):
+        for members, member in Members(archive, folder, bounds or ArchiveBounds()):
             if member.isdir():
                 continue
             try:

@@ -9,12 +9,12 @@ from typing import Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.config.pace import Pace
+from sagemaker_queue.config.pace import PollingPace
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
 from sagemaker_queue.models import FINISHED, Attempt, JobDetail
 from sagemaker_queue.remote_shell.command_lines import MarkedCommand
 from sagemaker_queue.remote_shell.plugin import Plugin
-from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, Target
+from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, SessionTarget
 
 POLL_SECONDS = 3.0  # the shortest pause between two requests
 CONNECT_SECONDS = 120.0  # time for the SSM agent of a training container to connect
@@ -39,8 +39,8 @@ class JobSessions:
         self.name = name
         self.stop_cause: str | None = None  # why the latest session's attempt is being stopped; None: it is not
         self._instance = instance
-        self._pace = Pace(POLL_SECONDS)
-        self._target: Target | None = None
+        self._pace = PollingPace(POLL_SECONDS)
+        self._target: SessionTarget | None = None
         self._trains_since: float | None = None
 
     def enter(self, what: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
@@ -65,7 +65,7 @@ class JobSessions:
                 raise Conflict(f"{job.job} does not run: it is {job.state}. To wait for it: --follow")
             yield job
             return False
-        target = Target(job.job, attempt, self._instance)
+        target = SessionTarget(job.job, attempt, self._instance)
         if self._target is None or target.training_job != self._target.training_job:
             self._trains_since = self.stop_cause = None
         self._target = target
@@ -80,7 +80,7 @@ class JobSessions:
         yield f"{job.job} runs, and its container cannot be entered yet" + (f" ({stage})" if stage else "")
         return False
 
-    def _check_patience(self, target: Target) -> None:
+    def _check_patience(self, target: SessionTarget) -> None:
         now = time.monotonic()
         self._trains_since = now if self._trains_since is None else self._trains_since
         if now - self._trains_since > CONNECT_SECONDS:
@@ -89,7 +89,7 @@ class JobSessions:
                 f" {target.training_job}/algo-{target.instance}-.../ssm in /aws/sagemaker/TrainingJobs."
             )
 
-    def _stage(self, target: Target) -> str | None:
+    def _stage(self, target: SessionTarget) -> str | None:
         """Return SageMaker's secondary status of the attempt; None if Describe is denied or fails."""
         try:
             described = self._queue.aws_client("sagemaker").describe_training_job(TrainingJobName=target.training_job)
@@ -161,5 +161,5 @@ def check(job: JobDetail, instance: int = 1) -> None:
         raise NotFound(f"{job.job} has no instance algo-{instance}; it has: algo-1{last}.")
 
 
-def _same(attempt: Attempt | None, target: Target | None) -> bool:
+def _same(attempt: Attempt | None, target: SessionTarget | None) -> bool:
     return bool(attempt and target and attempt.training_job_name == target.training_job)

@@ -30,7 +30,7 @@ class NotConnected(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class SessionTarget:
     """An instance of an attempt."""
 
     job: str
@@ -56,7 +56,7 @@ class Port:
     local: int
 
 
-def request_of(target: Target, what: MarkedCommand | Port | None) -> dict[str, Any]:
+def request_of(target: SessionTarget, what: MarkedCommand | Port | None) -> dict[str, Any]:
     """Return the StartSession request for a command, a forwarded port, or (None) a shell."""
     if isinstance(what, Port):
         document = "AWS-StartPortForwardingSession"
@@ -76,7 +76,7 @@ class Sessions:
         self._plugin = plugin
         self._ssm = queue.aws_client("ssm")
 
-    def open(self, target: Target, what: MarkedCommand | Port | None) -> Session:
+    def open(self, target: SessionTarget, what: MarkedCommand | Port | None) -> Session:
         """Open a session. Raises NotConnected, Forbidden or QueueError."""
         request = request_of(target, what)
         try:

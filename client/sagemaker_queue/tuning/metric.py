@@ -12,7 +12,7 @@ _EXAMPLES = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0
 
 
 @dataclass(frozen=True)
-class Metric:
+class SearchMetric:
     """A name, and a pattern whose group ``value``, or else first group, is the metric's value.
 
     The optional group ``step`` is the training step. Raises InvalidOption.
@@ -40,12 +40,12 @@ class Metric:
                 yield (int(step) if step is not None and abs(step) < float("inf") else None), value
 
 
-def parse_metric(text: str) -> Metric:
+def parse_metric(text: str) -> SearchMetric:
     """Parse ``NAME=REGEX``. Raises InvalidOption for any other text."""
     name, equals, regex = text.partition("=")
     if not equals:
         raise InvalidOption(f"{text!r} is not a metric: it must be NAME=REGEX, {_EXAMPLES}.")
-    return Metric(name.strip(), regex)
+    return SearchMetric(name.strip(), regex)
 
 
 def _value_of(found: re.Match[str]) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sagemaker_queue.job_logs.attempt_logs import AttemptLog
 from sagemaker_queue.models import Attempt, JobDetail
-from sagemaker_queue.tuning.metric import Metric
+from sagemaker_queue.tuning.metric import SearchMetric
 
 GRACE_SECONDS = 60.0  # after the end of an attempt, until its last lines have reached CloudWatch
 
@@ -17,7 +17,7 @@ GRACE_SECONDS = 60.0  # after the end of an attempt, until its last lines have r
 class MetricLog:
     """The metric's values of one job. ``logs`` is a boto3 client of CloudWatch Logs."""
 
-    def __init__(self, logs: Any, metric: Metric, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, logs: Any, metric: SearchMetric, clock: Callable[[], float] = time.monotonic) -> None:
         self._logs = logs
         self._metric = metric
         self._clock = clock

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.tuning.metric import Metric
+from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.tuning.space import Space, Value, grid_size, space_json
 
 SAMPLERS = ("tpe", "random", "grid")
@@ -24,7 +24,7 @@ class StudyPlan:
 
     name: str
     space: Space
-    metric: Metric
+    metric: SearchMetric
     maximize: bool
     queue: str  # its address
     what: str  # identifies the command or the estimator, which must not change

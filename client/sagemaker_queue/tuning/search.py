@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.config.pace import POLL_SECONDS, Pace
+from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
 from sagemaker_queue.errors import NameTaken, NotFound
 from sagemaker_queue.job_logs.follower import Outage, polled
 from sagemaker_queue.models import JobDetail
@@ -78,7 +78,7 @@ class Search:
         self._submit = submit
         self._trials = trials
         self._parallel = parallel
-        self._pace = Pace(poll, pause)
+        self._pace = PollingPace(poll, pause)
         self._clock = clock
         self._live: dict[int, _Live] = {}
         self._failed = 0  # number of failed trials; -1 once a trial has not failed

@@ -15,7 +15,7 @@ from sagemaker_queue.actions.poller import Poller
 from sagemaker_queue.config.pace import states
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.ui.frame import DARK, build_frame, build_head
-from sagemaker_queue.ui.guard import Access, Guard
+from sagemaker_queue.ui.guard import Guard, ServerAccess
 from sagemaker_queue.ui.pages.fleet import fleet_page
 from sagemaker_queue.ui.pages.job import job_page
 from sagemaker_queue.ui.pages.projects import projects_page
@@ -54,7 +54,7 @@ def listen(port: int | None) -> socket.socket:
 
 def serve(
     queue: QueueClient,
-    access: Access,
+    access: ServerAccess,
     listening: socket.socket,
     interval: float,
     begun: Callable[[], None],

@@ -44,7 +44,7 @@ _FORM = (
 
 
 @dataclass
-class Access:
+class ServerAccess:
     """The secrets of one run of the server.
 
     ``address`` is the URL at which a proxy serves the pages, such as https://hub.example/user/ann/proxy/8787; empty
@@ -80,7 +80,7 @@ class Access:
 class Guard:
     """A middleware that admits requests with the secret path and the cookie, and with own Host and Origin."""
 
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: App, access: ServerAccess) -> None:
         self._app = app
         self._access = access
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.ui.guard import ENTER
 
 if TYPE_CHECKING:
-    from sagemaker_queue.ui.guard import Access
+    from sagemaker_queue.ui.guard import ServerAccess
 
 
 class Handover:
     """A page that posts the token to the server at ``address``; a context manager that removes the page."""
 
-    def __init__(self, address: str, access: Access) -> None:
+    def __init__(self, address: str, access: ServerAccess) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="smq-ui-"))  # 0700
         self.page = self._folder / "open.html"
         content = (

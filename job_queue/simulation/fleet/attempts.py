@@ -40,7 +40,7 @@ class JobRun:
 
 
 @dataclass(eq=False, slots=True)
-class Attempt:
+class SimulatedAttempt:
     """An attempt that holds slots, or a seat on a carrier."""
 
     run: JobRun

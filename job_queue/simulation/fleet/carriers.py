@@ -8,7 +8,7 @@ from itertools import count
 from job_queue.scheduler import Carrier, JobState, Policy, Slots, WaitingJob
 
 
-class Carriers:
+class SimulatedCarriers:
     """The carriers of the fleet, their owners, and since when they are empty."""
 
     def __init__(self, policy: Policy) -> None:

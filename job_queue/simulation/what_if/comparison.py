@@ -13,7 +13,7 @@ NOTICEABLE_PART = 0.1  # or this part of the wait, if that is longer
 
 
 @dataclass(frozen=True, slots=True)
-class Unstartable:
+class UnstartableJob:
     """A waiting job that could start under the policy in force but not under the other, even on an idle fleet."""
 
     job: str
@@ -23,7 +23,7 @@ class Unstartable:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedWait:
+class WaitChange:
     """A waiting job that waits noticeably longer or shorter. Starts are epoch seconds."""
 
     job: str
@@ -51,14 +51,14 @@ class ProjectFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PolicyComparison:
     """The differences between two policies. `starts`, `kept_waiting` and `evictions` compare one cycle of each now."""
 
     starts: tuple[Start, ...]
     kept_waiting: tuple[str, ...]  # start under the policy in force and not under the other
     evictions: tuple[Evict, ...]
-    unstartable: tuple[Unstartable, ...]
-    waits: tuple[ChangedWait, ...]  # the largest change first; without the jobs in `starts`
+    unstartable: tuple[UnstartableJob, ...]
+    waits: tuple[WaitChange, ...]  # the largest change first; without the jobs in `starts`
     projects: tuple[ProjectFigures, ...]
     waiting: int  # all waiting jobs
     known: int  # waiting jobs whose start is known under both policies, or known to be after the horizon
@@ -72,7 +72,7 @@ def compare(
     horizon: float,
     may_go_on: Callable[[], bool] = lambda: True,
     on_progress: Callable[[float], None] = lambda done: None,
-) -> Comparison:
+) -> PolicyComparison:
     """Compare two policies on the same jobs.
 
     :param before: the queue under the policy in force.
@@ -92,7 +92,7 @@ def compare(
         futures.simulate()
     expected = futures.starts()
     known = expected.before.keys() & expected.after.keys()
-    return Comparison(
+    return PolicyComparison(
         starts=tuple(Start(name, slots) for name, slots in then.begins.items() if name not in starts_now),
         kept_waiting=tuple(name for name in now.begins if name not in starts_then),
         evictions=tuple(evict for evict in then.evictions if (evict.job, evict.claimant) not in evicted_now),
@@ -111,9 +111,9 @@ def compare(
 
 def _newly_unstartable(
     before: Snapshot, after: Snapshot, starting: set[str], may_go_on: Callable[[], bool]
-) -> tuple[tuple[Unstartable, ...], bool]:
+) -> tuple[tuple[UnstartableJob, ...], bool]:
     as_before = {job.name: job for job in before.waiting}
-    found: list[Unstartable] = []
+    found: list[UnstartableJob] = []
     known: dict[object, Hold | None] = {}
     for job in after.waiting:
         if job.name in starting:
@@ -126,7 +126,7 @@ def _newly_unstartable(
             known[same] = hold if hold and not _hold_on_an_idle_fleet(before, as_before[job.name]) else None
         hold = known[same]
         if hold:
-            found.append(Unstartable(job.name, job.project, hold.reason, hold.message))
+            found.append(UnstartableJob(job.name, job.project, hold.reason, hold.message))
     return tuple(found), True
 
 
@@ -147,9 +147,9 @@ def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
 # --- changed waits ----------------------------------------------------------------------------------
 
 
-def _changed_waits(snapshot: Snapshot, expected: Starts, reported: set[str]) -> tuple[ChangedWait, ...]:
+def _changed_waits(snapshot: Snapshot, expected: Starts, reported: set[str]) -> tuple[WaitChange, ...]:
     changed = [
-        ChangedWait(job.name, job.project, expected.before[job.name], expected.after[job.name])
+        WaitChange(job.name, job.project, expected.before[job.name], expected.after[job.name])
         for job in snapshot.waiting
         if job.name in expected.before and job.name in expected.after and job.name not in reported
     ]
@@ -157,7 +157,7 @@ def _changed_waits(snapshot: Snapshot, expected: Starts, reported: set[str]) -> 
     return tuple(sorted(noticeable, key=lambda wait: (-abs(wait.difference), wait.job)))
 
 
-def _is_noticeable(wait: ChangedWait, now: float) -> bool:
+def _is_noticeable(wait: WaitChange, now: float) -> bool:
     if wait.before == wait.after:  # also if both are after the horizon
         return False
     return abs(wait.difference) >= max(NOTICEABLE, NOTICEABLE_PART * (min(wait.before, wait.after) - now))

@@ -2,18 +2,26 @@
 
 import pytest
 
-from sagemaker_queue.config.pace import GROWTH, JITTER, LONGEST_SECONDS, OFTEN_SECONDS, POLL_SECONDS, Pace, states
+from sagemaker_queue.config.pace import (
+    GROWTH,
+    JITTER,
+    LONGEST_SECONDS,
+    OFTEN_SECONDS,
+    POLL_SECONDS,
+    PollingPace,
+    states,
+)
 from sagemaker_queue.models import JobSummary, QueueStatus
 
 HOUR = 3600.0
 
 
-def a_pace(least: float = POLL_SECONDS, draw: float = 0.0) -> tuple[Pace, list[float]]:
+def a_pace(least: float = POLL_SECONDS, draw: float = 0.0) -> tuple[PollingPace, list[float]]:
     slept: list[float] = []
-    return Pace(least, slept.append, lambda: draw), slept
+    return PollingPace(least, slept.append, lambda: draw), slept
 
 
-def pauses(pace: Pace, seconds: float) -> list[float]:
+def pauses(pace: PollingPace, seconds: float) -> list[float]:
     found: list[float] = []
     while sum(found) < seconds:
         found.append(pace.seconds())
@@ -33,7 +41,7 @@ def test_it_asks_every_five_seconds_for_a_minute_and_then_more_slowly() -> None:
 
 def test_pauses_are_longer_at_random_and_never_shorter() -> None:
     assert a_pace(draw=1.0)[0].seconds() == POLL_SECONDS * (1 + JITTER)
-    pace = Pace()
+    pace = PollingPace()
     found = pauses(pace, HOUR)
     assert len(set(found)) == len(found)
     assert min(found) >= POLL_SECONDS and max(found) <= LONGEST_SECONDS * (1 + JITTER)

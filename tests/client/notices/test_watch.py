@@ -10,7 +10,7 @@ import msgspec
 from sagemaker_queue.config.notice_settings import NoticeFilter
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.models import FINISHED, JobDetail, JobSummary
-from sagemaker_queue.notices.watch import Watch
+from sagemaker_queue.notices.watch import JobWatch
 
 
 class Queue:
@@ -51,12 +51,12 @@ class Queue:
         return msgspec.convert(answer, JobDetail)
 
 
-def watching(queue: Queue, *kinds: str, waited: float = 0, meant: str = "") -> Watch:
+def watching(queue: Queue, *kinds: str, waited: float = 0, meant: str = "") -> JobWatch:
     wanted = NoticeFilter(frozenset(kinds), waited) if kinds else NoticeFilter(waited=waited)
-    return Watch(queue, lambda job: job.job.startswith(meant), wanted)  # type: ignore[arg-type]
+    return JobWatch(queue, lambda job: job.job.startswith(meant), wanted)  # type: ignore[arg-type]
 
 
-def told(watch: Watch) -> list[str]:
+def told(watch: JobWatch) -> list[str]:
     return [notice.text for notice in watch.look()]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging import archive_reader
-from sagemaker_queue.packaging.archive_reader import Bounds
+from sagemaker_queue.packaging.archive_reader import ArchiveBounds
 from sagemaker_queue.packaging.unpacking import unpack
 
 pytestmark = pytest.mark.attack
@@ -177,13 +177,13 @@ def test_many_that_are_each_small_enough_are_refused_together(tmp_path: Path) ->
     one = b"\0" * 100_000
     packed = written(tmp_path / "x.tar.gz", *(plain((f"f{number}", one)) for number in range(30)))
     with pytest.raises(StorageError, match="--max-size"):
-        unpack(packed, tmp_path / "got", Bounds(largest=2_000_000))
+        unpack(packed, tmp_path / "got", ArchiveBounds(largest=2_000_000))
     assert not (tmp_path / "got").exists()
-    assert unpack(packed, tmp_path / "got", Bounds(largest=4_000_000)).files == 30
+    assert unpack(packed, tmp_path / "got", ArchiveBounds(largest=4_000_000)).files == 30
 
 
 def test_several_archives_share_one_bound(tmp_path: Path) -> None:
-    room = Bounds(largest=2_000_000)
+    room = ArchiveBounds(largest=2_000_000)
     packed = written(tmp_path / "x.tar.gz", plain(("f", b"\0" * 1_200_000)))
     unpack(packed, tmp_path / "first", room)
     with pytest.raises(StorageError, match="--max-size"):
@@ -194,7 +194,7 @@ def test_what_is_refused_takes_time_and_counts(tmp_path: Path) -> None:
     """A member that is not written is unzipped all the same."""
     packed = written(tmp_path / "x.tar.gz", *(plain(("../out", b"\0" * 100_000)) for _ in range(30)))
     with pytest.raises(StorageError, match="--max-size"):
-        unpack(packed, tmp_path / "got", Bounds(largest=2_000_000))
+        unpack(packed, tmp_path / "got", ArchiveBounds(largest=2_000_000))
 
 
 def test_by_default_an_archive_may_grow_tenfold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,16 +212,16 @@ def test_the_disk_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     packed = written(tmp_path / "x.tar.gz", plain(("f", b"\0" * 30_000_000)))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(GB, 0, archive_reader.KEPT_FREE + 20_000_000))
     with pytest.raises(StorageError, match=r"disk has .* free"):
-        unpack(packed, tmp_path / "got", Bounds(largest=TIB))
+        unpack(packed, tmp_path / "got", ArchiveBounds(largest=TIB))
     assert not (tmp_path / "got").exists()
 
 
 def test_so_many_files_are_refused(tmp_path: Path) -> None:
     packed = written(tmp_path / "x.tar.gz", *(header(f"f{number}") for number in range(1001)))
     with pytest.raises(StorageError, match="more than 1,000 files.*--max-files"):
-        unpack(packed, tmp_path / "got", Bounds(most_files=1000))
+        unpack(packed, tmp_path / "got", ArchiveBounds(most_files=1000))
     assert not (tmp_path / "got").exists()
-    assert unpack(packed, tmp_path / "got", Bounds(most_files=1001)).files == 1001
+    assert unpack(packed, tmp_path / "got", ArchiveBounds(most_files=1001)).files == 1001
 
 
 def test_folders_and_refused_members_count_as_well(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_folders_and_refused_members_count_as_well(tmp_path: Path) -> None:
         *([header("d", 0, tarfile.DIRTYPE)] * 600),
     )
     with pytest.raises(StorageError, match="--max-files"):
-        unpack(packed, tmp_path / "got", Bounds(most_files=1000))
+        unpack(packed, tmp_path / "got", ArchiveBounds(most_files=1000))
 
 
 def test_one_path_does_not_make_folders_without_end(tmp_path: Path) -> None:

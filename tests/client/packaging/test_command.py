@@ -68,7 +68,7 @@ class TestRequest:
         request = a_job(command=command, data=links, launcher="mpirun", processes=3).request()
         (tmp_path / "hyperparameters.json").write_text(json.dumps(request["HyperParameters"]))
         (tmp_path / "resourceconfig.json").write_text('{"hosts": ["algo-1", "algo-2"], "current_host": "algo-2"}')
-        job = run.Job(tmp_path)
+        job = run.JobConfiguration(tmp_path)
         assert (tuple(job.command), job.launcher, job.processes, job.rank) == (command, "mpirun", 3, 1)
         assert job.data == {"data/images": "data-images", "a.txt": "a-txt/b.txt"}
 
@@ -77,7 +77,7 @@ class TestRequest:
         request = a_job(command=command, **changes).request()
         (folder / "hyperparameters.json").write_text(json.dumps(request["HyperParameters"]))
         (folder / "resourceconfig.json").write_text('{"hosts": ["algo-1"], "current_host": "algo-1"}')
-        return [word.replace(str(run.ML), "/opt/ml") for word in run.Job(folder).command]
+        return [word.replace(str(run.ML), "/opt/ml") for word in run.JobConfiguration(folder).command]
 
     LINKS = (
         DataLink("data/images", S3Address("sets", "images")),
@@ -146,7 +146,7 @@ class TestRequest:
         request = a_job(command=("true",), launcher="torchrun", processes=3, instances=8, sizes=(8, 4, 2)).request()
         (tmp_path / "hyperparameters.json").write_text(json.dumps(request["HyperParameters"]))
         (tmp_path / "resourceconfig.json").write_text('{"hosts": ["algo-1", "algo-2"], "current_host": "algo-2"}')
-        job = run.Job(tmp_path)
+        job = run.JobConfiguration(tmp_path)
         assert "--nnodes=2" in run.launch_command(job)
         assert json.loads(job.environment()["SM_HOSTS"]) == ["algo-1", "algo-2"]
 

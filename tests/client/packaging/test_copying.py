@@ -16,7 +16,7 @@ from moto import mock_aws
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.copying import SOURCE_ETAG, Copier
-from sagemaker_queue.packaging.storage import ObjectReader, Storage, StorageRefused, Stored
+from sagemaker_queue.packaging.storage import ObjectReader, S3Storage, StorageRefused, Stored
 
 MEGA = 1 << 20
 SOURCE, TARGET = S3Address("one", "set/x"), S3Address("two", "set/x")
@@ -33,7 +33,7 @@ class TwoAccounts:
         for bucket in ("one", "two"):
             self.s3.create_bucket(Bucket=bucket)
 
-    def _storage(self, name: str) -> Storage:
+    def _storage(self, name: str) -> S3Storage:
         session = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="us-east-1")
 
         def note(model: Any, **_: Any) -> None:
@@ -47,7 +47,7 @@ class TwoAccounts:
 
         session.events.register("before-call.s3", note)
         session.events.register("before-call.s3", refuse)
-        return Storage(session)
+        return S3Storage(session)
 
     def copier(self) -> Copier:
         self.asked.clear()

@@ -14,7 +14,7 @@ from moto import mock_aws
 from sagemaker_queue.cli.entry import main
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.packaging.download import Folder, PathRefused, path_parts
-from sagemaker_queue.packaging.storage import Storage
+from sagemaker_queue.packaging.storage import S3Storage
 
 pytestmark = pytest.mark.attack
 
@@ -85,7 +85,7 @@ def test_the_name_of_an_address_is_no_way_out(
 def test_a_file_is_told_where_another_key_is_the_same_file(s3: Any, tmp_path: Path) -> None:
     """As on a disk that does not tell upper case from lower, which a second name of the file stands for."""
     put(s3, "r/A", "r/a")
-    storage = Storage(boto3.Session(region_name="us-east-1"))
+    storage = S3Storage(boto3.Session(region_name="us-east-1"))
     found = storage.stored(S3Address(BUCKET, "r/"))
 
     folder = Folder(tmp_path, storage)

@@ -12,7 +12,7 @@ from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.code import packed_code
 from sagemaker_queue.packaging.download import fetch_file
-from sagemaker_queue.packaging.storage import Storage, Stored
+from sagemaker_queue.packaging.storage import S3Storage, Stored
 
 DEFAULT = "sagemaker-eu-west-1-123456789012"
 
@@ -29,16 +29,16 @@ def s3(session: boto3.Session) -> Any:
 
 
 @pytest.fixture
-def storage(session: boto3.Session) -> Iterator[Storage]:
+def storage(session: boto3.Session) -> Iterator[S3Storage]:
     with mock_aws():
-        yield Storage(session)
+        yield S3Storage(session)
 
 
 def names(s3: Any, bucket: str = DEFAULT) -> list[str]:
     return [found["Key"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
 
 
-def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: Storage, s3: Any) -> None:
+def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: S3Storage, s3: Any) -> None:
     assert storage.default_bucket() == DEFAULT
     storage.ensure_bucket(DEFAULT)
     storage.ensure_bucket(DEFAULT)
@@ -47,7 +47,9 @@ def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: Sto
         storage.ensure_bucket("other")
 
 
-def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(storage: Storage, s3: Any, tmp_path: Path) -> None:
+def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(
+    storage: S3Storage, s3: Any, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text("print()")
     with packed_code(tmp_path, S3Address(DEFAULT, "code"), leave_out=[], limit=100) as code:
         assert code.upload(storage)
@@ -59,7 +61,7 @@ def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(storage: Sto
             assert len(names(s3)) == 2
 
 
-def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Storage, s3: Any, tmp_path: Path) -> None:
+def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: S3Storage, s3: Any, tmp_path: Path) -> None:
     storage.ensure_bucket(DEFAULT)
     (tmp_path / "x").write_text("12345")
     for key in ("set/a", "set/deep/b", "set-other/c", "set"):
@@ -78,7 +80,7 @@ def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Stora
     assert names(s3) == ["set", "set-other/c"]
 
 
-def test_more_than_a_thousand_objects_are_removed(storage: Storage, s3: Any) -> None:
+def test_more_than_a_thousand_objects_are_removed(storage: S3Storage, s3: Any) -> None:
     storage.ensure_bucket(DEFAULT)
     for number in (0, 999, 1000, 1004):  # whether the others are there is all the same to S3
         s3.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
@@ -86,7 +88,7 @@ def test_more_than_a_thousand_objects_are_removed(storage: Storage, s3: Any) -> 
     assert names(s3) == []
 
 
-def test_objects_on_several_pages_are_found(storage: Storage, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_on_several_pages_are_found(storage: S3Storage, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
     storage.ensure_bucket(DEFAULT)
     for number in range(5):
@@ -95,7 +97,7 @@ def test_objects_on_several_pages_are_found(storage: Storage, s3: Any, monkeypat
     assert len(list(storage.entries(S3Address(DEFAULT, "many")))) == 5
 
 
-def test_what_goes_wrong_is_told_in_a_sentence(storage: Storage, tmp_path: Path) -> None:
+def test_what_goes_wrong_is_told_in_a_sentence(storage: S3Storage, tmp_path: Path) -> None:
     address = S3Address("not-there", "x")
     with pytest.raises(StorageError, match=r"s3://not-there/x cannot be fetched: .*"):
         fetch_file(Stored(address, 1), tmp_path / "x", storage)
@@ -106,7 +108,7 @@ def test_what_goes_wrong_is_told_in_a_sentence(storage: Storage, tmp_path: Path)
         storage.put(tmp_path / "nowhere", address)
 
 
-def test_what_is_there_is_found_by_the_right_to_list_alone(storage: Storage, s3: Any) -> None:
+def test_what_is_there_is_found_by_the_right_to_list_alone(storage: S3Storage, s3: Any) -> None:
     storage.ensure_bucket(DEFAULT)
     for key in ("a", "a-b/c", "a/b", "a/b/c", "ab"):
         s3.put_object(Bucket=DEFAULT, Key=key, Body=b"1")

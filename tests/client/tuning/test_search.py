@@ -11,7 +11,7 @@ import pytest
 optuna = pytest.importorskip("optuna")
 
 from sagemaker_queue.errors import Conflict, InvalidOption, NameTaken, NotFound, Unavailable  # noqa: E402
-from sagemaker_queue.tuning.metric import Metric  # noqa: E402
+from sagemaker_queue.tuning.metric import SearchMetric  # noqa: E402
 from sagemaker_queue.tuning.metric_log import GRACE_SECONDS  # noqa: E402
 from sagemaker_queue.tuning.plan import StudyPlan, TrialRow  # noqa: E402
 from sagemaker_queue.tuning.samplers import distributions, sampler_of  # noqa: E402
@@ -21,8 +21,8 @@ from sagemaker_queue.tuning.study import first_trials, open_study, read_study  #
 from tests.client.tuning.cluster import URL, Cluster, Killed  # noqa: E402
 
 SPACE: Space = {"x": Interval(-1, 1), "lr": Interval(1e-5, 1, log=True), "opt": Choice(("adam", "sgd"))}
-LOSS = Metric("loss", r"loss (\S+)")
-STEPS = Metric("loss", r"step (?P<step>\d+) loss (\S+)")
+LOSS = SearchMetric("loss", r"loss (\S+)")
+STEPS = SearchMetric("loss", r"step (?P<step>\d+) loss (\S+)")
 
 
 @pytest.fixture(autouse=True)
@@ -301,7 +301,7 @@ def test_what_a_process_left_half_written_is_undone(home: Path) -> None:
     ("change", "words"),
     [
         ({"space": {"x": Interval(-1, 2)}}, "the space"),
-        ({"metric": Metric("loss", r"loss=(\S+)")}, "the metric"),
+        ({"metric": SearchMetric("loss", r"loss=(\S+)")}, "the metric"),
         ({"maximize": True}, "small or large"),
         ({"sampler": "random"}, "the sampler"),
         ({"seed": 8}, "its seed"),

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.tuning.metric import Metric, parse_metric
+from sagemaker_queue.tuning.metric import SearchMetric, parse_metric
 from sagemaker_queue.tuning.space import Choice, Interval, Range, grid_point, grid_size, parse_range
 
 
@@ -89,11 +89,11 @@ def test_a_metric_finds_its_figures() -> None:
     ],
 )
 def test_a_metric_finds_its_step(regex: str) -> None:
-    assert list(Metric("loss", regex).find("step 20 loss 0.25")) == [(20, 0.25)]
+    assert list(SearchMetric("loss", regex).find("step 20 loss 0.25")) == [(20, 0.25)]
 
 
 def test_a_figure_that_is_not_there_is_none() -> None:
-    assert list(Metric("loss", r"step (?P<step>\d+)(?: loss (\S+))?").find("step 20")) == []
+    assert list(SearchMetric("loss", r"step (?P<step>\d+)(?: loss (\S+))?").find("step 20")) == []
 
 
 @pytest.mark.parametrize("text", ["loss", "=([0-9]+)", "loss=[0-9]+", "loss=(", r"loss=(?P<step>\d+)"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.ui.guard import Access, Guard
+from sagemaker_queue.ui.guard import Guard, ServerAccess
 
 HOST = "127.0.0.1:8787"
 COOKIE = {"cookie": "other=1; smq-1=biscuit"}
@@ -17,13 +17,13 @@ INSIDE = "/s-secret/queue"
 PROXY = "https://hub.example/user/ann/proxy/8787/"
 
 
-def known(**more: Any) -> Access:
-    return Access(**{"token": "right", "cookie": "biscuit", "folder": "/s-secret", "name": "smq-1", **more})
+def known(**more: Any) -> ServerAccess:
+    return ServerAccess(**{"token": "right", "cookie": "biscuit", "folder": "/s-secret", "name": "smq-1", **more})
 
 
 def ask(
     path: str = INSIDE,
-    access: Access | None = None,
+    access: ServerAccess | None = None,
     kind: str = "http",
     headers: dict[str, str] | None = None,
     *,
@@ -54,7 +54,7 @@ def ask(
     return sent, reached
 
 
-def enter(access: Access, token: str = "right", **headers: str) -> tuple[int, dict[bytes, bytes], str]:
+def enter(access: ServerAccess, token: str = "right", **headers: str) -> tuple[int, dict[bytes, bytes], str]:
     sent, reached = ask("/enter", access, method="POST", body=f"token={token}".encode(), headers=headers)
     assert not reached
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"].decode()
@@ -200,11 +200,11 @@ def test_a_proxy_that_is_configured_has_its_own_host_and_place() -> None:
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(repr(address))):
-        Access(address=address)
+        ServerAccess(address=address)
 
 
 def test_secrets_are_new_each_time_and_not_shown() -> None:
-    first, second = Access(), Access()
+    first, second = ServerAccess(), ServerAccess()
     for name in ("token", "cookie", "folder", "name"):
         assert getattr(first, name) != getattr(second, name)
     assert not any(secret in repr(first) for secret in (first.token, first.cookie, first.folder))

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from job_queue.scheduler import Carrier, JobState, Policy, Seat, Snapshot, WaitingJob, WhatIf, plan
-from job_queue.scheduler.what_if import Outcome, OutOfTimeError, Raise
+from job_queue.scheduler.what_if import OutOfTimeError, Raise, WhatIfOutcome
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 
 JOB = waiting("job", priority=5)
-AT_ONCE = Outcome(at_once=True)
+AT_ONCE = WhatIfOutcome(at_once=True)
 
 
 def test_a_higher_priority_stops_another() -> None:
     trial = WhatIf(a_snapshot(active("other", priority=5), JOB, policy=1), JOB)
-    assert trial.changed(priority=6) == Outcome(at_once=False, after=("other",))
+    assert trial.changed(priority=6) == WhatIfOutcome(at_once=False, after=("other",))
     assert trial.changed(priority=5) is None
 
 
@@ -26,7 +26,7 @@ def test_a_smaller_demand_starts_at_once() -> None:
 
 def test_who_counts_on_a_stop_that_is_under_way_waits_for_no_eviction() -> None:
     trial = WhatIf(a_snapshot(stopping("old"), JOB, policy=1), JOB)
-    assert trial.changed() == Outcome(at_once=False)
+    assert trial.changed() == WhatIfOutcome(at_once=False)
 
 
 def test_submitted_anew_it_stands_behind_its_equals() -> None:

@@ -23,7 +23,7 @@ _MONDAY = datetime(1970, 1, 5, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
-class Budget:
+class StatedBudget:
     """A budget of a project, or of each owner in it."""
 
     project: str
@@ -39,7 +39,7 @@ class Budget:
 class RemainingBudget:
     """The rest of a budget."""
 
-    budget: Budget
+    budget: StatedBudget
     used: float  # instance-hours
     owner: str | None = None  # the owner, if each owner of the project has a budget
 
@@ -67,7 +67,7 @@ def period_of(period: str | int, now: datetime) -> tuple[datetime, datetime]:
     return begins, begins + length
 
 
-def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: datetime) -> Iterator[Budget]:
+def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: datetime) -> Iterator[StatedBudget]:
     """Yield the budgets in a policy document of projects that match the patterns ``projects``; empty: of all."""
     for project in policy.get("projects") or ():
         if projects and not any(fnmatchcase(project["name"], pattern) for pattern in projects):
@@ -78,10 +78,10 @@ def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: dateti
                 text = period if isinstance(period, str) else f"{period} days"
                 times = period_of(period, now)
                 hours = float(content["instance_hours"])
-                yield Budget(project["name"], hours, text, kind, *times, each_owner=field != "budget")
+                yield StatedBudget(project["name"], hours, text, kind, *times, each_owner=field != "budget")
 
 
-def remaining_budgets(queue: QueueClient, budgets: Iterable[Budget], now: datetime) -> Budgets:
+def remaining_budgets(queue: QueueClient, budgets: Iterable[StatedBudget], now: datetime) -> Budgets:
     """Return the rest of each budget. Without a budget, no request is sent."""
     known = list(budgets)
     if not known:
@@ -118,7 +118,7 @@ class _Use:
         return max(0.0, seconds) * self.instances / HOUR
 
 
-def _left(budget: Budget, uses: Iterable[_Use]) -> Iterator[RemainingBudget]:
+def _left(budget: StatedBudget, uses: Iterable[_Use]) -> Iterator[RemainingBudget]:
     used: dict[str | None, float] = {} if budget.each_owner else {None: 0.0}
     for use in uses:
         hours = use.hours_since(budget.begins) if use.project == budget.project else 0

@@ -20,7 +20,7 @@ from sagemaker_queue.errors import InvalidOption, StorageError
 from sagemaker_queue.formatting import amount, file_size, moment, one_line
 
 if TYPE_CHECKING:
-    from sagemaker_queue.packaging.storage import Storage, Stored
+    from sagemaker_queue.packaging.storage import S3Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
 _SHOWN = 20  # refused keys that are printed
@@ -143,7 +143,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
 def _copy(path: str, to: str | None, source_profile: str) -> int:
     """Copy from the S3 of another profile, with that profile's credentials and region for the source."""
     from sagemaker_queue.packaging.copying import Copier  # noqa: PLC0415  # boto3
-    from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415
+    from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415
 
     named = connection()
     config, config_of_source = find_config(url=named.url, profile=named.profile), find_config(profile=source_profile)
@@ -151,8 +151,8 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
         raise InvalidOption(f"{path} is an address of the profile {source_profile}: name as TO where to copy it.")
     source = _address_in(path, find_defaults(profile=source_profile).data)
     target = _address(to or path)
-    storage = Storage.of(config)
-    storage_of_source = storage if config == config_of_source else Storage.of(config_of_source)
+    storage = S3Storage.of(config)
+    storage_of_source = storage if config == config_of_source else S3Storage.of(config_of_source)
     found = storage_of_source.stored(source)
     if not found:
         return _report_missing(source)
@@ -176,7 +176,7 @@ def _print_streaming_note(source: S3Address, target: S3Address) -> None:
     )
 
 
-def _objects_at(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
+def _objects_at(target: S3Address, storage: S3Storage) -> dict[S3Address, Stored]:
     """Return the objects at the target by address; empty without permission to list or to read."""
     for look in (storage.listed, storage.stored):
         try:
@@ -310,11 +310,11 @@ def _links() -> Mapping[str, S3Address]:
     return find_defaults(url=named.url, profile=named.profile).data
 
 
-def _storage() -> Storage:
-    from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415  # boto3
+def _storage() -> S3Storage:
+    from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
 
     named = connection()
-    return Storage.of(find_config(url=named.url, profile=named.profile))
+    return S3Storage.of(find_config(url=named.url, profile=named.profile))
 
 
 def _is_file(found: Sequence[Stored], address: S3Address) -> bool:

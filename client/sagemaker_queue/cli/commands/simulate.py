@@ -15,7 +15,7 @@ import click
 
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import raw
-from sagemaker_queue.cli.parser import Argument, Command, Option, command
+from sagemaker_queue.cli.parser import Argument, Command, GroupedOption, command
 from sagemaker_queue.errors import InvalidOption
 
 REQUIRED_PYTHON = (3, 11)  # the Python that the simulator needs
@@ -69,12 +69,14 @@ def _parameters() -> list[click.Parameter]:
     for name, option in options().items():
         names = [option.flag(name), name]
         if option.read is None:
-            found.append(Option(names, is_flag=True, help=option.help))
+            found.append(GroupedOption(names, is_flag=True, help=option.help))
         else:
             default = f" ({option.default})" if option.default else ""
             reads = click.types.FuncParamType(_checked(option.read))
             found.append(
-                Option(names, type=reads, metavar=option.metavar, multiple=option.many, help=option.help + default)
+                GroupedOption(
+                    names, type=reads, metavar=option.metavar, multiple=option.many, help=option.help + default
+                )
             )
     return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sagemaker_queue.actions.job_settings import Interactive
+from sagemaker_queue.actions.job_settings import InteractiveSettings
 from sagemaker_queue.actions.submission import check_storage, upload_code
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.packing import Archive
-    from sagemaker_queue.packaging.storage import Storage
+    from sagemaker_queue.packaging.storage import S3Storage
 
 IDLE_END = 3600  # seconds
 _LARGE = 5_000_000  # bytes of code from which an upload is announced
@@ -135,7 +135,7 @@ def submit(
         raise InvalidOption("--idle-end is for --interactive without a command: with one, the job ends as that does.")
     if interactive and wait:
         raise InvalidOption("--wait and --interactive are two things: to see what it writes, smq logs -f beside it.")
-    entered = Interactive(idle_end or IDLE_END) if interactive else None
+    entered = InteractiveSettings(idle_end or IDLE_END) if interactive else None
     shows_shell = interactive and opens_shell and is_interactive() and not (as_json or dry_run or list_files)
     if shows_shell:
         from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # needed only for a shell
@@ -330,7 +330,7 @@ def _free_name(queue: QueueClient, name: str) -> str:
 
 
 def upload(
-    queue: QueueClient, request: Mapping[str, Any], code: Code, storage: Storage, *, preflight: bool, quiet: bool
+    queue: QueueClient, request: Mapping[str, Any], code: Code, storage: S3Storage, *, preflight: bool, quiet: bool
 ) -> None:
     """Check a request, upload its code, and print the address; on a terminal, print only that a large upload begins."""
     size = code.file.stat().st_size

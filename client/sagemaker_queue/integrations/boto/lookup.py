@@ -41,7 +41,7 @@ def attempt_name(job: str, number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Listing:
+class JobListing:
     """The jobs of the queue at a time."""
 
     asked_at: datetime
@@ -56,10 +56,10 @@ class JobLookup:
         self.ended: dict[str, Mapping[str, Any] | None] = {}
         """SageMaker's descriptions of ended attempts, which do not change; None if SageMaker no longer knows one."""
         self._known: dict[str, tuple[float, JobDetail | None]] = {}
-        self._listed: dict[tuple[str, datetime | None], Listing] = {}
+        self._listed: dict[tuple[str, datetime | None], JobListing] = {}
         self._lock = threading.Lock()
 
-    def listed(self, states: str, since: datetime | None = None, *, again: bool = False) -> Listing:
+    def listed(self, states: str, since: datetime | None = None, *, again: bool = False) -> JobListing:
         """Return the jobs in these states, without jobs that ended before ``since``. Raises QueueError.
 
         With ``again``, for a further page of a list, an earlier answer of the last LISTED_SECONDS may be returned.
@@ -74,7 +74,7 @@ class JobLookup:
             if job.finished and since and job.state_since and job.state_since < since:
                 break  # finished jobs are last in the list, the latest end first
             jobs.append(job)
-        listing = Listing(now, tuple(jobs))
+        listing = JobListing(now, tuple(jobs))
         with self._lock:
             if len(self._listed) >= _MANY_LISTS:
                 self._listed.clear()

@@ -19,8 +19,8 @@ from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.errors import NotAuthenticated, QueueError
 from sagemaker_queue.integrations.boto.callers import Callers
 from sagemaker_queue.integrations.proxy import protocol
-from sagemaker_queue.integrations.proxy.keys import Keys
-from sagemaker_queue.integrations.proxy.messages import Refusal, Request, Response, error, success
+from sagemaker_queue.integrations.proxy.keys import CredentialsByKey
+from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request, Response, error, success
 from sagemaker_queue.integrations.proxy.server import Server
 from sagemaker_queue.integrations.proxy.signature import SERVICE, Caller, verified
 from sagemaker_queue_startup import OPERATIONS, PARAMETERS
@@ -47,7 +47,7 @@ def proxy(config: QueueConfig, port: int, *, preflight: bool = True) -> Server:
         return boto3.Session(profile_name=config.aws_profile)
 
     try:
-        keys = Keys(make_session)
+        keys = CredentialsByKey(make_session)
         if keys.own() is None:
             raise NotAuthenticated("No AWS credentials were found: log in to AWS, or set AWS_PROFILE.")
     except BotoCoreError as error:
@@ -63,7 +63,9 @@ class Gateway:
     ``session`` provides SageMaker's address in each region. ``own_names`` are the proxy's own hosts with their ports.
     """
 
-    def __init__(self, callers: Callers, keys: Keys, session: boto3.Session, own_names: Collection[str]) -> None:
+    def __init__(
+        self, callers: Callers, keys: CredentialsByKey, session: boto3.Session, own_names: Collection[str]
+    ) -> None:
         self._callers = callers
         self._keys = keys
         self._session = session
@@ -77,7 +79,7 @@ class Gateway:
             caller = verified(request, self._keys.find)
             client = self._client(caller.region)
             return self._of_the_queue(request, caller, client) or _passed_on(request, caller, client)
-        except Refusal as refusal:
+        except ProxyRefusal as refusal:
             return refusal.response
         except (BotoCoreError, QueueError) as failure:
             return error(503, "ServiceUnavailable", f"smq proxy got no answer: {failure}")
@@ -88,7 +90,7 @@ class Gateway:
     def _of_the_queue(self, request: Request, caller: Caller, client: Any) -> Response | None:
         """Return the hooks' answer; None if they let the request pass.
 
-        Raises Refusal for a CreateTrainingJob request that botocore cannot read: no job may bypass the queue.
+        Raises ProxyRefusal for a CreateTrainingJob request that botocore cannot read: no job may bypass the queue.
         """
         name = protocol.operation_of(request, OPERATIONS[SERVICE])
         if name not in OPERATIONS[SERVICE]:
@@ -99,7 +101,9 @@ class Gateway:
             parameters = protocol.parameters(given, model)
         except (protocol.NotInModel, OperationNotFoundError) as reason:
             if name == _CREATE:  # no job may bypass the queue
-                raise Refusal(400, "ValidationException", f"The queue cannot take this request: {reason}") from None
+                raise ProxyRefusal(
+                    400, "ValidationException", f"The queue cannot take this request: {reason}"
+                ) from None
             return None  # SageMaker's answer explains the fault
         context = {
             "client_region": caller.region,
@@ -117,7 +121,9 @@ class Gateway:
                 try:
                     client = create(SERVICE, region_name=region, config=_Config(max_pool_connections=_MOST_AT_ONCE))
                 except InvalidRegionError as reason:
-                    raise Refusal(400, "InvalidSignatureException", f"Credential should be scoped: {reason}") from None
+                    raise ProxyRefusal(
+                        400, "InvalidSignatureException", f"Credential should be scoped: {reason}"
+                    ) from None
                 if urlsplit(client.meta.endpoint_url).netloc in self._own_names:
                     # The user's endpoint setting for all programs names this proxy, which must not call itself.
                     elsewhere = _Config(max_pool_connections=_MOST_AT_ONCE, ignore_configured_endpoint_urls=True)

@@ -29,7 +29,7 @@ _MOST = 64  # maximum number of remembered keys
 _MOST_BYTES = 100_000  # maximum size of a file in the cache; usual files have 2,000 bytes
 
 
-class Keys:
+class CredentialsByKey:
     """The user's credentials by access key. Thread-safe."""
 
     def __init__(self, make_session: Callable[[], boto3.Session]) -> None:

@@ -34,7 +34,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Refusal(Exception):
+class ProxyRefusal(Exception):
     """A request that the proxy refuses, with an error code of SageMaker's."""
 
     def __init__(self, status: int, code: str, message: str) -> None:

@@ -12,7 +12,7 @@ from botocore.parsers import create_parser
 from botocore.utils import parse_to_aware_datetime
 from botocore.validate import ParamValidator
 
-from sagemaker_queue.integrations.proxy.messages import Refusal, Request
+from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request
 
 _JSON = "application/x-amz-json-"
 _NEWER = "Smithy-Protocol"  # the header of requests whose path names the operation
@@ -28,7 +28,7 @@ class NotInModel(Exception):
 
 
 def operation_of(request: Request, own: Collection[str]) -> str:
-    """Return the operation that a request names. Raises Refusal unless it is named once, in a known form.
+    """Return the operation that a request names. Raises ProxyRefusal unless it is named once, in a known form.
 
     With a looser reading, AWS could read another operation than the proxy. ``own`` are the queue's operations: a name
     that differs from one of them only in capital letters is refused.
@@ -55,8 +55,8 @@ def operation_of(request: Request, own: Collection[str]) -> str:
     return name
 
 
-def _unknown(why: str) -> Refusal:
-    return Refusal(
+def _unknown(why: str) -> ProxyRefusal:
+    return ProxyRefusal(
         400,
         "UnknownOperationException",
         f"smq proxy cannot tell for certain which operation this is ({why}), and passes on nothing that could go past "
@@ -65,7 +65,7 @@ def _unknown(why: str) -> Refusal:
 
 
 def content(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request, without null values. Raises Refusal if it cannot be read."""
+    """Return the JSON object of a request, without null values. Raises ProxyRefusal if it cannot be read."""
     is_json = request.header("Content-Type").startswith(_JSON) and not request.header("Content-Encoding")
     if request.method != "POST" or not is_json or not request.header("X-Amz-Target"):
         raise _unreadable(f"smq proxy reads this operation as AWS's JSON protocol has it only: POST, {_JSON}1.1.")
@@ -78,8 +78,8 @@ def content(request: Request) -> dict[str, Any]:
     return value
 
 
-def _unreadable(message: str) -> Refusal:
-    return Refusal(400, "SerializationException", message)
+def _unreadable(message: str) -> ProxyRefusal:
+    return ProxyRefusal(400, "SerializationException", message)
 
 
 def _without_nulls(value: Any) -> Any:

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
-from sagemaker_queue.integrations.proxy.messages import Refusal, Request, Response
+from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._check()
             body = self._body()
-        except Refusal as refusal:  # the body is unread, so the connection cannot be used for another request
+        except ProxyRefusal as refusal:  # the body is unread, so the connection cannot be used for another request
             self.close_connection = True
             self._send(refusal.response)
             return
@@ -87,26 +87,26 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.defects or any(
             not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value) for name, value in pairs
         ):
-            raise Refusal(400, "ValidationException", "A header is not written as HTTP has it, on one line.")
+            raise ProxyRefusal(400, "ValidationException", "A header is not written as HTTP has it, on one line.")
         for name in _ONCE:
             if len(self.headers.get_all(name, [])) > 1:
-                raise Refusal(400, "ValidationException", f"The header {name} is there more than once.")
+                raise ProxyRefusal(400, "ValidationException", f"The header {name} is there more than once.")
         if self.headers.get("Host", "").lower() not in self.server.names or not self.path.startswith("/"):
-            raise Refusal(
+            raise ProxyRefusal(
                 403, "AccessDeniedException", f"This is not who was asked for: smq proxy at {self.server.address}."
             )
         if "Origin" in self.headers:
-            raise Refusal(403, "AccessDeniedException", "smq proxy answers programs, and no web pages.")
+            raise ProxyRefusal(403, "AccessDeniedException", "smq proxy answers programs, and no web pages.")
 
     def _body(self) -> bytes | None:
-        """Return the body; None if it ends too early. Raises Refusal without a valid Content-Length."""
+        """Return the body; None if it ends too early. Raises ProxyRefusal without a valid Content-Length."""
         if "Transfer-Encoding" in self.headers:
-            raise Refusal(411, "ValidationException", "smq proxy takes a body by its Content-Length only.")
+            raise ProxyRefusal(411, "ValidationException", "smq proxy takes a body by its Content-Length only.")
         length = self.headers.get("Content-Length", "0")
         if not (length.isascii() and length.isdigit()):
-            raise Refusal(400, "ValidationException", "Content-Length is not a number.")
+            raise ProxyRefusal(400, "ValidationException", "Content-Length is not a number.")
         if len(length) > len(str(MOST_BYTES)) or int(length) > MOST_BYTES:
-            raise Refusal(413, "RequestEntityTooLargeException", f"A body has {MOST_BYTES} bytes at most.")
+            raise ProxyRefusal(413, "RequestEntityTooLargeException", f"A body has {MOST_BYTES} bytes at most.")
         body = self.rfile.read(int(length))
         return body if len(body) == int(length) else None
 

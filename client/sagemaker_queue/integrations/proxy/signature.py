@@ -14,7 +14,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest, HTTPHeaders
 from botocore.credentials import ReadOnlyCredentials
 
-from sagemaker_queue.integrations.proxy.messages import Refusal, Request
+from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 SERVICE = "sagemaker"
@@ -34,7 +34,7 @@ class Caller:
 def verified(
     request: Request, find: Callable[[str], ReadOnlyCredentials | None], now: datetime | None = None
 ) -> Caller:
-    """Return the credentials and region of a request's signature. Raises Refusal if the signature is not valid.
+    """Return the credentials and region of a request's signature. Raises ProxyRefusal if the signature is not valid.
 
     ``find`` returns the credentials with an access key. ``now`` defaults to the present time.
     """
@@ -46,7 +46,7 @@ def verified(
         raise _invalid(f"Credential should be scoped to correct service: '{SERVICE}'.")
     credentials = find(scope["key"])
     if credentials is None or not _same(credentials.token or "", request.header("X-Amz-Security-Token")):
-        raise Refusal(
+        raise ProxyRefusal(
             400,
             "UnrecognizedClientException",
             f"The security token included in the request is invalid. smq proxy does not know the key {scope['key']}: "
@@ -91,14 +91,14 @@ class _Verifier(SigV4Auth):
 
 def _parts(authorization: str) -> tuple[re.Match[str], list[str], str]:
     if not authorization:
-        raise Refusal(403, "MissingAuthenticationTokenException", "Missing Authentication Token")
+        raise ProxyRefusal(403, "MissingAuthenticationTokenException", "Missing Authentication Token")
     algorithm, _, rest = authorization.partition(" ")
     parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
     scope = _SCOPE.fullmatch(parts.get("Credential", ""))
     signed = parts.get("SignedHeaders", "").split(";")
     signature = parts.get("Signature", "")
     if algorithm != ALGORITHM or scope is None or not all(signed) or not signature:
-        raise Refusal(
+        raise ProxyRefusal(
             400,
             "IncompleteSignatureException",
             f"The Authorization header is not one of AWS Signature Version 4: {ALGORITHM} Credential=KEY/DATE/REGION/"
@@ -111,7 +111,7 @@ def _check_time(sent_at: str, date: str, now: datetime) -> None:
     try:
         sent = datetime.strptime(sent_at, _TIME).replace(tzinfo=timezone.utc)
     except ValueError:
-        raise Refusal(400, "IncompleteSignatureException", "X-Amz-Date is missing, or no time.") from None
+        raise ProxyRefusal(400, "IncompleteSignatureException", "X-Amz-Date is missing, or no time.") from None
     if not sent_at.startswith(date):
         raise _invalid(f"Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date: {sent_at}")
     at = now.strftime(_TIME)
@@ -124,7 +124,7 @@ def _check_time(sent_at: str, date: str, now: datetime) -> None:
 
 
 def _check_what_is_signed(request: Request, signed: Sequence[str]) -> None:
-    """Raise Refusal unless the host and all x-amz- headers are signed, and all signed headers are there."""
+    """Raise ProxyRefusal unless the host and all x-amz- headers are signed, and all signed headers are there."""
     sent = {name.lower() for name in request.headers}
     needed = {"host", *(name for name in sent if name.startswith("x-amz-"))}
     if missing := sorted(needed - set(signed)):
@@ -137,5 +137,5 @@ def _same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
 
 
-def _invalid(message: str) -> Refusal:
-    return Refusal(400, "InvalidSignatureException", message)
+def _invalid(message: str) -> ProxyRefusal:
+    return ProxyRefusal(400, "InvalidSignatureException", message)

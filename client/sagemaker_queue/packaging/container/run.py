@@ -67,11 +67,11 @@ SESSION = "ssm-session-worker"[:15]  # Linux's name of the process that the SSM 
 SHELL_VARIABLES = {"_", "HOME", "OLDPWD", "PWD", "SHLVL", "TERM"}  # each shell sets its own values
 
 
-class Refused(Exception):
+class CodeRefused(Exception):
     """The code is not as submitted, or is not an archive of ``smq submit``; no part of it is run."""
 
 
-class Job:
+class JobConfiguration:
     """The command to run, its data and the hosts, as read from SageMaker's configuration files."""
 
     def __init__(self, config: Path) -> None:
@@ -158,7 +158,7 @@ class Steps:
 
 def main() -> int:
     """Run the job; return the exit code."""
-    job = Job(ML / "input" / "config")
+    job = JobConfiguration(ML / "input" / "config")
     steps = Steps(job.environment())
     with (ML / "work.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -166,7 +166,7 @@ def main() -> int:
         if not ready.exists():
             try:
                 prepare(job)
-            except Refused as error:
+            except CodeRefused as error:
                 report_failure(f"source.tar.gz is refused, and the command is not started: {error}")
                 return NOT_AS_SUBMITTED
             code = set_up(job, steps)
@@ -181,8 +181,8 @@ def main() -> int:
     return steps.run(launch_command(job))
 
 
-def prepare(job: Job) -> None:
-    """Create the working folder, with links to the data. Raises Refused."""
+def prepare(job: JobConfiguration) -> None:
+    """Create the working folder, with links to the data. Raises CodeRefused."""
     with verified_archive(CHANNEL / "source.tar.gz", job.source) as code:
         unpack(code, WORK)
     for path, channel_path in job.data.items():
@@ -208,7 +208,7 @@ def write_environment(environment: Dict[str, str]) -> None:
 def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
     """Open the unzipped archive after comparing it with ``source``: its SHA-256 and its size in bytes.
 
-    The digest is of the unzipped bytes, because the zipped bytes depend on the version of zlib. Raises Refused.
+    The digest is of the unzipped bytes, because the zipped bytes depend on the version of zlib. Raises CodeRefused.
     """
     expected, _, size = source.partition(" ")
     digest, left = hashlib.sha256(), int(size or "0")
@@ -222,15 +222,15 @@ def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
                     archive.write(block)
                     block = unzipped.read(BLOCK)
         except (OSError, EOFError, zlib.error) as error:
-            raise Refused(f"it cannot be unzipped: {error}") from error
+            raise CodeRefused(f"it cannot be unzipped: {error}") from error
         if left or digest.hexdigest() != expected:
-            raise Refused("it is not what was submitted: somebody has changed it in S3")
+            raise CodeRefused("it is not what was submitted: somebody has changed it in S3")
         archive.seek(0)
         yield archive
 
 
 def unpack(archive: "IO[bytes]", target: Path) -> None:
-    """Write the files of an archive below a folder, and nowhere else. Raises Refused.
+    """Write the files of an archive below a folder, and nowhere else. Raises CodeRefused.
 
     Old versions of tarfile have no protection, and the protection of new versions had holes. So an archive that
     ``smq submit`` would not create is refused before anything is written.
@@ -256,11 +256,11 @@ def unpack(archive: "IO[bytes]", target: Path) -> None:
             for path, linked in links:
                 path.symlink_to(linked)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
-        raise Refused(f"it is no archive: {error}") from error
+        raise CodeRefused(f"it is no archive: {error}") from error
 
 
 def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
-    """Return the members' names. Raises Refused if a member is not a file, folder or link below the folder."""
+    """Return the members' names. Raises CodeRefused if a member is not a file, folder or link below the folder."""
     names = []  # type: List[str]
     folders: Set[str] = set()
     given: Set[str] = set()
@@ -269,19 +269,19 @@ def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
         name = member.name
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in name:
-            raise Refused(f"it has a file {name!r}, outside the working folder")
+            raise CodeRefused(f"it has a file {name!r}, outside the working folder")
         if not (member.isdir() or member.issym() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
-            raise Refused(f"{name!r} is no file, folder or symbolic link")
+            raise CodeRefused(f"{name!r} is no file, folder or symbolic link")
         if getattr(member, "sparse", None):
-            raise Refused(f"{name!r} is a sparse file")
+            raise CodeRefused(f"{name!r} is a sparse file")
         if member.issym() and not _stays_inside(parts, member.linkname):
-            raise Refused(f"{name!r} is a link to {member.linkname!r}, outside the working folder")
+            raise CodeRefused(f"{name!r} is a link to {member.linkname!r}, outside the working folder")
         above = {"/".join(parts[:length]) for length in range(1, len(parts))}
         folders |= above
         if name in others or name in given or (name in folders and not member.isdir()):
-            raise Refused(f"{name!r} is in it twice")
+            raise CodeRefused(f"{name!r} is in it twice")
         if above & others:
-            raise Refused(f"{name!r} is below something that is no folder")
+            raise CodeRefused(f"{name!r} is below something that is no folder")
         (folders if member.isdir() else others).add(name)
         given.add(name)
         names.append(name)
@@ -318,7 +318,7 @@ def _write(path: Path, content: "Optional[IO[bytes]]", mode: int) -> None:
         os.fchmod(file.fileno(), mode)
 
 
-def set_up(job: Job, steps: Steps) -> int:
+def set_up(job: JobConfiguration, steps: Steps) -> int:
     """Run compile.sh, else compile.aml.sh, and install requirements.txt, if they exist.
 
     Returns the exit code of the failed command, or 0.
@@ -342,7 +342,7 @@ def set_up(job: Job, steps: Steps) -> int:
     return 0
 
 
-def launch_command(job: Job) -> List[str]:
+def launch_command(job: JobConfiguration) -> List[str]:
     """Return the command, wrapped in its launcher if it has one."""
     if job.launcher == "torchrun":
         where = [
@@ -366,7 +366,7 @@ def launch_command(job: Job) -> List[str]:
     return job.command
 
 
-def keep_for_shells(job: Job, steps: Steps) -> int:
+def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
     """Keep the instances until no instance has had a shell for ``job.idle_end`` seconds, then return 0.
 
     The first host decides. The other hosts report each shell that they see to it, and end when it ends.
@@ -433,7 +433,7 @@ def has_shell() -> bool:
     return False
 
 
-def run_on_all_hosts(job: Job, steps: Steps) -> int:
+def run_on_all_hosts(job: JobConfiguration, steps: Steps) -> int:
     """Run mpirun on the first host once all other hosts run sshd; they wait for it and return its exit code."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue.errors import InvalidRequest
 from sagemaker_queue.integrations.boto.listing.expression import matches, names_in
-from sagemaker_queue.integrations.boto.listing.pages import MOST_CALLS, Entry, PageIsFullError, merge
+from sagemaker_queue.integrations.boto.listing.pages import MOST_CALLS, ListEntry, PageIsFullError, merge
 from sagemaker_queue.integrations.boto.lookup import attempt_name
 from sagemaker_queue.integrations.boto.sessions import hooks_of
 from tests.client.integrations.boto.hooked_clients import (
@@ -319,9 +319,9 @@ class TestPages:
         """Whatever is in the lists, and however SageMaker cuts its pages: nothing is lost, nothing comes twice."""
         chance = random.Random(seed)
         keys = "abcdef"
-        own = [Entry(chance.choice(keys), f"own{number}", self.showing(f"own{number}")) for number in range(12)]
+        own = [ListEntry(chance.choice(keys), f"own{number}", self.showing(f"own{number}")) for number in range(12)]
         theirs = [
-            Entry(
+            ListEntry(
                 chance.choice(keys), f"their{number}", self.showing(f"their{number}" if chance.random() < 0.5 else None)
             )
             for number in range(40)
@@ -330,7 +330,7 @@ class TestPages:
         size, cut = chance.randint(1, 7), chance.randint(1, 5)
         calls = 0
 
-        def fetch(token: str | None) -> tuple[list[Entry], str | None]:
+        def fetch(token: str | None) -> tuple[list[ListEntry], str | None]:
             nonlocal calls
             calls += 1
             begin = int(token or 0)
@@ -366,7 +366,7 @@ class TestPages:
 
             return show
 
-        own = [Entry(name, name, costly(name)) for name in "ab"]
+        own = [ListEntry(name, name, costly(name)) for name in "ab"]
         pages: list[Any] = []
         token: str | None = None
         for _ in range(2):

@@ -15,7 +15,7 @@ from botocore.credentials import RefreshableCredentials
 from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.errors import NotAuthenticated
 from sagemaker_queue.integrations.proxy import gateway
-from sagemaker_queue.integrations.proxy.keys import Keys
+from sagemaker_queue.integrations.proxy.keys import CredentialsByKey
 from tests.client.integrations.boto.hooked_clients import OWNER, REQUEST
 from tests.client.integrations.proxy.proxied import Proxied, said
 
@@ -58,19 +58,19 @@ class Renewed:
         return boto3.Session(botocore_session=session)
 
 
-def secret_of(keys: Keys, access_key: str) -> tuple[str | None, str | None] | None:
+def secret_of(keys: CredentialsByKey, access_key: str) -> tuple[str | None, str | None] | None:
     found = keys.find(access_key)
     return (found.secret_key, found.token) if found else None
 
 
 class TestWhichAreKnown:
     def test_the_proxys_own(self) -> None:
-        assert secret_of(Keys(boto3.Session), "AKIDEXAMPLE") == ("not-a-secret", None)
+        assert secret_of(CredentialsByKey(boto3.Session), "AKIDEXAMPLE") == ("not-a-secret", None)
 
     def test_those_that_it_had_before(self) -> None:
         """A program that got its key an hour ago has the older one."""
         role = Renewed()
-        keys = Keys(role.session)
+        keys = CredentialsByKey(role.session)
         older, newer = keys.own(), keys.own()
         assert older is not None and newer is not None and older != newer
         assert [keys.find(str(one.access_key)) for one in (older, newer)] == [older, newer]
@@ -86,12 +86,12 @@ class TestWhichAreKnown:
                 return {**super().fetch(), "expiry_time": later.isoformat()}
 
         role = Lasting(method)
-        keys = Keys(role.session)
+        keys = CredentialsByKey(role.session)
         assert (keys.find("ASIA2") is not None) is known
         assert role.count == (2 if known else 1)
 
     def test_those_in_the_users_files(self, aws: Path) -> None:
-        keys = Keys(boto3.Session)
+        keys = CredentialsByKey(boto3.Session)
         assert keys.find("AKIDOTHER") is None
         (aws / "credentials").write_text(
             "[other]\naws_access_key_id = AKIDOTHER\naws_secret_access_key = s\naws_session_token = t\n"
@@ -105,14 +105,14 @@ class TestWhichAreKnown:
         (aws / "cli/cache/b.json").write_text("[]")
         (aws / "cli/cache/c.json").write_text('{"accessToken": "no key at all"}')
         (aws / "cli/cache/d.json").mkdir()
-        keys = Keys(boto3.Session)
+        keys = CredentialsByKey(boto3.Session)
         assert keys.find("ASIAROLE") is None
         kept_by_the_cli(aws, "e", "ASIAROLE")
         assert secret_of(keys, "ASIAROLE") == ("secret of ASIAROLE", "token of ASIAROLE")
 
     @pytest.mark.parametrize("text", ["[broken", "aws_access_key_id = x"])
     def test_files_that_cannot_be_read(self, aws: Path, text: str) -> None:
-        keys = Keys(boto3.Session)
+        keys = CredentialsByKey(boto3.Session)
         (aws / "credentials").write_text(text)
         assert keys.find("AKIDOTHER") is None
         assert keys.find("AKIDEXAMPLE") is not None

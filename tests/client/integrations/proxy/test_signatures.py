@@ -13,7 +13,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
-from sagemaker_queue.integrations.proxy.messages import Refusal, Request
+from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request
 from sagemaker_queue.integrations.proxy.server import MOST_BYTES
 from sagemaker_queue.integrations.proxy.signature import verified
 from tests.client.integrations.proxy.proxied import KEY, SECRET, Proxied, said
@@ -132,7 +132,7 @@ class TestItsTime:
         if reason is None:
             assert verified(request, find, now).region == "eu-west-1"
             return
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ProxyRefusal) as refusal:
             verified(request, find, now)
         assert refusal.value.code == "InvalidSignatureException"
         assert str(refusal.value).startswith(reason)

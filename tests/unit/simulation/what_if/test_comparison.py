@@ -25,7 +25,7 @@ from job_queue.scheduler import (
     plan,
 )
 from job_queue.simulation.basis import Basis
-from job_queue.simulation.what_if.comparison import Comparison, compare
+from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.simulation.what_if.futures import MOST_FUTURES, PairedFutures
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -55,7 +55,7 @@ def compared(
     horizon: float = 8 * HOUR,
     may_go_on: Callable[[], bool] = lambda: True,
     basis: Basis | None = None,
-) -> Comparison:
+) -> PolicyComparison:
     snapshot = Snapshot(
         before,
         NOW,
@@ -67,7 +67,7 @@ def compared(
     return compare(one, replace(one, snapshot=replace(snapshot, policy=after)), horizon, may_go_on)
 
 
-def changes(found: Comparison) -> dict[str, tuple[float, float]]:
+def changes(found: PolicyComparison) -> dict[str, tuple[float, float]]:
     """Of each job that waits otherwise: hours from now, before and after."""
     return {it.job: ((it.before - NOW) / HOUR, (it.after - NOW) / HOUR) for it in found.waits}
 

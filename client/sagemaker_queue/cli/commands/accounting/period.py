@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
-from sagemaker_queue.cli.arguments import JobFilter, filter_options, names_argument
+from sagemaker_queue.cli.arguments import JobConditions, filter_options, names_argument
 from sagemaker_queue.cli.parser import Decorator, bundled, checked, option
 from sagemaker_queue.models import PastAttempt
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Period(JobFilter):
-    """Conditions on finished attempts: those of JobFilter, and the time of the end."""
+class Period(JobConditions):
+    """Conditions on finished attempts: those of JobConditions, and the time of the end."""
 
     since: datetime
     until: datetime | None

@@ -24,7 +24,7 @@ from sagemaker_queue.errors import InvalidOption, QueueError
 from sagemaker_queue.formatting import amount, clean
 from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
 from sagemaker_queue.tuning import studies
-from sagemaker_queue.tuning.metric import Metric, parse_metric
+from sagemaker_queue.tuning.metric import SearchMetric, parse_metric
 from sagemaker_queue.tuning.plan import PRUNERS, SAMPLERS, StudyPlan, TrialRow, check_study_name, job_name
 from sagemaker_queue.tuning.space import Choice, Range, Space, Value, grid_size, parse_range, text_of
 
@@ -42,7 +42,7 @@ class SearchOptions:
     """The options of a search; None or empty: the option was not given."""
 
     spaces: tuple[tuple[str, Range], ...]
-    metric: Metric | None
+    metric: SearchMetric | None
     minimize: bool
     maximize: bool
     sampler: str | None

@@ -6,16 +6,16 @@ import sys
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import JobFilter, filter_options, names_argument
+from sagemaker_queue.cli.arguments import JobConditions, filter_options, names_argument
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import bundled, command, connection, flag, option
 from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, parse_filter
-from sagemaker_queue.config.pace import Pace
+from sagemaker_queue.config.pace import PollingPace
 from sagemaker_queue.config.queue_config import find_notices
 from sagemaker_queue.errors import QueueError, Unavailable
 from sagemaker_queue.formatting import amount, one_line
-from sagemaker_queue.notices.watch import Notice, Watch
+from sagemaker_queue.notices.watch import JobWatch, Notice
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -38,7 +38,7 @@ SECONDS = 30.0
         "nohup smq notify --everybody --project vision > notices.txt &",
     ],
 )
-@bundled("whose", JobFilter, names_argument, *filter_options)
+@bundled("whose", JobConditions, names_argument, *filter_options)
 @flag("--everybody", help="jobs of all owners", exclusive_group="owner")
 @option("--on", metavar="KINDS", help=f"what is told, with commas between: {', '.join(NOTICE_KINDS)} (default: all)")
 @option(
@@ -50,7 +50,7 @@ SECONDS = 30.0
 @option("--topic", metavar="ARN", help="a topic of SNS, in the queue's region")
 @interval_option(SECONDS)
 def notify(
-    whose: JobFilter,
+    whose: JobConditions,
     everybody: bool,
     on: str | None,
     after: str | None,
@@ -64,15 +64,15 @@ def notify(
     queue = named.queue(tries=TRIES)
     channels = _channels(queue, webhook or settings.notify_webhook, topic or settings.notify_topic)
     if not (whose.names or whose.owners or whose.projects or whose.groups or everybody):
-        whose = JobFilter((), True, (), (), ())
+        whose = JobConditions((), True, (), (), ())
     meant = whose.selection(queue)
-    watch = Watch(queue, meant.__contains__, parse_filter(on or settings.notify_on, after or settings.notify_after))
+    watch = JobWatch(queue, meant.__contains__, parse_filter(on or settings.notify_on, after or settings.notify_after))
     watch.look()  # a wrong address or missing rights raise an error at once
     if whose.names and not watch.live:
         print("smq: none of these jobs is live: there is nothing to wait for.", file=sys.stderr)
     else:
         print(f"Watching {amount(len(watch.live), 'live job')}, and new ones; Ctrl-C ends it.", file=sys.stderr)
-    pace = Pace(interval)
+    pace = PollingPace(interval)
     while watch.live or not whose.names:
         pace.pause()
         for notice in _look(watch):
@@ -86,7 +86,7 @@ def _channels(queue: QueueClient, webhook: str | None, topic: str | None) -> lis
     return [*([Webhook(webhook)] if webhook else []), *([Topic(topic, queue)] if topic else [])]
 
 
-def _look(watch: Watch) -> list[Notice]:
+def _look(watch: JobWatch) -> list[Notice]:
     try:
         return watch.look()
     except Unavailable as error:  # no connection, or an outage: the next look finds the missed changes

@@ -16,7 +16,7 @@ from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sagemaker_queue.ui.guard import Access
+    from sagemaker_queue.ui.guard import ServerAccess
     from sagemaker_queue.ui.handover import Handover
 
 TIMEOUT_SECONDS = (5.0, 20.0)
@@ -53,12 +53,12 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
             print(f"The queue as it is now stands in {export / 'index.html'}")
             return DONE
         from sagemaker_queue.ui.application import listen, serve  # noqa: PLC0415
-        from sagemaker_queue.ui.guard import Access  # noqa: PLC0415
+        from sagemaker_queue.ui.guard import ServerAccess  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(_EXTRA) from error
     from sagemaker_queue.ui.handover import Handover  # noqa: PLC0415
 
-    access = Access(address=address)
+    access = ServerAccess(address=address)
     with listen(port) as listening:
         here = f"http://127.0.0.1:{listening.getsockname()[1]}"
         with nullcontext() if no_browser or address else Handover(here, access) as handover:
@@ -67,7 +67,7 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
     return DONE
 
 
-def _print_access(here: str, access: Access, handover: Handover | None) -> None:
+def _print_access(here: str, access: ServerAccess, handover: Handover | None) -> None:
     """Open the browser if there is a handover, and print the address and the token."""
     # With a proxy, only the proxy's users reach the address: no browser is opened here.
     opened = handover is not None and webbrowser.open(handover.page.as_uri())

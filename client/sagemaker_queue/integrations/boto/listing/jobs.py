@@ -9,7 +9,7 @@ from typing import Any
 
 from sagemaker_queue.integrations.boto import job_descriptions
 from sagemaker_queue.integrations.boto.call import Answer
-from sagemaker_queue.integrations.boto.lookup import Listing, attempt_name
+from sagemaker_queue.integrations.boto.lookup import JobListing, attempt_name
 from sagemaker_queue.models import JobSummary
 
 _STAMPED = re.compile(r"(?P<stem>.+)-qstamp-(?P<number>\d+)", re.ASCII)
@@ -38,7 +38,7 @@ class Attempts:
     ``named`` are names of training jobs that the caller asked for, and that are shown even if they are attempts.
     """
 
-    def __init__(self, listing: Listing, named: Iterable[str] = ()) -> None:
+    def __init__(self, listing: JobListing, named: Iterable[str] = ()) -> None:
         self._names = {job.job for job in listing.jobs}
         self._cut = [name for name in self._names if len(name) > _LONGEST_STEM]
         self._named = frozenset(named)

@@ -30,7 +30,7 @@ class PageIsFullError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListEntry:
     """An entry of a list. ``key`` is the text by which the list is sorted."""
 
     key: str
@@ -54,12 +54,12 @@ class _Position:
     """True if SageMaker has no further training jobs."""
 
 
-Fetch = Callable[[Optional[str]], "tuple[list[Entry], str | None]"]
+Fetch = Callable[[Optional[str]], "tuple[list[ListEntry], str | None]"]
 """Takes a token of SageMaker's; returns the training jobs of that page, and the next token."""
 
 
 def merge(
-    own: Sequence[Entry], fetch: Fetch, *, order: str, descending: bool, size: int, token: str | None
+    own: Sequence[ListEntry], fetch: Fetch, *, order: str, descending: bool, size: int, token: str | None
 ) -> tuple[list[Answer], str | None]:
     """Return a page of at most ``size`` entries, and the token of the next page; None after the last page.
 
@@ -102,7 +102,7 @@ class _Reader:
     def __init__(self, fetch: Fetch, position: _Position) -> None:
         self._fetch = fetch
         self._calls = 0
-        self._entries: list[Entry] | None = None
+        self._entries: list[ListEntry] | None = None
         self._next: str | None = None
         self.position = position
 
@@ -111,7 +111,7 @@ class _Reader:
         """True if SageMaker has no further training jobs."""
         return self.position.ended
 
-    def head(self) -> Entry | None:
+    def head(self) -> ListEntry | None:
         """Return the next training job; None if there is none, or if the allowed calls are used up."""
         while not self.ended:
             if self._entries is None:
@@ -137,12 +137,12 @@ class _Reader:
         self.position = replace(self.position, token=self._next, read=None, ended=self._next is None)
 
 
-def _after(entries: list[Entry], name: str | None) -> list[Entry]:
+def _after(entries: list[ListEntry], name: str | None) -> list[ListEntry]:
     names = [entry.name for entry in entries]
     return entries[names.index(name) + 1 :] if name in names else list(entries)
 
 
-def _place(entry: Entry) -> tuple[str, str]:
+def _place(entry: ListEntry) -> tuple[str, str]:
     return entry.key, entry.name
 
 

@@ -12,8 +12,8 @@ from sagemaker_queue.integrations.boto.attempt_descriptions import describe
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.expression import Expression, matches, names_in
 from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
-from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, Entry, PageIsFullError, merge
-from sagemaker_queue.integrations.boto.lookup import JobLookup, Listing
+from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, PageIsFullError, merge
+from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
 from sagemaker_queue.models import JobDetail, JobSummary
 
 _DEFAULT_PAGE = 10
@@ -58,19 +58,19 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
     else:
         found = [job for job in map(jobs.find, sorted(names)) if job is not None]
         page.details.update({job.job: job for job in found})
-        listing = Listing(datetime.now(timezone.utc), tuple(found))
+        listing = JobListing(datetime.now(timezone.utc), tuple(found))
     attempts = Attempts(listing, names or ())
     client = call.client()
     same = {name: value for name, value in asked.items() if name not in ("NextToken", "MaxResults")}
 
-    def fetch(token: str | None) -> tuple[list[Entry], str | None]:
+    def fetch(token: str | None) -> tuple[list[ListEntry], str | None]:
         more = {"NextToken": token} if token else {}
         answer = client.search(**same, **more, MaxResults=LARGEST_PAGE)
         entries = []
         for result in answer["Results"]:
             training_job = result["TrainingJob"]
             shown = None if attempts.have(training_job) else result
-            entries.append(Entry(_key(training_job, by), training_job["TrainingJobName"], partial(_same, shown)))
+            entries.append(ListEntry(_key(training_job, by), training_job["TrainingJobName"], partial(_same, shown)))
         return entries, answer.get("NextToken")
 
     descending = asked.get("SortOrder", "Descending") == "Descending"
@@ -97,14 +97,14 @@ class _Page:
         shape = call.client().meta.service_model.shape_for("TrainingJob")
         self._members = frozenset(shape.members) | {"Tags"}
 
-    def entries(self, jobs: Iterable[JobSummary], by: str) -> list[Entry]:
+    def entries(self, jobs: Iterable[JobSummary], by: str) -> list[ListEntry]:
         """Return the entries of the jobs that match or may match, by the members in the list."""
         entries = []
         for job in jobs:
             shown = summary(job, self._call.region)
             verdict = matches(self._expression, shown, _KNOWN)
             if verdict is not False:
-                entries.append(Entry(_key(shown, by), job.job, partial(self._show, job.job)))
+                entries.append(ListEntry(_key(shown, by), job.job, partial(self._show, job.job)))
         return entries
 
     def _show(self, name: str) -> Answer | None:

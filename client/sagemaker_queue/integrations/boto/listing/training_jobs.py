@@ -11,7 +11,7 @@ from botocore.utils import parse_to_aware_datetime
 
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
-from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, Entry, merge
+from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, merge
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 _DEFAULT_PAGE = 10
@@ -46,18 +46,18 @@ def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
     key = _KEYS[by]
     same = {name: value for name, value in asked.items() if name not in ("NextToken", "MaxResults")}
 
-    def fetch(token: str | None) -> tuple[list[Entry], str | None]:
+    def fetch(token: str | None) -> tuple[list[ListEntry], str | None]:
         more = {"NextToken": token} if token else {}
         page = client.list_training_jobs(**same, **more, MaxResults=LARGEST_PAGE)
         entries = [
-            Entry(key(found), found["TrainingJobName"], partial(_unless, attempts.have(found), found))
+            ListEntry(key(found), found["TrainingJobName"], partial(_unless, attempts.have(found), found))
             for found in page["TrainingJobSummaries"]
         ]
         return entries, page.get("NextToken")
 
     summaries = [summary(job, call.region) for job in listing.jobs if not job.is_carrier]
     own = [
-        Entry(key(shown), shown["TrainingJobName"], partial(_unless, False, shown))
+        ListEntry(key(shown), shown["TrainingJobName"], partial(_unless, False, shown))
         for shown in summaries
         if _is_wanted(shown, asked)
     ]
