@@ -55,8 +55,8 @@ class TrainingService:
     :param startup_delay: seconds that a job stays in Starting, unless a warm pool has its instances.
     :param deletion: seconds for which a deleted job has the status Deleting and keeps its name.
     :param intercept: `intercept(phase, operation, request)` is called in the phase "before", and in the phase "after"
-        if the operation succeeded, before the answer is sent. The function may block. It may also raise an
-        EmulatedError, which becomes the answer, or ConnectionAbort, which closes the connection without an answer.
+        if the operation succeeded, before the answer is sent. The function may block. An EmulatedError from
+        the function becomes the answer, and ConnectionAbort closes the connection without an answer.
     :param deliver: `deliver(event)` receives each event in place of the targets of the rules that match the event.
     :param faults: the faults to inject at random.
     :param job_environment: environment variables for every job.
