@@ -323,8 +323,8 @@ class JobDetail(JobSummary, frozen=True):
     why: Optional[Why] = None
     """More about why the job waits; null if it does not wait."""
     ask_again_after: Optional[Ordinal] = None
-    """The seconds after which programs that follow the job should ask again, as its start is far away; null if programs
-    choose their own interval."""
+    """The seconds after which programs that follow a job with a distant start should ask again; null if they choose
+    their own interval."""
 
 
 class JobPage(Answer, frozen=True):
@@ -400,8 +400,8 @@ class PoolStatus(Answer, frozen=True):
     training_plan: Optional[str] = None
     """The name of the training plan; null if there is none."""
     opens: Optional[Time] = None
-    """The start of the training plan's current period or, if there is none, of the next or else the last one. Null if
-    the instances are always available, or the period is not known yet."""
+    """The start of the training plan's current, next or last period: the first of these that exists. Null if the
+    instances are always available, or the period is not known yet."""
     closes: Optional[Time] = None
     """The time at which SageMaker takes the instances back, 30 minutes before the plan ends."""
     gpus: Optional[Count] = None
@@ -477,8 +477,8 @@ class Pause(Answer, frozen=True):
     at_fault: Optional[str] = None
     """SageMaker's message, if it refuses the plan, market or type of the pool; else null."""
     quota_lag: Optional[str] = None
-    """The number of instances that SageMaker still counts, if it counts more than the queue knows of, because jobs have
-    ended. Null if the last refusal was not due to such a quota lag."""
+    """A sentence for people: SageMaker still counts more instances than the queue knows of, because jobs have ended.
+    Null if the last refusal had another reason."""
 
 
 class QueueStatus(Answer, frozen=True):

@@ -45,7 +45,7 @@ class TrainingPlan:
 
     @property
     def recalled(self) -> bool:
-        """Whether its instances are being taken back."""
+        """Whether SageMaker takes the plan's instances back, which begins RECALL seconds before its end."""
         return self._clock() >= self.end - RECALL
 
     @property
@@ -55,7 +55,7 @@ class TrainingPlan:
             return self._free()
 
     def check(self, types: Iterable[str]) -> None:
-        """Raise a ValidationException if a job of these instance types must not name the plan."""
+        """Raise a ValidationException unless a job with these instance types may name the plan."""
         if self.status == "Expired":
             raise invalid(
                 f"The training plan {self.arn} is in status Expired. It must be in status Scheduled or Active."

@@ -30,7 +30,7 @@ class Instance:
         """The folder of the user's code, until the image's program `train` copies it to /opt/ml/code."""
         self.checkpoints = cluster.folder / f"{host}-checkpoints"
         self.stage = cluster.folder / f"{host}-stage"
-        """The working folder for mounting."""
+        """A working folder in which launch.py prepares the mounts."""
         self._temporary = cluster.folder / f"{host}-tmp"
         self._hosts_file = cluster.folder / "hosts"
         self._python = cluster.folder / f"{host}-python"
@@ -101,7 +101,7 @@ class Instance:
     def environment(self) -> dict[str, str]:
         """Return all environment variables of the process.
 
-        For equal names, the toolkit's variables come first, then the request's, then the emulator's.
+        If names are equal, the toolkit's variables take precedence, then the request's, then the emulator's.
         """
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         own = {
@@ -140,7 +140,7 @@ class Instance:
         return self.cluster.checkpoint_path if self._checkpoints_mounted else str(self.checkpoints)
 
     def _limits(self) -> Iterator[str]:
-        """Yield a sentence on each way in which the emulator gives the script less than a container on AWS."""
+        """Yield a sentence for each feature of AWS's containers that the script lacks here."""
         if not self.cluster.mounted:
             yield f"{OPT_ML} cannot be shown on this machine: use the SM_* variables, such as SM_CHECKPOINT_DIR"
         if not self._checkpoints_inside and not self._checkpoints_mounted:

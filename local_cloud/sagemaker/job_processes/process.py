@@ -1,4 +1,4 @@
-"""One process of a job, with its own session, its output in a file, and an end that also ends its children."""
+"""One process of a job, in its own session and with its output in a file. Its children are killed when it ends."""
 
 import contextlib
 import json
@@ -65,7 +65,7 @@ class Process:
         """Send SIGTERM to the first process only, as `docker stop` does. Return whether the process handles SIGTERM.
 
         In a container the first process is process 1, and the kernel drops a signal for which process 1 has no handler.
-        Here its id is another one. Therefore a process without a handler is not sent the signal.
+        Here the first process has another id. Therefore a process without a handler is not sent the signal.
         """
         heard = self.exit_code() is None and catches_sigterm(self._popen.pid)
         if heard:
@@ -81,13 +81,13 @@ class Process:
 
 
 def launcher(mounts: Sequence[tuple[Path, str]], stage: Path, cwd: str, command: Sequence[str]) -> list[str]:
-    """Return the command line that mounts by launch.py and becomes `command`. The arguments are those of `Launch`."""
+    """Return the command line for launch.py to run `command` with the mounts. The arguments are those of `Launch`."""
     plan = {"mounts": [[str(source), target] for source, target in mounts], "stage": str(stage), "cwd": cwd}
     return [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(plan), *command]
 
 
 def catches_sigterm(pid: int) -> bool:
-    """Return whether a process has a handler for SIGTERM, or True on a system without /proc."""
+    """Return whether a process has a handler for SIGTERM. On a system without /proc, the result is always True."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -15,7 +15,7 @@ def download_inputs(
 ) -> None:
     """Download the input channels and, for a script, its code, and install its requirements.
 
-    Raise TransferError or InstallError. A set event `cancelled` ends the installation early.
+    Raise TransferError or InstallError. The event `cancelled` ends the installation early.
     """
     for instance in instances:
         for channel in cluster.channels:
