@@ -106,7 +106,7 @@ def timing(options: argparse.Namespace) -> dict[str, Any]:
     if options.provisioning is not None:
         times["startup_delay"] = options.provisioning
     if options.stop_grace is not None:
-        times |= {"stop_grace": options.stop_grace, "unheard_grace": options.stop_grace}
+        times |= {"stop_grace": options.stop_grace, "unhandled_grace": options.stop_grace}
     return times
 
 

@@ -50,7 +50,7 @@ class TrainingService:
         answered with ResourceLimitExceeded. A type that is not named has no limit.
     :param account_options: quotas, request rates, training plans and history.
     :param stop_grace: seconds between SIGTERM and SIGKILL.
-    :param unheard_grace: the same, if it is less, for a job whose first process does not handle SIGTERM. AWS makes no
+    :param unhandled_grace: the same, if it is less, for a job whose first process does not handle SIGTERM. AWS makes no
         such difference.
     :param startup_delay: seconds that a job stays in Starting, unless a warm pool has its instances.
     :param deletion: seconds for which a deleted job has the status Deleting and keeps its name.
@@ -76,7 +76,7 @@ class TrainingService:
         region: str = "us-east-1",
         account: str = "000000000000",
         stop_grace: float = 10.0,
-        unheard_grace: float = 0.5,
+        unhandled_grace: float = 0.5,
         startup_delay: float = 0.0,
         deletion: float = 0.5,
         intercept: Callable[[str, str, Request], None] | None = None,
@@ -128,7 +128,7 @@ class TrainingService:
             s3=clients["s3"],
             logs=clients["logs"],
             environment=_environment(wrappers, aws_endpoint, self.url, region, keys) | dict(job_environment or {}),
-            grace=Grace(stop_grace, unheard_grace),
+            grace=Grace(stop_grace, unhandled_grace),
             startup_delay=startup_delay,
             early_end=self._faults.early_end,
         )

@@ -33,14 +33,14 @@ class Times:
     """The durations of steps in the life of a training job, in seconds."""
 
     stop_grace: float
-    unheard_grace: float
+    unhandled_grace: float
     startup_delay: float
     deletion: float  # the time for which a deleted training job has the status Deleting
 
 
-TIMES = Times(stop_grace=10.0, unheard_grace=0.5, startup_delay=0.0, deletion=0.5)
+TIMES = Times(stop_grace=10.0, unhandled_grace=0.5, startup_delay=0.0, deletion=0.5)
 # On AWS the grace period of a stop is 120 s, and a start takes minutes.
-STRICT_TIMES = Times(stop_grace=5.0, unheard_grace=5.0, startup_delay=2.0, deletion=2.0)
+STRICT_TIMES = Times(stop_grace=5.0, unhandled_grace=5.0, startup_delay=2.0, deletion=2.0)
 TRAINING_JOB = "training-job"  # the target of a plan that training jobs may name
 TARGETS = (TRAINING_JOB, "hyperpod-cluster", "endpoint", "studio-apps")
 """The resources that a training plan may be for, as DescribeTrainingPlan names them."""

@@ -26,9 +26,9 @@ _TICK = 0.05
 class Grace:
     """Seconds between SIGTERM and SIGKILL. AWS always waits 120 s; here a process without a handler gets less time."""
 
-    heard: float
+    handled: float
     """The time for a container whose first process handles SIGTERM."""
-    unheard: float
+    unhandled: float
     """The time for a container whose first process does not. Such a container does not notice the stop and works on."""
 
 
@@ -80,12 +80,12 @@ class Execution:
         job has failed.
         """
         began = time.monotonic()
-        heard = [process.terminate() for process in self._processes]
+        handles = [process.terminate() for process in self._processes]
         failed_at: float | None = None
         while not self.done() and not (hurry and hurry.is_set()):
             now = time.monotonic()
-            left = [hears for hears, (_, code) in zip(heard, self.exit_codes(), strict=True) if code is None]
-            if now >= began + (grace.heard if any(left) else min(grace.heard, grace.unheard)):
+            left = [handled for handled, (_, code) in zip(handles, self.exit_codes(), strict=True) if code is None]
+            if now >= began + (grace.handled if any(left) else min(grace.handled, grace.unhandled)):
                 break
             if failure := next(((instance, code) for instance, code in self.exit_codes() if code), None):
                 failed_at = failed_at or now

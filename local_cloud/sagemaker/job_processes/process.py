@@ -67,11 +67,11 @@ class Process:
         In a container the first process is process 1, and the kernel drops a signal for which process 1 has no handler.
         Here the first process has another id. Therefore a process without a handler is not sent the signal.
         """
-        heard = self.exit_code() is None and catches_sigterm(self._popen.pid)
-        if heard:
+        handled = self.exit_code() is None and catches_sigterm(self._popen.pid)
+        if handled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._popen.pid, signal.SIGTERM)
-        return heard
+        return handled
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process group, unless the process is already known to have ended."""
