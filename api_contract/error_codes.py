@@ -55,23 +55,23 @@ class ErrorCode(str, Enum):
 
 
 class Error(Answer, frozen=True):
-    """One thing that is wrong."""
+    """One error in a request or its execution."""
 
     code: Annotated[str, schema(enum=[code.value for code in ErrorCode])]
-    """For programs."""
+    """A code for programs."""
     message: str
-    """What is wrong, and where; a sentence for people that needs nothing else to be understood."""
+    """The error and its place: a sentence for people that can be understood by itself."""
     field: Annotated[Optional[str], schema(examples=["ResourceConfig.InstanceCount"])] = None
-    """The field at fault, as a path; null where no single one is."""
+    """The path of the wrong field; null if no single field is wrong."""
     remedy: Optional[str] = None
-    """What to do about it; null where the message says all."""
+    """The remedy; null if the message is enough."""
 
 
 class Refusal(Answer, frozen=True):
-    """The body of every answer of the queue that is no success. All errors have the same code."""
+    """The body of every unsuccessful answer of the queue. All errors in it have the same code."""
 
     errors: Annotated[tuple[Error, ...], schema(minItems=1)]
-    """Everything that is wrong, of very much the first."""
+    """All errors; if there are very many, the first ones."""
 
 
 class GatewayRefusal(Answer, frozen=True):

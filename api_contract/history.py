@@ -16,17 +16,17 @@ class HistoryFilter(Body, frozen=True):
     """The query of `/history`."""
 
     since: Union[datetime, UnsetType] = UNSET
-    """Attempts that ended then or later; without it those of seven days."""
+    """The earliest end of the attempts, inclusive; by default seven days ago."""
     until: Union[datetime, UnsetType] = UNSET
-    """Attempts that ended before; without it all up to now."""
+    """The latest end of the attempts, exclusive; by default now."""
     owner: Union[Annotated[str, Meta(min_length=1, max_length=2048)], UnsetType] = UNSET
-    """ARN of their owner, or of a role for all its sessions; `*` stands for any characters."""
+    """The ARN of the attempts' owner, or of a role for all its sessions; `*` matches any characters."""
     project: Union[Annotated[str, Meta(min_length=1, max_length=128)], UnsetType] = UNSET
-    """Name of their project."""
+    """The name of the attempts' project."""
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
-    """Attempts in a page at most."""
+    """The largest number of attempts in a page."""
     next: Union[Annotated[str, Meta(max_length=512)], UnsetType] = UNSET
-    """The `next` of the page before; the rest of the query is the same."""
+    """The `next` of the previous page; the rest of the query must be the same."""
 
 
 class PastAttempt(Answer, frozen=True):
@@ -35,69 +35,71 @@ class PastAttempt(Answer, frozen=True):
     job: JobName
     """The TrainingJobName under which the job was submitted."""
     attempt: Ordinal
-    """Counts the job's attempts."""
+    """The number of the attempt, from 1."""
     training_job_name: Optional[str] = None
-    """Its name in SageMaker."""
+    """The name of the training job in SageMaker."""
     outcome: Annotated[str, schema(enum=["preempted", "completed", "failed", "stopped"])] = "stopped"
-    """How it ended."""
+    """The outcome of the attempt."""
     project: Optional[str] = None
-    """Whom it counts for."""
+    """The project that the attempt counts for."""
     department: Optional[str] = None
-    """Of the project, when the attempt ended; null if it had none."""
+    """The project's department when the attempt ended; null if there was none."""
     group: Optional[str] = None
-    """As the job's tag `group` says."""
+    """The job's tag `group`."""
     owner: Optional[str] = None
-    """ARN of the caller who submitted the job."""
+    """The ARN of the caller who submitted the job."""
     priority: int = 0
-    """When it ended."""
+    """The priority when the attempt ended."""
     slots: Slots = {}
-    """What it held."""
+    """The slots that the attempt held."""
     instances: Annotated[Mapping[str, Count], schema(examples=[{"ml.p5.48xlarge": 2}])] = {}
-    """Numbers of instances by type; empty if that is not known."""
+    """The number of instances by type; empty if it is unknown."""
     instance_count: Count = 0
-    """All of them; 0 where it shared an instance, which counts for its carrier."""
+    """The number of all instances; 0 for an attempt that shared an instance, which counts for its carrier."""
     gpus: Optional[Annotated[float, schema(minimum=0)]] = None
-    """Accelerators that they have together; null if a type of theirs is not known to have any. Where it shared an
-    instance, what it had of that: such as 1 or 0.5."""
+    """The number of all its accelerators; null if one of its instance types is not known to have any. For an attempt
+    that shared an instance, its part, such as 1 or 0.5."""
     carrier: Optional[str] = None
-    """The job on whose instance it ran, beside others."""
+    """The job whose instance the attempt shared; null if it shared none."""
     carries: Optional[Count] = None
-    """Of a job of the queue's own, on whose instance others ran: how many GPUs it had for them."""
+    """The GPUs for other jobs, if the job was a carrier: a job of the queue itself, whose instance other jobs
+    shared."""
     market: Annotated[Optional[str], schema(enum=["on_demand", "spot", "training_plan", None])] = None
-    """How the instances of its pool are bought; null if there is no such pool any more."""
+    """The market of its pool; null if the pool no longer exists."""
     submitted: Optional[Time] = None
-    """When its job was."""
+    """The submission of the job."""
     waiting_since: Optional[Time] = None
-    """When it began to wait: its job was submitted, or the attempt before had ended."""
+    """The start of the wait: the submission of the job or the end of the previous attempt."""
     launched: Optional[Time] = None
-    """When SageMaker accepted it (CreationTime)."""
+    """The time at which SageMaker accepted the attempt (CreationTime)."""
     began: Optional[Time] = None
-    """When it had its instances (TrainingStartTime), from which on SageMaker bills; null if it never had any."""
+    """The time at which the attempt had its instances (TrainingStartTime), from which SageMaker bills; null if it never
+    had any."""
     ended: Optional[Time] = None
-    """When it gave them back (TrainingEndTime)."""
+    """The time at which the attempt released its instances (TrainingEndTime)."""
     waited_seconds: Seconds = 0
-    """From the time when it began to wait to its launch."""
+    """The seconds from `waiting_since` to the launch."""
     provisioned_seconds: Seconds = 0
-    """From its launch to the time when it had its instances, or to its end if it never had any."""
+    """The seconds from the launch to `began`, or to the end if the attempt never had instances."""
     ran_seconds: Seconds = 0
-    """From then to its end."""
+    """The seconds from `began` to the end."""
     made_room_for: Optional[str] = None
-    """The job for which it was stopped."""
+    """The job for which the attempt was stopped."""
     borrowed: Count = 0
-    """How many of the instances were beyond its project's quota when it was started."""
+    """The number of its instances beyond its project's quota when the attempt started."""
     lost_seconds: Optional[Count] = None
-    """Of what it ran, what its job has to do again, as it was preempted: since the newest checkpoint that the queue has
-    seen. Null if it was not preempted, or if that is not known."""
+    """The seconds of work that the job must repeat after a preemption: those since the newest checkpoint that the queue
+    has seen. Null if the attempt was not preempted, or the number is unknown."""
     max_runtime_seconds: Optional[Count] = None
-    """What its request allows."""
+    """The MaxRuntimeInSeconds of the request."""
     image: Optional[str] = None
     """The training image, or the name of the algorithm."""
 
 
 class HistoryPage(Answer, frozen=True):
-    """Some of the attempts that were asked for, in the order of their ends."""
+    """A page of the requested attempts, in the order of their ends."""
 
     attempts: tuple[PastAttempt, ...] = ()
-    """Perhaps fewer than `limit`, or none, and still there may be more."""
+    """The attempts. A page may have fewer than `limit`, or none, although more pages follow."""
     next: Optional[str] = None
-    """Where the next page goes on; null on the last one."""
+    """The parameter `next` for the following page; null on the last page."""

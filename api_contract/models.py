@@ -32,14 +32,14 @@ class Tag(TypedDict):
     Value: str
 
 
-class _NeededOfRequest(TypedDict):
+class _RequiredRequestFields(TypedDict):
     TrainingJobName: JobName
     RoleArn: str
     OutputDataConfig: dict[str, Any]
     StoppingCondition: dict[str, Any]
 
 
-class CreateTrainingJobRequest(_NeededOfRequest, total=False):
+class CreateTrainingJobRequest(_RequiredRequestFields, total=False):
     """A request of SageMaker's CreateTrainingJob, with all its fields, of which a few are shown here.
 
     Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
@@ -57,8 +57,8 @@ class SubmitOptions(Body, frozen=True):
     """The query of `/add-job`."""
 
     preflight: bool = True
-    """`false` makes a warning of what pre-flight has against the request, and takes it. What SageMaker would refuse is
-    refused all the same."""
+    """`false` turns the errors of pre-flight into warnings and accepts the request. A request that SageMaker itself
+    would refuse is still refused."""
 
 
 class JobFilter(Body, frozen=True):
@@ -67,169 +67,173 @@ class JobFilter(Body, frozen=True):
     state: Annotated[str, schema(examples=["running,stopping"])] = "live"
     """`live` (not finished), `finished`, `all`, or states, separated by commas."""
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
-    """Jobs in a page at most."""
+    """The largest number of jobs in a page."""
     next: Union[str, UnsetType] = UNSET
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
 
 
 class JobSelection(Body, frozen=True):
     """The query of `/jobs/{name}`."""
 
     advice: bool = False
-    """`true` also looks for what would let a waiting job start, and has the queue planned for it, which takes up to
-    seconds. One such request of a caller is answered at a time."""
+    """`true` also looks for changes that would let a waiting job start, and makes plans for them, which takes up to
+    seconds. Only one such request of a caller is answered at a time."""
 
 
 class JobChange(Body, frozen=True):
     """A change of a job. At least one field is required; the other ones stay unchanged."""
 
     priority: Union[Priority, UnsetType] = UNSET
-    """The higher, the sooner the job starts."""
+    """The new priority. Jobs of a higher priority start sooner."""
     held: Union[bool, UnsetType] = UNSET
-    """`true`: hold it; `false`: release it."""
+    """`true` puts the job on hold; `false` releases it."""
 
 
 class PolicyChange(Body, frozen=True):
-    """A policy that is to take the place of another."""
+    """A new policy, and the version that it replaces."""
 
     policy: Annotated[Any, schema(document="Policy")]
-    """The whole of it."""
+    """The complete new policy."""
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
-    """Of the policy that was read and is to be replaced."""
+    """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply it although it drops projects or pools that live jobs use, or lowers a quota below running non-preemptible
-    jobs."""
+    """Apply the policy even if it drops projects or pools that live jobs use, or lowers a quota below running
+    non-preemptible jobs."""
 
 
 class PolicySelection(Body, frozen=True):
     """The query of `/policy`."""
 
     version: Union[Annotated[int, Meta(ge=0, le=1_000_000_000)], UnsetType] = UNSET
-    """An earlier one, as `/policy/history` lists them; without it the present one."""
+    """An earlier version, from `/policy/history`; without it, the policy in force is returned."""
 
 
 class PolicyRollback(Body, frozen=True):
-    """An earlier version of the policy that is to hold again."""
+    """The restoration of an earlier version of the policy."""
 
     to: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """The version to go back to; 0 is the default policy."""
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
-    """Of the policy that was read and is to be replaced."""
+    """The version of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply it although it drops projects or pools that live jobs use, or lowers a quota below running non-preemptible
-    jobs."""
+    """Apply the policy even if it drops projects or pools that live jobs use, or lowers a quota below running
+    non-preemptible jobs."""
 
 
 # --- jobs ---------------------------------------------------------------------------------------------
 
 
 class Reason(Answer, frozen=True):
-    """Why a job waits, or why it failed or was stopped."""
+    """The reason why a job waits, failed or was stopped."""
 
     code: Annotated[str, schema(examples=["WAITING_FOR_CAPACITY"])] = ""
-    """For programs."""
+    """A code for programs."""
     message: str = ""
     """A sentence for people."""
 
 
 class Expectation(Answer, frozen=True):
-    """When a waiting job is expected to start: the queue's own plan, carried on with likely runtimes and arrivals."""
+    """The expected start of a waiting job, from simulations of the queue with likely runtimes and arrivals."""
 
     message: str = ""
-    """A sentence for people: when, or why nobody can tell."""
+    """A sentence for people: the expected start, or the reason why it is unknown."""
     start: Optional[Time] = None
-    """As likely earlier as later; null if nobody can tell."""
+    """The expected start: an earlier start is as likely as a later one. Null if it is unknown."""
     not_after: Optional[Time] = None
-    """Later only if something happens that was not to be expected: no promise. Null if nobody can tell."""
+    """A time by which the job most likely starts, though this is no promise. Null if it is unknown."""
     doubt: Annotated[Optional[str], schema(examples=["SPREAD"])] = None
-    """Why the start is no more than a guess, or why there is none; null where it is a good one:
-    - `NEVER`: as things are, it never starts; its reason says why
-    - `UNKNOWN_RUNTIMES`: too little is known of how long the jobs run that it waits for
-    - `FAR`: in more than two days, if at all
-    - `OUTRANKED`: most jobs that come to its project have a higher priority
-    - `SPREAD`: likely runtimes and arrivals make for very different starts
-    - `NO_TIME`: so many jobs wait that there was no time for more, or for any
-    - `NOT_ALL_READ`: more jobs wait than were looked at
-    - `REFUSED`: SageMaker refuses to launch it, such as beyond a quota of the account; its reason says why"""
+    """The reason why the start is only a guess, or is unknown; null if the estimate is good:
+    - `NEVER`: the job never starts unless something changes; its reason says why
+    - `UNKNOWN_RUNTIMES`: the runtimes of the jobs that it waits for are not known well enough
+    - `FAR`: the job starts in more than two days, if at all
+    - `OUTRANKED`: most jobs that are submitted to its project have a higher priority
+    - `SPREAD`: likely runtimes and arrivals lead to very different starts
+    - `NO_TIME`: too many jobs wait to compute more, or anything, in the available time
+    - `NOT_ALL_READ`: more jobs wait than were read
+    - `REFUSED`: SageMaker refuses to launch the job, for example beyond a quota of the account; its reason says why"""
     told_at: Optional[Time] = None
-    """When the queue last looked ahead."""
+    """The time of the estimate."""
 
 
 class JobSummary(Answer, frozen=True):
     """A job as a line of the queue."""
 
     job: JobName
-    """The TrainingJobName under which it was submitted."""
+    """The TrainingJobName under which the job was submitted."""
     state: State
     """- `pending`: waits, and was not preempted: it has not run yet, or is tried again
     - `starting`: is being launched
     - `running`: is a training job in SageMaker
     - `stopping`: its training job is being stopped
-    - `preempted`: waits, after having run; it goes on from its checkpoint
+    - `preempted`: waits after it has run; it resumes from its checkpoint
     - `completed`, `failed`, `stopped`: finished"""
     priority: int = 0
-    """The higher, the sooner it starts."""
+    """The priority. Jobs of a higher priority start sooner."""
     project: Optional[str] = None
-    """Whom it counts for."""
+    """The project that the job counts for."""
     group: Optional[str] = None
-    """Jobs that are listed and cancelled together, such as a sweep's, as the tag `group` names them."""
+    """The name of a group of jobs that are listed and cancelled together, such as a sweep: the tag `group`."""
     owner: Optional[str] = None
-    """ARN of the caller who submitted it."""
+    """The ARN of the caller who submitted the job."""
     instances: Ordinal = 1
-    """That it uses, or asks for."""
+    """The number of instances that the job uses or requests."""
     sizes: Annotated[tuple[Ordinal, ...], schema(examples=[[8, 4, 2]])] = ()
-    """The numbers of instances that it accepts, best first, as its tag `instances` names them; empty: one alone."""
+    """The numbers of instances that the job accepts, in order of preference, from its tag `instances`; empty if it
+    accepts only one number."""
     entry_time: Optional[Time] = None
-    """When it was submitted: its place among jobs of its priority."""
+    """The time of submission, which orders jobs of equal priority."""
     state_since: Optional[Time] = None
-    """When it came into its state."""
+    """The time of the last change of state."""
     attempt: Count = 0
-    """Number of its SageMaker training job; of the next one while it waits."""
+    """The number of the current attempt or, while the job waits, of the next one."""
     training_job_name: Annotated[Optional[str], schema(examples=["job1-qstamp-1"])] = None
-    """Name of the attempt's training job in SageMaker; null if none was launched."""
+    """The name of the attempt's training job in SageMaker; null if none was launched."""
     position: Optional[Ordinal] = None
-    """Its place among all jobs that wait, 1 is the next; null if it does not wait."""
+    """The position among all waiting jobs, from 1; null if the job does not wait."""
     expected_start: Optional[Expectation] = None
-    """When it is expected to start; null if it does not wait, or the queue has not looked ahead yet."""
+    """The expected start; null if the job does not wait or there is no estimate yet."""
     expected_end: Optional[Time] = None
-    """When it is expected to end, by how long jobs like it have run; of one that waits, from its expected start on.
-    Never in the past; null if nobody can tell, it is being stopped or has ended, or the queue has not looked ahead."""
+    """The expected end, from the runtimes of similar jobs. The expected end of a waiting job is based on its expected
+    start. Never in the past. Null if it is unknown or not estimated yet, and if the job is being stopped or has
+    finished."""
     reason: Optional[Reason] = None
-    """Why it waits or why it ended; null where there is nothing to explain."""
+    """The reason why the job waits or has ended; null if there is nothing to explain."""
     cancel_requested: bool = False
-    """It is live, and is going to be stopped because somebody cancelled it."""
+    """True if the job is live and is going to be stopped, because a user cancelled it."""
     held: bool = False
-    """It keeps its place, and does not start until it is released."""
+    """True if the job is on hold: it keeps its position and does not start until it is released."""
     preemptible: bool = True
-    """It may be stopped to make room; if not, it can use quota only."""
+    """True if the job may be stopped to make room. A job that is not preemptible can use only its project's quota."""
     interactive: bool = False
-    """People work in it: within its project's quota it comes before the project's training jobs."""
+    """True for a job in which people work. Within its project's quota, it comes before the project's training jobs."""
     pools: tuple[str, ...] = ()
-    """Pools that its tag names, best first; empty: those of its project."""
+    """The pools that the job's tag names, in order of preference; empty if the pools of its project apply."""
     slots: Slots = {}
-    """What it holds now; empty while it waits."""
+    """The slots that the job holds now; empty while it waits."""
     last_slots: Slots = {}
-    """What it held at its end; empty until then, where it ended while it waited, and in a list of ended jobs."""
+    """The slots that the job held at its end. Empty before its end, if it ended while it waited, and in lists of
+    finished jobs."""
     instance_types: Annotated[tuple[str, ...], schema(examples=[["ml.p5.48xlarge"]])] = ()
-    """Those that it may run on, best first."""
+    """The instance types that the job can run on, in order of preference."""
     started: Optional[Time] = None
-    """When its attempt was launched: the present one, or the one that ended it; null if there is none."""
+    """The launch of the current attempt, or of the last one of a finished job; null if there is none."""
     retries: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
-    """How often it is tried again after it failed by itself."""
+    """The number of times that the job is tried again after it failed by itself."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
-    """How often it was."""
+    """The number of times that the job has been tried again."""
     idle_since: Optional[Time] = None
-    """Since when it holds instances whose GPUs do nothing, as CloudWatch tells, once that is so for as long as the
-    stack's parameter `IdleMinutes` says; null if they work, or nobody knows."""
+    """The time since which the GPUs have been idle while the job holds instances, from CloudWatch's metrics. Null if
+    the idle time is shorter than the stack's parameter `IdleMinutes`, and if the GPUs work or there are no metrics."""
     cut_off: Optional[Time] = None
-    """When SageMaker takes its instances back, as its training plan ends; null unless that is soon."""
+    """The time at which SageMaker takes the instances back, because their training plan ends; null unless that is
+    soon."""
     gpus: Annotated[Optional[float], schema(examples=[0.5])] = None
-    """GPUs of an instance that it shares, as its tag `gpus` asks for them; null if it has whole instances."""
+    """The GPUs that the job requests of a shared instance, from its tag `gpus`; null if it has whole instances."""
     carrier: Optional[str] = None
-    """The job whose instance it shares; null if it does not run, or has whole instances."""
+    """The job whose instance the job shares; null if it does not run or has whole instances."""
     carries: Optional[Ordinal] = None
-    """GPUs of its instance, if it is a carrier: a job of the queue's own, for those that share an instance. Lists of
-    jobs that have ended do not have it."""
+    """The GPUs of the instance, if the job is a carrier: a job of the queue itself, whose instance other jobs share.
+    Null for other jobs, and in lists of finished jobs."""
 
     @property
     def is_carrier(self) -> bool:
@@ -251,120 +255,121 @@ class Submission(JobSummary, frozen=True):
     """A submitted job, with warnings for its owner."""
 
     warnings: tuple[str, ...] = ()
-    """What the owner may want to change, though the job was accepted."""
+    """Warnings for the owner about an accepted job."""
     known: bool = False
-    """The very same request was there already."""
+    """True if an identical request had been submitted before."""
 
 
 class Cancellation(JobSummary, frozen=True):
     """A cancelled job."""
 
     was_finished: bool = False
-    """There was nothing left to cancel."""
+    """True if the job had already finished, so that there was nothing to cancel."""
 
 
 class Attempt(Answer, frozen=True):
     """One SageMaker training job that was launched for a job."""
 
     attempt: Ordinal
-    """Counts them."""
+    """The number of the attempt, from 1."""
     training_job_name: Optional[str] = None
-    """Its name in SageMaker."""
+    """The name of the training job in SageMaker."""
     started: Optional[Time] = None
-    """When it was launched."""
+    """The time of the launch."""
     ended: Optional[Time] = None
-    """When it ended; null while it lives."""
+    """The end of the attempt; null while it is live."""
     outcome: Annotated[Optional[str], schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
-    """How it ended; null while it lives."""
+    """The outcome of the attempt; null while it is live."""
     instances: Optional[Ordinal] = None
-    """How many it has, or had; null if that is not known, or it shares one."""
+    """The number of its instances; null if the number is unknown or the attempt shares an instance."""
     carrier: Optional[str] = None
-    """The training job whose instance it shares, and in whose log its lines are; null if it shares none."""
+    """The training job whose instance the attempt shares, and whose log contains its lines; null if it shares none."""
 
 
 class Transition(Answer, frozen=True):
     """One change of a job's state."""
 
     state: State
-    """The state that it came into."""
+    """The new state."""
     at: Optional[Time] = None
-    """When."""
+    """The time of the change."""
     attempt: Optional[int] = None
-    """The one that it concerns; of a job that waits, the next."""
+    """The number of the attempt concerned or, for a waiting job, of the next one."""
     cause: str = ""
-    """Why; where it is tried again later, also when."""
+    """The cause of the change and, if the job is tried again later, the time of the next try."""
 
 
 class Why(Answer, frozen=True):
     """More about why a job waits."""
 
     ahead: tuple[JobName, ...] = ()
-    """Waiting jobs that come first and want the same pools, the next one first; the first 20 of them."""
+    """The first 20 of the waiting jobs that come first and need the same pools, the next one first."""
     blockers: tuple[JobName, ...] = ()
-    """Jobs that hold what it needs."""
+    """The jobs that hold the slots that the job needs."""
     advice: tuple[str, ...] = ()
-    """What would let it start, each tried out; sentences for people. Empty unless the request asks for it."""
+    """Changes that would let the job start, each of them tested; sentences for people. Empty unless the request asks
+    for advice."""
 
 
 class JobDetail(JobSummary, frozen=True):
     """All that the queue knows of a job."""
 
     history: tuple[Transition, ...] = ()
-    """Its transitions, the oldest first; of a very long history the latest 100 or so."""
+    """The transitions of the job, the oldest first. Of a very long history, only the latest 100 or so."""
     attempts: tuple[Attempt, ...] = ()
-    """The training jobs launched for it, the oldest first."""
+    """The attempts of the job, the oldest first."""
     request: TrainingJob = {}
-    """As it was submitted."""
+    """The request as it was submitted."""
     why: Optional[Why] = None
-    """More about why it waits; null if it does not."""
+    """More about why the job waits; null if it does not wait."""
     ask_again_after: Optional[Ordinal] = None
-    """Seconds for which programs that follow the job need not ask again, as it is far from its start; null if they
-    decide themselves."""
+    """The seconds after which programs that follow a job with a distant start should ask again; null if they choose
+    their own interval."""
 
 
 class JobPage(Answer, frozen=True):
     """One page of a list of jobs."""
 
     jobs: tuple[JobSummary, ...]
-    """Live ones in the order of the queue, then finished ones, the latest first."""
+    """Live jobs in the order of the queue, then finished jobs, the latest first."""
     next: Optional[str] = None
-    """Asks for the following page; null at the end."""
+    """The parameter `next` for the following page; null on the last page."""
 
 
 class Eviction(Answer, frozen=True):
     """A job that would be stopped to make room."""
 
     job: JobName
-    """Which one."""
+    """The name of the job."""
     rule: Annotated[str, schema(enum=["preempt", "reclaim", "consolidate"])] = ""
-    """- `preempt`: it has a lower priority in the same project
-    - `reclaim`: its project holds more than it is entitled to
-    - `consolidate`: it can go on in another pool"""
+    """- `preempt`: the job has a lower priority in the same project
+    - `reclaim`: its project holds more than its entitlement
+    - `consolidate`: the job can continue in another pool"""
 
 
 class PlanAnswer(Answer, frozen=True):
     """The plan for a job as if it were submitted now."""
 
     would_start: bool = False
-    """It would start now, or as soon as those that it evicts have stopped."""
+    """True if the job would start now, or as soon as the jobs that it evicts have stopped."""
     slots: Optional[Slots] = {}
-    """Where it would start; null if it would not, or would share an instance that is there."""
+    """The slots in which the job would start; null if it would not start, or would share an existing instance."""
     evicts: tuple[Eviction, ...] = ()
-    """Jobs that would be stopped for it and wait again."""
+    """The jobs that would be stopped for it and wait again."""
     position: Optional[Ordinal] = None
-    """Its place among all jobs that wait; null if it would not wait."""
+    """The position among all waiting jobs; null if the job would not wait."""
     expected_start: Optional[Expectation] = None
-    """When it would be expected to start; null if it would not wait."""
+    """The expected start; null if the job would not wait."""
     reason: Optional[Reason] = None
-    """Why it would wait; null if it would not."""
+    """The reason why the job would wait; null if it would not wait."""
     ahead: tuple[JobName, ...] = ()
-    """Waiting jobs that come first and want the same pools, the next one first; the first 20 of them."""
+    """The first 20 of the waiting jobs that come first and need the same pools, the next one first."""
     blockers: tuple[JobName, ...] = ()
-    """Jobs that hold what it needs."""
+    """The jobs that hold the slots that the job needs."""
     advice: tuple[str, ...] = ()
-    """What would let it start, each tried out; sentences for people."""
+    """Changes that would let the job start, each of them tested; sentences for people."""
     warnings: tuple[str, ...] = ()
-    """What its owner may want to change, pre-flight's findings among them."""
+    """Warnings for the owner, including the findings of pre-flight."""
 
 
 # --- the fleet ----------------------------------------------------------------------------------------
@@ -374,60 +379,62 @@ class PoolStatus(Answer, frozen=True):
     """The instances of one pool, counted."""
 
     name: str
-    """As the policy has it."""
+    """The name in the policy."""
     capacity: Count = 0
-    """All of them that are there now; outside the time of a training plan none."""
+    """The number of instances that exist now; 0 outside the time of a training plan."""
     used: Count = 0
-    """By jobs of the queue."""
+    """The number of instances in use by jobs of the queue."""
     external: Count = 0
-    """By training jobs that are not the queue's."""
+    """The number of instances in use by training jobs outside the queue."""
     stopping: Count = 0
-    """Those of the used ones that are being freed."""
+    """The number of `used` instances that are being freed."""
     free: Count = 0
-    """Those that nobody uses."""
+    """The number of instances that are not in use."""
     warm: Count = 0
-    """Those of the free ones that SageMaker keeps after a job, for one that matches; they are released for another."""
+    """The number of `free` instances in warm pools, which SageMaker keeps for a matching job. The queue releases them
+    if another job needs the capacity."""
     instance_type: Optional[str] = None
-    """Null: any."""
+    """The instance type; null for a pool of any type."""
     market: Annotated[str, schema(enum=["on_demand", "spot", "training_plan"])] = "on_demand"
-    """How its instances are bought."""
+    """The market in which the instances are bought."""
     training_plan: Optional[str] = None
-    """The name of its training plan; null where it has none."""
+    """The name of the training plan; null if there is none."""
     opens: Optional[Time] = None
-    """When its instances are there, or were: the plan's part that is under way, or else the next one, or the last. Null
-    where they always are, or SageMaker has not told yet."""
+    """The start of the training plan's current, next or last period: the first of these that exists. Null if the
+    instances are always available, or the period is not known yet."""
     closes: Optional[Time] = None
-    """When SageMaker takes them back, 30 minutes before the plan ends."""
+    """The time at which SageMaker takes the instances back, 30 minutes before the plan ends."""
     gpus: Optional[Count] = None
-    """GPUs of all its instances together, where jobs may share them; else null."""
+    """The GPUs of all instances together, if jobs may share the instances; else null."""
     gpus_used: float = 0.0
-    """Those that jobs have, with whole instances or as parts of one; on a carrier others may be free."""
+    """The GPUs in use, as whole instances or as parts of a shared one. Further GPUs of a carrier's instance may be
+    free."""
 
 
 class DepartmentStatus(Answer, frozen=True):
     """The quota, limit, fair share and use of a department or project, by pool."""
 
     name: str
-    """As the policy has it."""
+    """The name in the policy."""
     quota: Slots = {}
-    """What it is entitled to."""
+    """The slots that it is entitled to."""
     limit: Slots = {}
-    """The most that it may have; a pool that is not named has no limit."""
+    """The largest number of slots that it may hold; a pool that is not named has no limit."""
     share: Slots = {}
-    """Its fair share at this moment."""
+    """The current fair share."""
     used: Slots = {}
-    """What its jobs hold."""
+    """The slots that its jobs hold."""
     waiting: Count = 0
-    """Jobs that wait, of each waiting queue the policy's `window` at most."""
+    """The number of waiting jobs, counting at most the policy's `window` of each waiting queue."""
     more_waiting: bool = False
-    """More jobs wait than `waiting` counts."""
+    """True if more jobs wait than `waiting` counts."""
 
 
 class ProjectStatus(DepartmentStatus, frozen=True):
     """The quota, limit, fair share and use of a project, by pool."""
 
     department: Optional[str] = None
-    """Of which it is a part."""
+    """The department that contains the project."""
 
 
 class ExternalJob(Answer, frozen=True):
@@ -437,15 +444,16 @@ class ExternalJob(Answer, frozen=True):
     """
 
     training_job_name: JobName
-    """Its name in SageMaker."""
+    """The name of the training job in SageMaker."""
     slots: Slots = {}
-    """Where it counts; under the instance type where no pool has it."""
+    """The slots that it uses, by pool, or by instance type if no pool has the type."""
     since: Optional[Time] = None
-    """When the queue first saw it."""
+    """The time at which the queue first saw it."""
     stopping: bool = False
-    """It is an attempt of the queue that no job knows, and is stopped."""
+    """True for an attempt of the queue that no job knows, and that is being stopped."""
     forged: bool = False
-    """It has the queue's tags, and no proof that the queue launched it. It is left alone."""
+    """True for a training job that has the queue's tags but no proof that the queue launched it. The queue does not
+    stop it."""
 
 
 class Pause(Answer, frozen=True):
@@ -455,86 +463,85 @@ class Pause(Answer, frozen=True):
     """
 
     pool: str
-    """Which one."""
+    """The name of the pool."""
     instance_type: Optional[str] = None
-    """Which one, in a pool of any type; else null."""
+    """The instance type, in a pool of any type; else null."""
     instances: Ordinal = 1
-    """Jobs that ask for so many or more wait."""
+    """The smallest number of instances for which jobs wait."""
     refusals: Ordinal = 1
-    """In a row."""
+    """The number of refusals in a row."""
     last_refusal: Optional[Time] = None
-    """When."""
+    """The time of the last refusal."""
     until: Optional[Time] = None
-    """When the next job is tried."""
+    """The time at which the next job is tried."""
     at_fault: Optional[str] = None
-    """What SageMaker said, where it refuses the plan, market or type of the pool; else null."""
+    """SageMaker's message, if it refuses the plan, market or type of the pool; else null."""
     quota_lag: Optional[str] = None
-    """How many instances SageMaker still counts, where these are more than the queue knows of: instances of jobs that
-    have ended. Null: the last refusal was no quota lag.
-    """
+    """A sentence for people: SageMaker still counts more instances than the queue knows of, because jobs have ended.
+    Null if the last refusal had another reason."""
 
 
 class QueueStatus(Answer, frozen=True):
     """The queue as a whole."""
 
     pools: tuple[PoolStatus, ...] = ()
-    """In the order of the policy."""
+    """The pools, in the order of the policy."""
     active: tuple[JobSummary, ...] = ()
     """Jobs that hold instances, by priority and entry time."""
     waiting: tuple[JobSummary, ...] = ()
-    """Jobs that wait, the next one first; of each waiting queue the first ones, as many as the policy's `window`.
-    Where an answer would become too long, the last of them are left out."""
+    """Waiting jobs, the next one first, at most the policy's `window` of each waiting queue. If the answer would be too
+    long, the last jobs are left out."""
     more_waiting: bool = False
-    """More jobs wait than are listed here; `/jobs` has them all."""
+    """True if more jobs wait than are listed; `/jobs` lists them all."""
     more_active: bool = False
-    """More jobs hold instances than are listed here; `/jobs` has them all."""
+    """True if more jobs hold instances than are listed; `/jobs` lists them all."""
     more_external: bool = False
-    """More training jobs were started outside the queue than are listed here; the pools count them all."""
+    """True if there are more training jobs outside the queue than are listed; the pools count them all."""
     departments: tuple[DepartmentStatus, ...] = ()
-    """In the order of the policy."""
+    """The departments, in the order of the policy."""
     projects: tuple[ProjectStatus, ...] = ()
-    """In the order of the policy."""
+    """The projects, in the order of the policy."""
     policy_version: Optional[Count] = None
-    """Of the policy by which this was planned; 0: nobody has applied one."""
+    """The version of the policy in force; 0 is the default policy, if none was applied."""
     external: tuple[ExternalJob, ...] = ()
     """Training jobs that were started outside the queue."""
     pauses: tuple[Pause, ...] = ()
-    """Pools that back off."""
+    """The pools that back off."""
 
 
 class PolicyAnswer(Answer, frozen=True):
     """A version of the policy. Version 0 is the default policy, which was never applied."""
 
     version: Count
-    """Counts the policies that were applied."""
+    """The version, from 1 for the first policy that was applied."""
     policy: Annotated[Mapping[str, Any], schema(document="Policy")] = {}
-    """The whole of it."""
+    """The complete policy."""
     applied_by: Optional[str] = None
-    """ARN of who applied it."""
+    """The ARN of the caller who applied the policy."""
     applied_at: Optional[Time] = None
-    """When."""
+    """The time at which the policy was applied."""
     warnings: tuple[str, ...] = ()
-    """What its author may want to change."""
+    """Warnings for the author of the policy."""
 
 
 class PastPolicy(Answer, frozen=True):
     """A version of the policy."""
 
     version: Count
-    """Counts the policies that were applied."""
+    """The version, from 1 for the first policy that was applied."""
     applied_by: Optional[str] = None
-    """ARN of who applied it."""
+    """The ARN of the caller who applied the policy."""
     applied_at: Optional[Time] = None
-    """When."""
+    """The time at which the policy was applied."""
     restored: Optional[Count] = None
-    """The earlier version that it is, by a rollback; else null."""
+    """The earlier version that was restored, if this version is a rollback; else null."""
 
 
 class PolicyHistory(Answer, frozen=True):
     """The stored versions of the policy: by whom and when each was applied."""
 
     versions: tuple[PastPolicy, ...] = ()
-    """The present one first; the latest 50."""
+    """The latest 50 versions, the policy in force first."""
 
 
 # --- the caller ---------------------------------------------------------------------------------------
@@ -544,14 +551,14 @@ class Identity(Answer, frozen=True):
     """The caller as the queue sees them, and the queue's settings that matter to clients."""
 
     owner: str
-    """ARN of the caller, to whom the jobs that they submit belong."""
+    """The ARN of the caller, who owns the jobs that they submit."""
     admin: bool = False
-    """They may cancel and change other people's jobs."""
+    """True if the caller may cancel and change the jobs of other users."""
     applies_policies: bool = False
-    """They may apply a policy: administrators may, and nobody where the queue has none."""
+    """True if the caller may apply a policy. Administrators may; without administrators, no caller may."""
     allowed_role_arns: tuple[str, ...] = ()
     """Execution roles that jobs may have; `*` stands for any characters."""
     carrier_owner: Optional[str] = None
-    """The owner's part of the names of carriers: OWNER in examples/iam/training_shared.json."""
+    """The part of carriers' names that identifies their owner: OWNER in examples/iam/training_shared.json."""
     queue_version: Optional[str] = None
-    """Of the queue's code."""
+    """The version of the queue's code."""

@@ -1,4 +1,4 @@
-"""The policy as a document: how the fleet is shared. docs/scheduling.md explains it.
+"""The policy as a document: the rules by which the fleet is shared. docs/scheduling.md explains the rules.
 
 This module only describes the document. The queue reads it in `job_queue.scheduler.documents.policy_document`, which
 names every fault.
@@ -39,164 +39,174 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pool(_Part, frozen=True):
-    """Instances of a type."""
+    """A pool of instances."""
 
     name: Name
-    """A tag's value, too."""
+    """The name, which is also a value of the tag `pools`."""
     capacity: Union[Instances, msgspec.UnsetType] = msgspec.UNSET
-    """How many there are. A pool with a training plan has what the plan has at the time, and at most this; only such a
-    pool may leave it out."""
+    """The number of instances. With a training plan, the capacity is the plan's current number of instances and at most
+    this number. Only a pool with a training plan may omit it."""
     instance_type: Optional[InstanceType] = None
-    """Only a pool that is alone may leave it out."""
+    """The instance type. Only the single pool of a policy may omit it."""
     training_plan: Optional[TrainingPlan] = None
-    """ARN, put into the requests that run here; not together with `spot`."""
+    """The ARN of a training plan, which is added to the requests that run here; not together with `spot`."""
     spot: bool = False
-    """Jobs run here as spot training; without this and `training_plan`, on demand."""
+    """True to run jobs here as spot training. Without `spot` and `training_plan`, jobs run on demand."""
     min_runtime: Optional[Seconds] = None
-    """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
+    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
+    and the pool's over that of the settings."""
     keep_warm: Optional[Annotated[int, Meta(ge=0, le=3600)]] = None
-    """Seconds that SageMaker keeps a job's instances after it has ended, if jobs that match are waiting when it starts;
-    not together with `spot`. Of a shared pool also for how long a carrier is kept that nobody is on."""
+    """The seconds for which SageMaker keeps a job's instances after its end, if matching jobs wait when it starts; not
+    together with `spot`. In a shared pool, a carrier without members is kept for the same time."""
     shared: bool = False
-    """Jobs may have GPUs of an instance (tag `gpus`) and share it; not together with `spot` or `training_plan`."""
+    """True if jobs may request GPUs of an instance (tag `gpus`) and share it; not together with `spot` or
+    `training_plan`."""
     gpus: Optional[Annotated[int, Meta(ge=1, le=64)]] = None
-    """Of each instance, where it is shared and the queue does not know its type."""
+    """The GPUs of each instance, if the pool is shared and the queue does not know its instance type."""
 
 
 class Department(_Part, frozen=True):
     """Projects that share a quota."""
 
     name: Name
-    """A project names it."""
+    """The name, by which projects refer to the department."""
     quota: Share = {}
-    """What it is entitled to."""
+    """The slots that the department is entitled to."""
     limit: Share = {}
-    """The most that it may have; a pool that is not named has no limit."""
+    """The largest number of slots that it may hold; a pool that is not named has no limit."""
 
 
 class Budget(_Part, frozen=True):
-    """Instance-hours in a period. What runs goes on when it is spent."""
+    """A number of instance-hours in a period. Running jobs continue when the budget is spent."""
 
     instance_hours: Annotated[float, Meta(gt=0, le=1_000_000_000)]
-    """Hours that jobs run, times their instances, of whatever type: as in `smq usage`."""
+    """The hours that jobs run, times their instances, of any instance type, as in `smq usage`."""
     period: Union[Literal["day", "week", "month"], Annotated[int, Meta(ge=1, le=366)]]
-    """A number is one of days. In UTC; weeks begin on Monday, and so do periods of several days: the first was
-    1970-01-05."""
+    """The period; a number is a number of days. Periods begin in UTC, weeks on Monday. Periods of several days are
+    counted from Monday 1970-01-05."""
     kind: Literal["hard", "soft"] = "hard"
-    """What becomes of jobs that wait once it is spent: hard: none starts before the next period; soft: they come after
-    all others, and get beyond quota what nobody else wants."""
+    """The effect of a spent budget on waiting jobs. With `hard`, no job starts before the next period. With `soft`, the
+    jobs come after all others, and beyond quota they get only what no other job needs."""
 
 
 class Project(_Part, frozen=True):
-    """Whom jobs count for."""
+    """A project, which jobs count for: its shares of the pools and the permissions of its users."""
 
     name: Name
-    """A job's tag `project` names it."""
+    """The name, which is the value of a job's tag `project`."""
     department: Optional[Text] = None
-    """One of the policy's."""
+    """The name of a department of the policy."""
     quota: Share = {}
-    """What it is entitled to."""
+    """The slots that the project is entitled to."""
     limit: Share = {}
-    """The most that it may have; a pool that is not named has no limit."""
+    """The largest number of slots that it may hold; a pool that is not named has no limit."""
     over_quota: Union[Literal["none", "low", "medium", "high"], Weight, None] = None
-    """Its weight in sharing what quotas leave over: none 0, low 1, medium 2, high 3, or a number. Without it, its
-    quota, or 1 where that is 0."""
+    """The weight in the sharing of slots beyond all quotas: none 0, low 1, medium 2, high 3, or a number. By default
+    the weight is the project's quota, or 1 if the quota is 0."""
     pools: tuple[Text, ...] = ()
-    """Pools that its jobs may use, best first; without it all. A job is tried in those of the instance type that its
-    request names. A pool of another type takes the tag `pools`, or `InstancePreferences` in the request."""
+    """The pools that its jobs may use, in order of preference; by default all. A job is tried in the pools of its
+    request's instance type. For a pool of another type, the job needs the tag `pools`, or `InstancePreferences` in its
+    request."""
     interactive_pools: tuple[Text, ...] = ()
-    """Pools of its interactive jobs, in place of `pools`."""
+    """The pools of its interactive jobs, in place of `pools`."""
     training_pools: tuple[Text, ...] = ()
-    """Pools of all other jobs of it, in place of `pools`."""
+    """The pools of all its other jobs, in place of `pools`."""
     min_runtime: Optional[Seconds] = None
-    """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
+    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
+    and the pool's over that of the settings."""
     members: tuple[Text, ...] = ()
-    """ARN patterns of who may submit to it; without it everybody. `*` crosses neither `/` nor `:`, in all patterns."""
+    """ARN patterns of the callers who may submit jobs to the project; by default all callers. In all patterns, `*`
+    matches neither `/` nor `:`."""
     admins: tuple[Text, ...] = ()
-    """ARN patterns of who may cancel and change its jobs; they may submit to it, too."""
+    """ARN patterns of the callers who may cancel and change its jobs; they may also submit jobs to it."""
     roles: tuple[Text, ...] = ()
-    """ARN patterns of the execution roles that its jobs may have; without it any that the queue may pass on."""
+    """ARN patterns of the execution roles that its jobs may have; by default all roles that the queue may pass on."""
     buckets: tuple[Text, ...] = ()
-    """Where all addresses in S3 of its jobs' requests lie: names of buckets, or a name and folders (`shared/vision`);
-    without it anywhere."""
+    """The permitted locations of all S3 addresses in its jobs' requests: names of buckets, or a name and folders
+    (`shared/vision`); by default all locations."""
     priority_ceiling: Optional[PriorityCeiling] = None
     """The highest priority that its jobs may have."""
     budget: Optional[Budget] = None
-    """Of all its jobs together."""
+    """The budget of all its jobs together."""
     owner_budget: Optional[Budget] = None
-    """Of the jobs of each owner in it."""
+    """The budget of the jobs of each owner in it."""
     owners_share: bool = False
-    """Whether jobs of several owners in it may share an instance (docs/sharing.md)."""
+    """True if jobs of different owners in it may share an instance (docs/sharing.md)."""
 
 
 class Settings(_Part, frozen=True):
     """Settings for all pools, departments and projects."""
 
     min_runtime: Optional[Seconds] = None
-    """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
+    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
+    and the pool's over that of the settings."""
     patience: Optional[Seconds] = 1800
-    """Seconds until free slots are kept for a job that smaller ones pass; null: never."""
+    """The seconds of waiting after which free slots are kept for a job that smaller jobs pass; null: never."""
     aging: Optional[Aging] = None
-    """Seconds of waiting that count as one step of priority; null: none do."""
+    """The seconds of waiting that count as one step of priority; null: waiting does not count."""
     order: Literal["submission", "shortest"] = "submission"
-    """Which of a project's jobs of one priority goes first: who has waited longest, or who is expected to run for the
-    shortest time."""
+    """The order of a project's jobs of equal priority: the longest wait first, or the shortest expected runtime
+    first."""
     stretch: Stretch = 20
-    """With `order: shortest`: a job is passed by nobody who comes later than so many times its expected runtime."""
+    """With `order: shortest`: a job that comes later than `stretch` times a waiting job's expected runtime does not
+    pass that job."""
     backfill: Literal["bounded", "predicted"] = "bounded"
-    """Who may use slots that are kept for a patient job: who has to end before it can start, by MaxRuntimeInSeconds; or
-    who is expected to, and then nothing is kept for a job of which nobody knows when it could start."""
+    """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs that must end before it can
+    start, by MaxRuntimeInSeconds. With `predicted`: also jobs that are expected to end before; nothing is kept for a
+    patient job with an unknown start."""
     usage_half_life: Optional[HalfLife] = None
-    """Seconds after which use counts for half: who has used less lately comes first among projects, in what is over
-    quota, and among the owners of a project's jobs of one priority; null: only what is held now counts."""
+    """The seconds after which past use counts half. Beyond quota, the project with less past use comes first. Among a
+    project's jobs of equal priority, the owner with less past use comes first. Null: only current use counts."""
     idle_after: Optional[Seconds] = None
-    """Seconds after which a job whose GPUs do nothing is the first that has to make room, among those that may be
-    asked; null: what its GPUs do does not count."""
+    """The seconds after which a job with idle GPUs is evicted first, among the jobs that may be evicted; null: idle
+    GPUs do not count."""
     protect_project_quota: bool = True
-    """A project at or under its quota loses nothing to others, even if its department is over its own."""
+    """True if a project at or under its quota loses nothing to other projects, even if its department is over quota."""
     allow_oversubscription: bool = False
-    """Quotas may add up to more than there is, and a quota may be lowered below running non-preemptible jobs."""
+    """True if quotas may add up to more than the capacity, and a quota may be lowered below running non-preemptible
+    jobs."""
     window: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    """Waiting jobs read of each waiting queue in one cycle."""
+    """The number of waiting jobs that a cycle reads of each waiting queue."""
     max_waiting: Annotated[int, Meta(ge=1, le=100_000)] = 1000
-    """Jobs of one owner that may wait at a time; a job that is preempted waits again in any case."""
+    """The largest number of waiting jobs of one owner. A preempted job waits again in any case."""
 
 
 class Interactive(_Part, frozen=True):
-    """How interactive jobs are treated."""
+    """Settings for interactive jobs."""
 
     first: bool = True
-    """Within quota they come before the training jobs of their project; false: they go by priority alone."""
+    """True if interactive jobs within quota come before the training jobs of their project; false if only priority
+    counts."""
     max_per_owner: Optional[Annotated[int, Meta(ge=1)]] = 1
-    """Interactive jobs that one owner may have active at a time, where they come first; null: any number."""
+    """The largest number of active interactive jobs of one owner, if they come first; null: any number."""
     idle_end: Seconds = 3600
-    """Seconds without a session after which a job ends that is kept for shells."""
+    """The seconds without a session after which a job that is kept for shells ends."""
 
 
 class Prices(_Part, frozen=True):
     """The price of an instance hour, by the market of its pool."""
 
     on_demand: Optional[Price] = None
-    """Neither of the others."""
+    """The price on demand."""
     spot: Optional[Price] = None
-    """As spot training, on average."""
+    """The average price as spot training."""
     training_plan: Optional[Price] = None
-    """As part of a training plan."""
+    """The price as part of a training plan."""
 
 
 class Policy(_Part, frozen=True):
-    """How the fleet is shared. It has at most 500 departments and projects together, and 200 KB as JSON."""
+    """The rules by which the fleet is shared: at most 500 departments and projects together, and 200 KB as JSON."""
 
     pools: Annotated[tuple[Pool, ...], Meta(min_length=1, max_length=100)]
-    """The instances."""
+    """The pools of instances."""
     projects: Annotated[tuple[Project, ...], Meta(min_length=1, max_length=500)]
-    """Who shares them."""
+    """The projects that share the pools."""
     departments: tuple[Department, ...] = ()
-    """Who shares them above the projects."""
+    """The departments, which group projects."""
     settings: Union[Settings, msgspec.UnsetType] = msgspec.UNSET
     """Settings for all pools, departments and projects."""
     interactive: Union[Interactive, msgspec.UnsetType] = msgspec.UNSET
-    """How interactive jobs are treated."""
+    """Settings for interactive jobs."""
     prices: Annotated[Mapping[InstanceType, Union[Price, Prices]], Meta(max_length=500)] = {}
-    """By instance type, in one currency; a number is the price in every market. `smq usage` counts by them, no plan
-    does."""
+    """The price of an instance hour by instance type, in one currency; a number applies to every market. `smq usage`
+    shows costs by these prices. The prices have no effect on plans."""

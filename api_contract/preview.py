@@ -16,113 +16,113 @@ MOST_INSTANCES = 1_000_000
 
 
 class PreviewRequest(Body, frozen=True):
-    """Either a policy or capacities."""
+    """The change to preview: either a policy or capacities."""
 
     policy: Annotated[Any, schema(document="Policy")] = UNSET
-    """The whole of one that might be applied. Its pools may have more instances than `MaxCapacity` allows."""
+    """The complete policy to preview. Its pools may have more instances than `MaxCapacity` allows."""
     capacity: Union[Mapping[str, Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]], UnsetType] = UNSET
-    """Instances that pools of the policy that holds might have, by pool; the others stay as they are. They may be more
-    than the stack's parameter `MaxCapacity` allows."""
+    """The capacities to preview: instances by pool of the policy in force. Other pools are unchanged. Capacities may be
+    larger than the stack's parameter `MaxCapacity` allows."""
     hours: Annotated[float, Meta(ge=0, le=LONGEST_HOURS)] = 8
-    """How far to look ahead. 0: what happens now alone, which takes the least time."""
+    """The number of hours to look ahead. 0 shows only the decisions of the next cycle, which is fastest."""
 
 
 class PreviewedStart(Answer, frozen=True):
     """A job that would start now."""
 
     job: JobName
-    """Which one."""
+    """The name of the job."""
     slots: Slots = {}
-    """Where."""
+    """The slots in which the job would start."""
 
 
 class PreviewedEviction(Answer, frozen=True):
     """A job that would be stopped now, and wait again."""
 
     job: JobName
-    """Which one."""
+    """The name of the job."""
     claimant: JobName = ""
-    """The job that makes it leave."""
+    """The job for which it would be stopped."""
     rule: Annotated[str, schema(enum=["preempt", "reclaim", "consolidate"])] = ""
-    """As in the evictions of `/plan`."""
+    """The rule, as in the evictions of `/plan`."""
 
 
 class Unstartable(Answer, frozen=True):
-    """A waiting job that could not start any more, however idle the fleet."""
+    """A waiting job that could never start under the preview, even in an idle fleet."""
 
     job: JobName
-    """Which one."""
+    """The name of the job."""
     reason: Optional[Reason] = None
-    """Why."""
+    """The reason why the job could not start."""
 
 
 class ChangedWait(Answer, frozen=True):
-    """A waiting job that would wait noticeably longer, or less long."""
+    """A waiting job whose wait would be noticeably longer or shorter."""
 
     job: JobName
-    """Which one."""
+    """The name of the job."""
     start_now: Optional[Time] = None
-    """When it is expected to start under the policy that holds; null: later than `until`."""
+    """The expected start under the policy in force; null if it is later than `until`."""
     start_then: Optional[Time] = None
-    """When it would be expected to start; null: later than `until`."""
+    """The expected start under the preview; null if it is later than `until`."""
 
 
 class ProjectPreview(Answer, frozen=True):
-    """A project under both policies."""
+    """A project under the policy in force and under the preview."""
 
     project: str
-    """As one of the policies has it."""
+    """The name of the project in one of the policies."""
     waiting: Count = 0
-    """Its waiting jobs that were looked at."""
+    """The number of its waiting jobs that were read."""
     known: Count = 0
-    """Those of them of which it is known when they start, or that it is later than `until`."""
+    """The number of these jobs whose start is known, or is known to be later than `until`."""
     wait_now: Optional[float] = None
-    """How long these wait from now on, on average, in seconds; who starts later than `until` counts until then."""
+    """The average wait of the `known` jobs from now on, in seconds. A start later than `until` counts as `until`."""
     wait_then: Optional[float] = None
-    """The same under what is previewed."""
+    """The average wait under the preview."""
     used_now: Slots = {}
-    """What its jobs hold once a cycle has done what it decides now."""
+    """The slots that its jobs hold after the decisions of the next cycle."""
     used_then: Slots = {}
-    """The same under what is previewed."""
+    """The slots that its jobs hold after the decisions of the next cycle under the preview."""
 
 
 class PreviewAnswer(Answer, frozen=True):
     """The changes compared with the policy in force. Long lists have their first 200 entries."""
 
     policy_version: Count = 0
-    """Of the policy that holds."""
+    """The version of the policy in force."""
     at: Optional[Time] = None
-    """The moment that all of this is about."""
+    """The time of the comparison."""
     until: Optional[Time] = None
-    """How far it was looked ahead; the same moment: not at all."""
+    """The end of the simulated time. If it equals `at`, only the next cycle was simulated."""
     starts: tuple[PreviewedStart, ...] = ()
-    """Jobs that would start now, and do not under the policy that holds."""
+    """Jobs that would start now, but do not under the policy in force."""
     more_starts: Count = 0
-    """How many more there are."""
+    """The number of further such jobs."""
     kept_waiting: tuple[JobName, ...] = ()
-    """Jobs that start now, and would not."""
+    """Jobs that start now under the policy in force, but would not."""
     evictions: tuple[PreviewedEviction, ...] = ()
-    """Jobs that would be stopped now, and are not under the policy that holds."""
+    """Jobs that would be stopped now, but are not under the policy in force."""
     more_evictions: Count = 0
-    """How many more there are."""
+    """The number of further such jobs."""
     unstartable: tuple[Unstartable, ...] = ()
-    """Waiting jobs that could start under the policy that holds, and could not any more."""
+    """Waiting jobs that could start under the policy in force, but never under the preview."""
     more_unstartable: Count = 0
-    """How many more there are."""
+    """The number of further such jobs."""
     sooner: tuple[ChangedWait, ...] = ()
-    """Jobs that would wait less long, and do not start now, the greatest difference first."""
+    """Jobs that would wait a shorter time and do not start now, by the size of the difference, the largest first."""
     more_sooner: Count = 0
-    """How many more there are."""
+    """The number of further such jobs."""
     later: tuple[ChangedWait, ...] = ()
-    """Jobs that would wait longer, the greatest difference first."""
+    """Jobs that would wait a longer time, by the size of the difference, the largest first."""
     more_later: Count = 0
-    """How many more there are."""
+    """The number of further such jobs."""
     projects: tuple[ProjectPreview, ...] = ()
-    """Those in which anybody runs or waits."""
+    """The projects that have active or waiting jobs."""
     in_use: tuple[str, ...] = ()
-    """Projects and pools that live jobs use and the policy drops, and quotas that it lowers below running
-    non-preemptible jobs. Each takes force to apply the policy."""
+    """Projects and pools that the policy drops while live jobs use them, and quotas that it lowers below running
+    non-preemptible jobs. Each requires `force` to apply the policy."""
     warnings: tuple[str, ...] = ()
-    """Why the policy, or the capacities, could not be applied as they are."""
+    """Reasons why the policy, or the capacities, could not be applied unchanged."""
     not_looked_at: tuple[str, ...] = ()
-    """What this does not take into account; sentences for people."""
+    """Facts that the preview does not take into account; sentences for people."""

@@ -45,7 +45,7 @@ class Operation(Generic[Answer_co]):
     """A unique id; the client's method may have another name."""
     method: str
     path: str
-    """`{name}` stands for a job's name."""
+    """The path, in which `{name}` is the name of a job."""
     summary: str
     answer: type[Answer_co]
     statuses: Mapping[int, str]
@@ -54,7 +54,7 @@ class Operation(Generic[Answer_co]):
     """The errors that the queue may answer."""
     query: type[Body] | None = None
     body: Any = None
-    """Type of the request's body: a Body, or a document that is defined elsewhere."""
+    """The type of the request body: a Body, or a document that is defined elsewhere."""
     description: str = field(default="", repr=False)
 
 

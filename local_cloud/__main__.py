@@ -25,7 +25,7 @@ Parsed = TypeVar("Parsed")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit status. Misuse ends with status 2, what cannot be done with 1."""
+    """Run one command and return its exit status: 2 for wrong usage (argparse exits), 1 for any other failure."""
     open_standard_streams()
     own, command = split(arguments)
     options = parser().parse_args(own)
@@ -48,14 +48,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def open_standard_streams() -> None:
-    """Where standard input, output or error is closed (as under cron), have nothing else take its place."""
+    """Open /dev/null in place of each closed standard stream (as under cron), so that no later file gets its number."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 
 def act(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Do what was asked; returns the exit status."""
+    """Carry out the parsed command and return its exit status. `command` is the one to run for `exec`."""
     # Imported late, for a clear sentence where the packages of the extra [local] are missing.
     account = account_of(options)
     if options.action == "demo":
@@ -83,7 +83,7 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def account_of(options: argparse.Namespace) -> Account:
-    """The account that SageMaker is to play."""
+    """Return the account that the options describe. Raise LocalCloudError if two training plans have the same name."""
     plans = [plan.name for plan in options.plan]
     if twice := sorted({name for name in plans if plans.count(name) > 1}):
         raise LocalCloudError(f"The training plan {twice[0]} is given twice.")
@@ -98,17 +98,20 @@ def account_of(options: argparse.Namespace) -> Account:
 
 
 def timing(options: argparse.Namespace) -> dict[str, Any]:
-    """How long instances take to come and processes to end, where that was given."""
+    """Return LocalCloud's arguments for the delay of a start and the grace of a stop. Options not given are left out.
+
+    The argument `strict` is always included, because LocalCloud's defaults depend on it.
+    """
     times: dict[str, Any] = {"strict": options.strict}
     if options.provisioning is not None:
         times["startup_delay"] = options.provisioning
     if options.stop_grace is not None:
-        times |= {"stop_grace": options.stop_grace, "unheard_grace": options.stop_grace}
+        times |= {"stop_grace": options.stop_grace, "unhandled_grace": options.stop_grace}
     return times
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and the command after the first `--`."""
+    """Return our own arguments and, separately, the command that follows the first `--`."""
     own = list(arguments)
     if "--" not in own:
         return own, []
@@ -117,7 +120,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The grammar of the command line."""
+    """Return the parser of the command line."""
     aws = argparse.ArgumentParser(add_help=False)
     group = aws.add_argument_group("the AWS account", "What SageMaker allows; by default everything, at any rate.")
     group.add_argument(
@@ -198,21 +201,21 @@ def parser() -> argparse.ArgumentParser:
 
 
 def slots(text: str) -> int:
-    """A number of instances, at least 1."""
+    """Parse a number of instances from 1 to 99999."""
     if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 99999")
     return int(text)
 
 
 def instances(text: str) -> tuple[str, int]:
-    """An instance type with a number of instances."""
+    """Parse `TYPE=N` into the instance type and the number of instances."""
     if not (match := re.fullmatch(r"(ml\.[a-z0-9-]+\.[a-z0-9]+)=([0-9]{1,5})", text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form TYPE=N, such as ml.m5.large=2")
     return match[1], int(match[2])
 
 
 def checked(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
-    """`parse` for argparse: its ValueError is what the user is told."""
+    """Wrap `parse` for argparse, which shows the message of an ArgumentTypeError but not that of a ValueError."""
 
     def parsed(text: str) -> Parsed:
         try:

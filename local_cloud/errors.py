@@ -1,5 +1,5 @@
-"""What can go wrong with the local cloud itself."""
+"""The error of the local cloud itself, as opposed to the errors of AWS that it emulates."""
 
 
 class LocalCloudError(Exception):
-    """The local cloud cannot start, or cannot do what was asked; the message is for the person who started it."""
+    """A failure to start the local cloud or to do what a command asks. The message is for the user of the command."""

@@ -16,8 +16,6 @@ NOT_DONE = (
     "job_queue/adapters",
     "job_queue/controller",
     "job_queue/domain",
-    "local_cloud/errors.py",
-    "local_cloud/sagemaker",
 )
 EXCEPTIONS: dict[str, str] = {}  # module:name -> the reason
 

@@ -63,7 +63,7 @@ class LocalCloud:
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
     :param account: SageMaker's quotas, request rates, training plans and history. Where it has a quota lag, the quota
         of each instance type is as many instances as the queue may use, unless `account` or `instances` names it.
-    :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unheard_grace` and `startup_delay`.
+    :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unhandled_grace` and `startup_delay`.
     :param strict: whether to add the limits and times of an ordinary AWS account.
     """
 
@@ -83,7 +83,7 @@ class LocalCloud:
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         stop_grace: float | None = None,
-        unheard_grace: float | None = None,
+        unhandled_grace: float | None = None,
         startup_delay: float | None = None,
         strict: bool | None = None,
         project: Path = PROJECT,
@@ -108,7 +108,7 @@ class LocalCloud:
             "intercept": intercept,
             "deliver": deliver,
             "stop_grace": times.stop_grace if stop_grace is None else stop_grace,
-            "unheard_grace": times.unheard_grace if unheard_grace is None else unheard_grace,
+            "unhandled_grace": times.unhandled_grace if unhandled_grace is None else unhandled_grace,
             "startup_delay": times.startup_delay if startup_delay is None else startup_delay,
             "deletion": times.deletion,
         }

@@ -1,7 +1,7 @@
-"""SageMaker's events: what they look like, and how they reach the rules that want them.
+"""SageMaker's events: their content, and their delivery to the targets of the rules that match them.
 
-ministack refuses PutEvents for a source of AWS itself, so it is asked for the matching only (TestEventPattern), and the
-targets are called from here. As on AWS, nobody who changes a job waits for its events.
+ministack refuses PutEvents for a source of AWS itself. Therefore ministack only matches patterns (TestEventPattern),
+and this module calls the targets. As on AWS, a call that changes a job does not wait for the delivery of its events.
 """
 
 import json
@@ -19,7 +19,7 @@ from local_cloud.sagemaker.training_job import TrainingJob
 _log = logging.getLogger(__name__)
 
 DETAIL_TYPE = "SageMaker Training Job State Change"
-RULES_KEPT = 2.0  # seconds for which the rules are not read again
+RULE_CACHE_SECONDS = 2.0  # the rules are read again after this time
 
 _DETAIL_FIELDS = (
     "TrainingJobName",
@@ -42,7 +42,7 @@ Event = dict[str, Any]
 
 
 def state_change(job: TrainingJob, region: str, account: str) -> Event:
-    """The EventBridge envelope of the job's present state; times in `detail` are epoch milliseconds."""
+    """Return the EventBridge event for the job's current state. Times in `detail` are epoch milliseconds."""
     described = job.describe()
     detail: dict[str, Any] = {field: described[field] for field in _DETAIL_FIELDS if field in described}
     detail |= {field: _milliseconds(described[field]) for field in _TIME_FIELDS if field in described}
@@ -69,10 +69,10 @@ def _milliseconds(seconds: float) -> int:
 
 
 class RuleTargets:
-    """Deliver an event to the targets of every enabled rule that matches it: functions, and queues of SQS.
+    """Delivery of events to the targets of every enabled rule that matches: Lambda functions and SQS queues.
 
-    `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS; without `queues`, an event
-    reaches functions only.
+    `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS. Without `queues`, only
+    functions receive events.
     """
 
     def __init__(self, events: Any, functions: Any, queues: Any = None) -> None:
@@ -83,7 +83,7 @@ class RuleTargets:
         self._read_at = float("-inf")
 
     def deliver(self, event: Event) -> None:
-        """Call the targets; a fault of one target is logged and does not keep the event from the others."""
+        """Call the targets. The failure of one target is logged, and the other targets are still called."""
         text = json.dumps(event)
         for pattern, targets in self._current_rules():
             if self._events.test_event_pattern(EventPattern=pattern, Event=text)["Result"]:
@@ -107,7 +107,7 @@ class RuleTargets:
             _log.warning("An event could not be delivered to %s: %s", target["Arn"], error)
 
     def _current_rules(self) -> list[tuple[str, list[dict[str, Any]]]]:
-        if time.monotonic() - self._read_at > RULES_KEPT:
+        if time.monotonic() - self._read_at > RULE_CACHE_SECONDS:
             self._rules = [
                 (rule["EventPattern"], self._events.list_targets_by_rule(Rule=rule["Name"])["Targets"])
                 for rule in self._events.list_rules()["Rules"]
@@ -118,7 +118,7 @@ class RuleTargets:
 
 
 class EventWorker:
-    """Delivers events one after another, in the order in which they are due, on a thread of its own."""
+    """A thread that delivers events one after another, in the order in which they are due."""
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
@@ -126,11 +126,11 @@ class EventWorker:
         self._thread = threading.Thread(target=self._run, name="sagemaker-events", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start the thread."""
         self._thread.start()
 
     def put(self, event: Event, delay: float = 0.0) -> None:
-        """Hand an event over, to be delivered after `delay` seconds; returns at once."""
+        """Schedule the delivery of an event in `delay` seconds. Return at once."""
         if not delay:
             self._queue.put(event)
             return
@@ -139,7 +139,7 @@ class EventWorker:
         timer.start()
 
     def stop(self, timeout: float) -> None:
-        """Deliver what was put until now, for `timeout` seconds at most."""
+        """Deliver the events that are due now, and wait at most `timeout` seconds for that. Delayed events are lost."""
         self._queue.put(None)
         self._thread.join(timeout)
 

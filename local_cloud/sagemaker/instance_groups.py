@@ -1,4 +1,4 @@
-"""The instances that a ResourceConfig asks for."""
+"""The instances that a ResourceConfig requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class InstanceGroup:
 
 
 def instance_groups(config: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
-    """What one ResourceConfig or one of its InstancePreferences asks for, in the order in which hosts are numbered."""
+    """Return the instances that a ResourceConfig or one of its InstancePreferences requests, in the order of hosts."""
     if config.get("InstanceGroups"):
         return tuple(
             InstanceGroup(group["InstanceGroupName"], group["InstanceType"], group["InstanceCount"])

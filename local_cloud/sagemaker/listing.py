@@ -18,11 +18,14 @@ _ORDERS: dict[str, Any] = {
 
 
 def list_jobs(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
-    """One page. As in SageMaker, a page is cut before StatusEquals is applied: it may be short, or even empty."""
+    """Return one page of ListTrainingJobs.
+
+    As in SageMaker, the page is cut before StatusEquals is applied. The page may therefore be short, or even empty.
+    """
     by = request.get("SortBy", "CreationTime")
     order = _ORDERS[by]
     descending = request.get("SortOrder", "Ascending") == "Descending"
-    chosen = sorted((job for job in jobs if _wanted(job, request)), key=order, reverse=descending)
+    chosen = sorted((job for job in jobs if _matches(job, request)), key=order, reverse=descending)
     if token := request.get("NextToken"):
         last = _read_token(token, by)
         chosen = [job for job in chosen if (order(job) < last if descending else order(job) > last)]
@@ -37,7 +40,7 @@ def list_jobs(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]
     return answer
 
 
-def _wanted(job: AnyJob, request: dict[str, Any]) -> bool:
+def _matches(job: AnyJob, request: dict[str, Any]) -> bool:
     plan = request.get("TrainingPlanArnEquals")
     return (
         request.get("NameContains", "") in job.name

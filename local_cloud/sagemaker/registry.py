@@ -15,10 +15,11 @@ AnyJob = TrainingJob | PastJob
 
 
 class JobRegistry:
-    """All training jobs of the account, by name; says no where SageMaker would. Safe for threads.
+    """All training jobs of the account, by name. Raises the errors that SageMaker would return. Safe for threads.
 
-    `past` ended before; they come first and hold nothing. `quota_lag`: seconds for which the instances of a job count
-    after they are free. `deletion`: seconds that the deletion of a job takes.
+    :param past: the jobs that ended before the emulator started. They come first and hold no instances.
+    :param quota_lag: seconds for which the instances of a job count toward quotas after they are free.
+    :param deletion: seconds that the deletion of a job takes.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class JobRegistry:
         self._jobs: dict[str, AnyJob] = {job.name: job for job in past}
         self._holders: list[TrainingJob] = []
         self._deletion = deletion
-        self._gone_at: dict[str, float] = {}  # name of a job that is being deleted -> monotonic seconds
+        self._gone_at: dict[str, float] = {}  # name of a job that is being deleted -> end of the deletion, monotonic
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[AnyJob]:
@@ -40,7 +41,7 @@ class JobRegistry:
             return iter(list(self._jobs.values()))
 
     def add(self, request: dict[str, Any], make: Callable[[Placement], TrainingJob]) -> TrainingJob:
-        """Make a job, if its name is free and its instances are within the limits."""
+        """Create a job. Raise ResourceInUse if its name is taken, or ResourceLimitExceeded if a limit is reached."""
         name = request["TrainingJobName"]
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         with self._lock:
@@ -57,43 +58,46 @@ class JobRegistry:
             self._jobs[name] = job = make(placement)
             self._holders.append(job)
             used = by_type(group for holder in self._holding() if not holder.ended for group in holder.groups)
-            # Their number rises here only.
+            # The number of instances in use rises nowhere else.
             self._most |= {kind: max(self._most.get(kind, 0), used.get(kind, 0)) for kind in placement.by_type}
             return job
 
     @property
     def most_in_use(self) -> dict[str, int]:
-        """The most instances of each type that were in use at once, by jobs that had not ended."""
+        """The largest number of instances of each type that were in use at once, by jobs that had not ended."""
         with self._lock:
             return dict(self._most)
 
     def may_retain(self, job: TrainingJob) -> bool:
-        """Whether a job that ends may keep its instances as a warm pool."""
+        """Return whether the quotas allow a job that ends to keep its instances as a warm pool."""
         with self._lock:
             return self._capacity.may_retain(job, self._holding())
 
     def get(self, name: str) -> AnyJob:
-        """The job of that name."""
+        """Return the job of that name. Raise a ValidationException if there is none."""
         job = self.find(name)
         if job is None:
             raise invalid("Requested resource not found.")
         return job
 
     def find(self, name: str) -> AnyJob | None:
-        """The job of that name, if there is one."""
+        """Return the job of that name, or None."""
         with self._lock:
             self._forget_deleted()
             return self._jobs.get(name)
 
     def by_arn(self, arn: str) -> AnyJob:
-        """The job of that ARN; other resources are not known here."""
+        """Return the job of that ARN. Raise a ValidationException if there is none, as for any other resource."""
         job = self.get(arn.rpartition("/")[2])
         if job.arn != arn:
             raise invalid("Requested resource not found.")
         return job
 
     def delete(self, name: str) -> None:
-        """Delete a job that has ended and keeps no warm pool: it is Deleting for a while, then its name is free."""
+        """Begin to delete a job: the job has the status Deleting for a while, then its name is free.
+
+        Raise ResourceInUse if the job has not ended, is already being deleted, or retains a warm pool.
+        """
         job = self.get(name)
         with self._lock:
             if not job.ended or name in self._gone_at:
@@ -108,20 +112,20 @@ class JobRegistry:
             self._gone_at[name] = time.monotonic() + self._deletion
 
     def _forget_deleted(self) -> None:
-        """Free the names of jobs whose deletion is over. The caller has the lock."""
+        """Remove the jobs whose deletion is over, so that their names are free. The caller holds the lock."""
         now = time.monotonic()
         for name in [name for name, at in self._gone_at.items() if at <= now]:
             del self._gone_at[name], self._jobs[name]
 
     def _holding(self) -> list[TrainingJob]:
-        """The jobs that have instances: those that have not ended, and those that keep a warm pool."""
+        """Return the jobs that have instances: jobs that have not ended, and jobs that retain a warm pool."""
         left = [job for job in self._holders if job.ended and not job.retains]
         self._lagging += [job for job in left if not job.instances_reused]
         self._holders = [job for job in self._holders if job not in left]
         return self._holders
 
     def _still_counted(self) -> list[TrainingJob]:
-        """The jobs whose instances are free, and that SageMaker still counts toward the quotas."""
+        """Return the jobs whose instances are free but still count toward the quotas."""
         since = time.time() - self._quota_lag
         self._lagging = [job for job in self._lagging if job.instances_free_since > since]
         return self._lagging

@@ -1,4 +1,4 @@
-"""Search for training jobs. Unlike ListTrainingJobs it filters before it cuts pages, and knows all of a job."""
+"""Search for training jobs. Unlike ListTrainingJobs, it filters before it cuts pages, and returns whole jobs."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ _ORDERED = {
 
 
 def search(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
-    """One page of the training jobs that match."""
+    """Return one page of the training jobs that match the request's SearchExpression."""
     if request["Resource"] != "TrainingJob":
         raise invalid(f"Search of {request['Resource']} is not emulated in the local cloud; TrainingJob is.")
     expression = request.get("SearchExpression", {})
@@ -44,18 +44,18 @@ def _record(job: AnyJob) -> dict[str, Any]:
 
 
 def _matches(expression: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    parts = [_holds(part, list(_at(record, part["Name"].split(".")))) for part in expression.get("Filters", [])]
+    parts = [_passes(part, list(_at(record, part["Name"].split(".")))) for part in expression.get("Filters", [])]
     parts += [_nested(part, record) for part in expression.get("NestedFilters", [])]
     parts += [_matches(part, record) for part in expression.get("SubExpressions", [])]
     return any(parts) if parts and expression.get("Operator") == "Or" else all(parts)
 
 
 def _nested(nested: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    """Whether one member of a list passes all filters."""
+    """Return whether one member of the list passes all filters of the NestedFilters entry."""
     path = nested["NestedPropertyName"]
     return any(
         all(
-            _holds(part, list(_at(member, part["Name"].removeprefix(f"{path}.").split("."))))
+            _passes(part, list(_at(member, part["Name"].removeprefix(f"{path}.").split("."))))
             for part in nested["Filters"]
         )
         for member in _at(record, path.split("."))
@@ -63,7 +63,10 @@ def _nested(nested: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
 
 
 def _at(value: Any, path: list[str]) -> Iterator[Any]:
-    """What stands at a path; `Tags.<key>` is a tag's value."""
+    """Yield the values at a path of property names; the path `Tags.<key>` gives the value of a tag.
+
+    A list on the way gives the values of all its members. Times become datetimes.
+    """
     if isinstance(value, list):
         for member in value:
             yield from _at(member, path)
@@ -79,7 +82,7 @@ def _at(value: Any, path: list[str]) -> Iterator[Any]:
             yield value[".".join(path)]
 
 
-def _holds(part: Mapping[str, Any], values: list[Any]) -> bool:
+def _passes(part: Mapping[str, Any], values: list[Any]) -> bool:
     operator, wanted = part.get("Operator", "Equals" if "Value" in part else "Exists"), part.get("Value", "")
     if operator in ("Exists", "NotExists"):
         return bool(values) is (operator == "Exists")
@@ -91,15 +94,15 @@ def _holds(part: Mapping[str, Any], values: list[Any]) -> bool:
         return any(_equals(value, one.strip()) for value in values for one in wanted.split(","))
     if operator == "Contains":
         return any(wanted in str(value) for value in values)
-    return any(_ORDERED[operator](value, _like(value, wanted)) for value in values if not isinstance(value, str))
+    return any(_ORDERED[operator](value, _comparable(value, wanted)) for value in values if not isinstance(value, str))
 
 
 def _equals(value: Any, wanted: str) -> bool:
-    return bool(value == _like(value, wanted))
+    return bool(value == _comparable(value, wanted))
 
 
-def _like(value: Any, wanted: str) -> Any:
-    """The value of a filter, as what it is compared with."""
+def _comparable(value: Any, wanted: str) -> Any:
+    """Convert the text of a filter to the type of the value with which the text is compared."""
     try:
         if isinstance(value, datetime):
             time = datetime.fromisoformat(wanted)

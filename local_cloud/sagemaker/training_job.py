@@ -6,21 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from local_cloud.sagemaker.account.training_plans import TrainingPlan
-from local_cloud.sagemaker.account.warm_pools import KEEPS, WarmPool
+from local_cloud.sagemaker.account.warm_pools import HEALTHY_FAILURES, WarmPool
 from local_cloud.sagemaker.instance_groups import InstanceGroup
 from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
 
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"
-LETS_SWITCH_REMOTE_DEBUG = ("Downloading", "Training")  # API_UpdateTrainingJob, RemoteDebugConfig
+REMOTE_DEBUG_STATUSES = ("Downloading", "Training")  # API_UpdateTrainingJob, RemoteDebugConfig
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
 
 
 class TrainingJob:
-    """One training job as SageMaker shows it. Every change of state is published, in order; safe for threads.
+    """One training job as SageMaker shows it. Safe for threads.
 
-    The runner moves it on; only `ask_stop`, tags and updates come from outside. `may_retain(job)` says whether the
-    account may keep the job's instances as a warm pool.
+    The job's runner makes the changes of state, except for stop requests, tags, updates and deletion, which come from
+    API calls. `publish(job)` is called after every change of state but deletion, in order. `may_retain(job)` returns
+    whether the account may keep the job's instances as a warm pool.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class TrainingJob:
         self.plan = plan
         self.warm_start = warm_start
         self.spot = bool(request.get("EnableManagedSpotTraining"))
-        self.launched = self.warm_start  # its cluster is up already
+        self.launched = self.warm_start  # a warm pool's cluster is already running
         self.tags: dict[str, str] = {}
         self.add_tags(request.get("Tags", []))
         self.status = "InProgress"
@@ -51,7 +52,7 @@ class TrainingJob:
         self.training_started: float | None = None
         self.training_ended: float | None = None
         self.artifacts: str | None = None
-        self.stop_asked = threading.Event()
+        self.stop_requested = threading.Event()
         self.warm_pool = _warm_pool(request, warm_start=self.warm_start)
         self._publish = publish
         self._may_retain = may_retain
@@ -67,51 +68,51 @@ class TrainingJob:
 
     @property
     def ended(self) -> bool:
-        """Whether it has given its instances back, or leaves them to a warm pool. What is being deleted has ended."""
+        """Whether the job has ended, also if it is being deleted. Its instances are free or in a warm pool."""
         return self.status in TERMINAL or self.status == DELETING
 
     @property
     def retains(self) -> bool:
-        """Whether its instances wait for another job."""
+        """Whether the job's instances are in a warm pool that another job can take."""
         return self.ended and self.warm_pool is not None and self.warm_pool.available
 
     @property
     def instances_reused(self) -> bool:
-        """Return whether another job has taken its instances over."""
+        """Whether another job has taken over the job's instances."""
         return self.warm_pool is not None and self.warm_pool.status == "Reused"
 
     @property
     def instances_free_since(self) -> float:
-        """Return since when its instances are free, in epoch seconds, of a job that has ended and retains none."""
+        """The time at which the instances became free, in epoch seconds, for an ended job without a warm pool."""
         kept_until = self.warm_pool.ended_at if self.warm_pool else None
         return self.modified if kept_until is None else max(kept_until, self.modified)
 
     @property
     def max_runtime(self) -> float:
-        """Seconds that it may train."""
+        """The number of seconds for which the job may train."""
         return float(self.request["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME))
 
     @property
     def max_pending(self) -> int | None:
-        """Seconds that it may wait for its instances, if it says so."""
+        """The number of seconds for which the job may wait for its instances; None if the request sets no limit."""
         limit: int | None = self.request["StoppingCondition"].get("MaxPendingTimeInSeconds")
         return limit
 
-    def age(self, seconds: float) -> None:
-        """Make it look as if it had been created so much earlier."""
+    def backdate(self, seconds: float) -> None:
+        """Move the creation time back by `seconds`."""
         with self._lock:
             self.created -= seconds
             self._transitions[0]["StartTime"] -= seconds
 
     def add_tags(self, tags: list[dict[str, str]]) -> None:
-        """Add tags, or give those that exist another value."""
+        """Add tags, and change the values of existing tags."""
         merged = self.tags | {tag["Key"]: tag.get("Value", "") for tag in tags}
         if len(merged) > MAX_TAGS:
             raise invalid(f"The resource would have {len(merged)} tags; the limit is {MAX_TAGS}.")
         self.tags = merged
 
     def delete_tags(self, keys: Sequence[str]) -> None:
-        """Remove tags; those that are not there are none of its business."""
+        """Remove tags. Keys that the job does not have are ignored, as in SageMaker."""
         self.tags = {key: value for key, value in self.tags.items() if key not in keys}
 
     def update(self, request: Mapping[str, Any]) -> None:
@@ -121,7 +122,7 @@ class TrainingJob:
             others = changes.keys() - {"ResourceConfig"}
             if self.status == DELETING or (others and self.ended):
                 raise invalid(f"The request was rejected because the training job is in status {self.status}.")
-            if "RemoteDebugConfig" in changes and self.secondary_status not in LETS_SWITCH_REMOTE_DEBUG:
+            if "RemoteDebugConfig" in changes and self.secondary_status not in REMOTE_DEBUG_STATUSES:
                 raise invalid(
                     "RemoteDebugConfig can be updated while the SecondaryStatus of the training job is Downloading or "
                     f"Training, and it is {self.secondary_status}."
@@ -133,27 +134,27 @@ class TrainingJob:
             self._touch()
 
     def begin_deletion(self) -> None:
-        """DeleteTrainingJob: the registry forgets it later. No event of this status is documented."""
+        """Begin DeleteTrainingJob; the registry forgets the job later. AWS documents no event for this status."""
         with self._lock:
             self._touch()
             self.status = DELETING
 
-    def ask_stop(self) -> None:
-        """StopTrainingJob: the runner does the rest. Asking twice changes nothing."""
+    def request_stop(self) -> None:
+        """Carry out StopTrainingJob: the runner stops the processes later. A second request changes nothing."""
         with self._lock:
             if self.ended:
                 raise invalid(f"The request was rejected because the training job is in status {self.status}.")
             self.begin_stopping("Stopping the training job")
-            self.stop_asked.set()
+            self.stop_requested.set()
 
     def begin_stopping(self, message: str) -> None:
-        """Show that it is being stopped, if that is not shown already."""
+        """Change the status from InProgress to Stopping. A job in any other status stays unchanged."""
         with self._lock:
             if self.status == "InProgress":
                 self._move("Stopping", "Stopping", message)
 
     def progress(self, secondary: str, message: str) -> None:
-        """The next step on the ordinary way; a job that is being stopped keeps showing that."""
+        """Record the next step of an ordinary run. A job that is being stopped keeps its status Stopping."""
         with self._lock:
             if secondary == "Downloading":
                 self.launched = True
@@ -163,16 +164,16 @@ class TrainingJob:
                 self._move("InProgress", secondary, message)
 
     def end(self, status: str, secondary: str, message: str, *, failure_reason: str | None = None) -> None:
-        """The last move."""
+        """Record the end of the job, in one of the TERMINAL statuses, and keep or free its instances."""
         with self._lock:
             self.training_ended = _now()
-            # First the pool, then the end: its instances are never free in between.
+            # The warm pool is updated before the status, so that the instances are never free in between.
             self._leave_warm_pool(failure_reason)
             self.failure_reason = failure_reason
             self._move(status, secondary, message)
 
     def describe(self) -> dict[str, Any]:
-        """The answer of DescribeTrainingJob; times in epoch seconds."""
+        """Return the answer of DescribeTrainingJob, with times in epoch seconds."""
         with self._lock:
             answer = {key: value for key, value in self.request.items() if key in _described()}
             answer |= {
@@ -202,7 +203,7 @@ class TrainingJob:
     def _update_warm_pool(self, keep_alive: int) -> None:
         pool = self.warm_pool
         if pool is None and not keep_alive:
-            return  # there is nothing to end
+            return  # no warm pool exists that could be ended
         if pool is None or not pool.update(keep_alive):
             status = pool.status if pool else "none"
             raise invalid(
@@ -210,10 +211,10 @@ class TrainingJob:
             )
 
     def _leave_warm_pool(self, failure_reason: str | None) -> None:
-        """Keep the instances if the cluster is up and healthy, and the account may."""
+        """Keep the instances in a warm pool if the cluster is running and healthy and the account's quota allows it."""
         if (pool := self.warm_pool) is None:
             return
-        healthy = self.launched and (failure_reason is None or failure_reason.startswith(KEEPS))
+        healthy = self.launched and (failure_reason is None or failure_reason.startswith(HEALTHY_FAILURES))
         if healthy and self.plan is None and pool.keep_alive and self._may_retain(self):
             pool.retain()
         else:
@@ -230,7 +231,7 @@ class TrainingJob:
         self._publish(self)
 
     def _touch(self) -> None:
-        # Events are put in order by this time, which they carry in milliseconds: no two moves may share one.
+        # Receivers order events by this time, which has milliseconds. Each change therefore gets a later millisecond.
         self.modified = max(_now(), round(self.modified + 0.001, 3))
 
 
@@ -243,7 +244,7 @@ _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "En
 
 
 def _now() -> float:
-    return round(time.time(), 3)  # as exact as SageMaker's times, and the same in every form
+    return round(time.time(), 3)  # milliseconds, as in SageMaker: the times of events and of answers are equal
 
 
 def _described() -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""SageMaker's training API on this machine: the real wire protocol, real states, and each job a real process."""
+"""SageMaker's training API on this machine: the real wire protocol, real states, and real processes for each job."""
 
 import itertools
 import os
@@ -44,20 +44,24 @@ Request = dict[str, Any]
 class TrainingService:
     """SageMaker's training API on 127.0.0.1, between `start` and `stop`; a context manager does both.
 
-    `aws_endpoint`: where S3, logs, events and Lambda are. `workdir`: a private folder for the jobs.
-    `instances`: how many instances of a type may be in use at once (ResourceLimitExceeded beyond it); a type that is
-    not named has no limit. `account_options`: quotas, request rates, training plans and history. `stop_grace`: seconds
-    between SIGTERM and SIGKILL; `unheard_grace`, if it is less, where the first process of a job does not handle
-    SIGTERM: AWS waits for both alike. `startup_delay`: seconds that a job stays in Starting, unless a warm pool has its
-    instances. `deletion`: seconds for which a deleted job has the status Deleting and keeps its name.
-    `job_environment`: variables for every job.
-
-    `intercept(phase, operation, request)` is called "before" an operation is carried out, and "after" it succeeded
-    but before the answer is sent. It may block, raise EmulatedError to answer with that, or ConnectionAbort to drop the
-    connection without an answer.
-    `deliver(event)` gets each event instead of the targets of the rules that match it.
-    `auth`: whether to refuse what the caller's policies at `aws_endpoint`, the local cloud's own, do not allow.
-    `check_roles`: whether a job's role must exist there. `faults`: what goes wrong at random.
+    :param aws_endpoint: the address of S3, CloudWatch Logs, EventBridge, Lambda, SQS and IAM.
+    :param workdir: a private folder for the jobs.
+    :param instances: the number of instances of each type that may be in use at once. A request beyond the number is
+        answered with ResourceLimitExceeded. A type that is not named has no limit.
+    :param account_options: quotas, request rates, training plans and history.
+    :param stop_grace: seconds between SIGTERM and SIGKILL.
+    :param unhandled_grace: the same, if it is less, for a job whose first process does not handle SIGTERM. AWS makes no
+        such difference.
+    :param startup_delay: seconds that a job stays in Starting, unless a warm pool has its instances.
+    :param deletion: seconds for which a deleted job has the status Deleting and keeps its name.
+    :param intercept: `intercept(phase, operation, request)` is called in the phase "before", and in the phase "after"
+        if the operation succeeded, before the answer is sent. The function may block. An EmulatedError from
+        the function becomes the answer, and ConnectionAbort closes the connection without an answer.
+    :param deliver: `deliver(event)` receives each event in place of the targets of the rules that match the event.
+    :param faults: the faults to inject at random.
+    :param job_environment: environment variables for every job.
+    :param auth: whether to refuse requests that the caller's IAM policies at `aws_endpoint` do not allow.
+    :param check_roles: whether a job's role must exist at `aws_endpoint`.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class TrainingService:
         region: str = "us-east-1",
         account: str = "000000000000",
         stop_grace: float = 10.0,
-        unheard_grace: float = 0.5,
+        unhandled_grace: float = 0.5,
         startup_delay: float = 0.0,
         deletion: float = 0.5,
         intercept: Callable[[str, str, Request], None] | None = None,
@@ -91,7 +95,7 @@ class TrainingService:
         prefix = f"arn:aws:sagemaker:{region}:{account}"
         self._plans = TrainingPlans(options.plans, prefix, time.time)
         past = past_jobs(options.history, f"{prefix}:training-job/", time.time())
-        capacity = Capacity(instances or {}, options.quotas, self._plans, options.of_each_type)
+        capacity = Capacity(instances or {}, options.quotas, self._plans, options.quota_per_type)
         self._registry = JobRegistry(capacity, past, options.quota_lag or 0.0, deletion)
         self._throttle = Throttle({"CreateTrainingJob": options.create_rate, "ListTrainingJobs": options.list_rate})
         self._runners: list[JobRunner] = []
@@ -110,7 +114,7 @@ class TrainingService:
             "DeleteTags": self._delete_tags,
             "ListTags": self._list_tags,
         }
-        service_model()  # it is large: no request should wait for it
+        service_model()  # loaded now, because it is large and the first request would wait for it
         self.permissions = Permissions(aws_endpoint, region, account, self._tags_of, token) if auth else None
         self._server = AwsJsonServer(self._handle, self.permissions.check if self.permissions else None)
         self.url = self._server.url
@@ -124,32 +128,35 @@ class TrainingService:
             s3=clients["s3"],
             logs=clients["logs"],
             environment=_environment(wrappers, aws_endpoint, self.url, region, keys) | dict(job_environment or {}),
-            grace=Grace(stop_grace, unheard_grace),
+            grace=Grace(stop_grace, unhandled_grace),
             startup_delay=startup_delay,
             early_end=self._faults.early_end,
         )
 
     @property
     def most_in_use(self) -> dict[str, int]:
-        """The most instances of each type that were ever in use at once."""
+        """The largest number of instances of each type that were ever in use at once."""
         return self._registry.most_in_use
 
     def instance(self, training_job: str, host: str) -> Instance | None:
-        """An instance that people can be let into now: its job allows that, and its role lets the SSM agent in."""
+        """Return an instance of a training job if a remote debug session can be opened on it now, else None.
+
+        The job must allow remote debugging, and its role must allow the SSM agent to connect.
+        """
         with self._lock:
             runners = [runner for runner in self._runners if runner.name == training_job and runner.alive]
         found = runners[-1].instance(host) if runners else None
         return found if found and self._lookups.may_connect_agent(found.cluster.request["RoleArn"]) else None
 
     def start(self) -> None:
-        """Answer requests from now on."""
-        image.programs(self._workdir / "bin")
+        """Start to answer requests and deliver events. Return at once."""
+        image.write_programs(self._workdir / "bin")
         self._machine = replace(self._machine, mounted=can_mount(self._workdir / "probe"))
         self._events.start()
         self._serving.start()
 
     def stop(self) -> None:
-        """End the server, every process of every job, and their folders."""
+        """Stop the server, kill all processes of all jobs and remove their folders."""
         if not self._serving.is_alive():
             self._server.server_close()
             return
@@ -219,7 +226,7 @@ class TrainingService:
         return search(self._registry, request)
 
     def _stop_job(self, request: Request) -> dict[str, Any]:
-        self._live(request["TrainingJobName"]).ask_stop()
+        self._live(request["TrainingJobName"]).request_stop()
         return {}
 
     def _update(self, request: Request) -> dict[str, Any]:
@@ -245,7 +252,7 @@ class TrainingService:
         return {}
 
     def _list_tags(self, request: Request) -> dict[str, Any]:
-        # At most 50 tags, and pages have at least 50: there is one page.
+        # A job has at most 50 tags and a page has at least 50, so there is only one page.
         return {"Tags": _tag_list(self._registry.by_arn(request["ResourceArn"]))}
 
     def _tags_of(self, name: str) -> Mapping[str, str]:
@@ -253,7 +260,7 @@ class TrainingService:
         return job.tags if job else {}
 
     def _live(self, name: str) -> TrainingJob:
-        """A job that something can still happen to."""
+        """Return a job that the emulator runs or ran. Raise a ValidationException if the job is only history."""
         job = self._registry.get(name)
         if isinstance(job, PastJob):
             raise invalid(f"The request was rejected because the training job is in status {job.status}.")

@@ -1,7 +1,7 @@
-"""What SageMaker refuses before it does anything.
+"""Validation of requests before an operation begins.
 
-Two layers, as in the service: the constraints of its published model (types, lengths, patterns, enums), all of them
-reported at once, and then the rules between fields, the first of which is reported.
+There are two layers, as in SageMaker. Violated constraints of the published model (types, lengths, patterns, enums) are
+all reported at once. Then the rules between fields are checked, and only the first violation is reported.
 """
 
 from collections.abc import Iterator
@@ -33,29 +33,32 @@ _JSON_NAMES = {str: "STRING_VALUE", bool: "BOOLEAN_VALUE", dict: "START_OBJECT",
 
 @cache
 def service_model() -> ServiceModel:
-    """SageMaker's model as botocore ships it."""
+    """Return the model of SageMaker's API that botocore contains. The model is loaded once."""
     return ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
 
 
 def invalid(message: str) -> EmulatedError:
-    """A ValidationException."""
+    """Return a ValidationException for the caller to raise."""
     return EmulatedError("ValidationException", message)
 
 
 def check_request(operation: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The request without its nulls, if the operation's model allows it; an EmulatedError names every fault."""
+    """Return the request without its nulls. Raise an EmulatedError if the request violates the operation's model.
+
+    The error names every violated constraint. A value of a wrong JSON type is an error by itself: the first is named.
+    """
     shape = service_model().operation_model(operation).input_shape
-    assert shape is not None  # every operation of the training API takes something
+    assert shape is not None  # every operation of the training API has an input
     request = _without_nulls(request)
-    faults = list(_faults(shape, request, ""))
-    if faults:
-        count = "1 validation error" if len(faults) == 1 else f"{len(faults)} validation errors"
-        raise invalid(f"{count} detected: {'; '.join(faults)}")
+    violations = list(_violations(shape, request, ""))
+    if violations:
+        count = "1 validation error" if len(violations) == 1 else f"{len(violations)} validation errors"
+        raise invalid(f"{count} detected: {'; '.join(violations)}")
     return request
 
 
 def check_tags(tags: list[dict[str, str]]) -> None:
-    """Tags as one call may carry them."""
+    """Raise a ValidationException if the tags of one call repeat a key or use the reserved prefix `aws:`."""
     keys = [tag["Key"] for tag in tags]
     twice = sorted({key for key in keys if keys.count(key) > 1})
     if twice:
@@ -66,7 +69,10 @@ def check_tags(tags: list[dict[str, str]]) -> None:
 
 
 def check_training_job(request: dict[str, Any]) -> None:
-    """The rules between the fields of CreateTrainingJob, and what this emulator does not do."""
+    """Raise a ValidationException if a CreateTrainingJob request breaks a rule between fields.
+
+    Features that the emulator lacks are refused in the same way.
+    """
     for field in ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition"):
         if field not in request:
             raise invalid(f"{field} is required.")
@@ -157,37 +163,37 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _violations(shape: Shape, value: Any, path: str) -> Iterator[str]:
     _check_type(shape, value, path)
-    for constraint in _broken(shape, value):
-        yield _fault(value, path, constraint)
+    for constraint in _broken_constraints(shape, value):
+        yield _violation(value, path, constraint)
     if isinstance(shape, StructureShape):
-        yield from _faults_of_members(shape, value, path)
+        yield from _member_violations(shape, value, path)
     elif isinstance(shape, ListShape):
         for number, item in enumerate(value, start=1):
-            yield from _faults(shape.member, item, f"{path}.{number}.member")
+            yield from _violations(shape.member, item, f"{path}.{number}.member")
     elif isinstance(shape, MapShape):
         for key, item in value.items():
             _check_type(shape.value, item, f"{path}.{key}")
-            for part, broken in (("keys", _broken(shape.key, key)), ("value", _broken(shape.value, item))):
-                if constraints := list(broken):
-                    yield _fault(value, path, f"Map {part} must satisfy constraint: [{', '.join(constraints)}]")
+            for part, part_shape, content in (("keys", shape.key, key), ("value", shape.value, item)):
+                if constraints := list(_broken_constraints(part_shape, content)):
+                    yield _violation(value, path, f"Map {part} must satisfy constraint: [{', '.join(constraints)}]")
 
 
-def _faults_of_members(shape: StructureShape, value: dict[str, Any], path: str) -> Iterator[str]:
+def _member_violations(shape: StructureShape, value: dict[str, Any], path: str) -> Iterator[str]:
     for name in shape.required_members:
         if name not in value:
-            yield _fault("null", _join(path, name), "Member must not be null", quoted=False)
+            yield _violation("null", _join(path, name), "Member must not be null", quoted=False)
     for name, item in value.items():
         if name not in shape.members:
-            yield _fault(item, _join(path, name), "Member is not known to this operation")
+            yield _violation(item, _join(path, name), "Member is not known to this operation")
         else:
-            yield from _faults(shape.members[name], item, _join(path, name))
+            yield from _violations(shape.members[name], item, _join(path, name))
 
 
 def _check_type(shape: Shape, value: Any, path: str) -> None:
     wanted = _PYTHON_TYPES.get(shape.type_name, (object,))
-    # bool is an int to Python, and is no number to JSON
+    # In Python a bool is an int, but in JSON true is not a number.
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted and object not in wanted):
         given = _JSON_NAMES.get(type(value), "NUMBER_VALUE")
         place = f" at '{path}'" if path else ""
@@ -196,7 +202,7 @@ def _check_type(shape: Shape, value: Any, path: str) -> None:
         )
 
 
-def _broken(shape: Shape, value: Any) -> Iterator[str]:
+def _broken_constraints(shape: Shape, value: Any) -> Iterator[str]:
     limits = shape.metadata
     if shape.type_name in ("integer", "long", "float", "double"):
         if value < limits.get("min", value):
@@ -216,11 +222,11 @@ def _broken(shape: Shape, value: Any) -> Iterator[str]:
 
 @cache
 def _pattern(text: str) -> regex.Pattern[str]:
-    # The model's patterns are Java's: \p{L} is beyond the standard library's module.
+    # The model's patterns are Java's: the standard library's `re` does not support \p{L}.
     return regex.compile(text)
 
 
-def _fault(value: Any, path: str, constraint: str, *, quoted: bool = True) -> str:
+def _violation(value: Any, path: str, constraint: str, *, quoted: bool = True) -> str:
     shown = f"'{value}'" if quoted else value
     return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
 

@@ -1,4 +1,4 @@
-"""AWS JSON 1.1 over HTTP: the protocol in which boto3 speaks to SageMaker.
+"""AWS JSON 1.1 over HTTP: the protocol that boto3 uses for SageMaker.
 
 A request is a POST with the operation in `X-Amz-Target`; an error is a 4xx or 5xx with `__type` and `message`.
 """
@@ -24,7 +24,7 @@ Handle = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class SignedCall:
-    """A request as it came, for those who check its signature."""
+    """A request as it was received, with all that is needed to check its signature."""
 
     headers: list[tuple[str, str]]
     body: bytes
@@ -34,7 +34,7 @@ Authorize = Callable[[SignedCall, str, dict[str, Any]], None]
 
 
 class EmulatedError(Exception):
-    """An error as SageMaker answers it: `code` is what botocore shows in `Error.Code`."""
+    """An error of SageMaker that becomes the answer. botocore shows `code` as `Error.Code`."""
 
     def __init__(self, code: str, message: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(f"{code}: {message}")
@@ -43,14 +43,14 @@ class EmulatedError(Exception):
         self.status = status
 
 
-class ConnectionAbort(Exception):  # noqa: N818  it is a signal, and no fault
-    """The connection is to be dropped without an answer: the caller cannot know what became of its request."""
+class ConnectionAbort(Exception):  # noqa: N818  a signal, not an error
+    """A signal to close the connection without an answer. The caller cannot know whether the operation succeeded."""
 
 
 class AwsJsonServer(ThreadingHTTPServer):
-    """Hands every request to `handle(operation, request)` and sends back what it returns or raises.
+    """A server that passes every request to `handle(operation, request)` and answers with the result or EmulatedError.
 
-    `authorize(call, operation, request)` comes first and may raise EmulatedError.
+    `authorize(call, operation, request)` is called before `handle` and may raise EmulatedError.
     """
 
     daemon_threads = True
@@ -65,29 +65,29 @@ class AwsJsonServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """The address at which the server listens."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection and remember it, for `stop`."""
+        """Accept a connection and register it, so that `stop` can close it."""
         connection, address = super().get_request()
         with self._lock:
             self._connections.add(connection)
         return connection, address
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection that is done."""
+        """Close a connection and remove it from those that `stop` closes."""
         with self._lock:
             self._connections.discard(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that is gone, as a killed process is, is no fault of the server."""
+        """Report an error, but ignore a lost connection, such as that of a killed client."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
     def stop(self) -> None:
-        """Stop listening and drop what is still connected: clients keep their connections open."""
+        """Stop listening and close all connections, since clients keep theirs open."""
         self.shutdown()
         self.server_close()
         with self._lock:
@@ -99,7 +99,7 @@ class AwsJsonServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: AwsJsonServer
     protocol_version = "HTTP/1.1"
-    # One write per answer: small writes one after another wait for the other side's delayed acknowledgement.
+    # Each answer is one write: several small writes would each wait for a delayed acknowledgement of the client.
     wbufsize = -1
     disable_nagle_algorithm = True
 
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(payload)
             self.wfile.flush()
-        except ConnectionError:  # the caller did not wait for the answer
+        except ConnectionError:  # the client has closed the connection before the answer
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -162,5 +162,5 @@ def _parse(body: bytes) -> dict[str, Any]:
 def _drop(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:  # it is closed already
+    except OSError:  # the connection is already closed
         return

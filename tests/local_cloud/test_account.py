@@ -155,8 +155,8 @@ def test_warm_pools_count_toward_the_quota_of_each_type_and_are_kept(make_emulat
 
 def test_without_quota_lag_slots_are_no_quota() -> None:
     for lag in (None, 0.0):
-        assert Account(quota_lag=lag).with_slots(8).of_each_type is None
-    assert strict_account(Account()).with_slots(8).of_each_type == 8
+        assert Account(quota_lag=lag).with_slots(8).quota_per_type is None
+    assert strict_account(Account()).with_slots(8).quota_per_type == 8
 
 
 def test_quotas_of_all_spot_jobs_count_spot_only(make_emulator: MakeEmulator) -> None:

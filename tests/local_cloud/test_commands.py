@@ -200,7 +200,7 @@ def test_options_make_the_account_and_its_times() -> None:
     late = account_of(parser().parse_args(["up", "--strict", "--quota-lag", "5"]))
     assert strict_account(late).quota_lag == 5
     own = parser().parse_args(["up", "--strict", "--stop-grace", "120", "--provisioning", "0"])
-    assert timing(own) == {"strict": True, "startup_delay": 0.0, "stop_grace": 120.0, "unheard_grace": 120.0}
+    assert timing(own) == {"strict": True, "startup_delay": 0.0, "stop_grace": 120.0, "unhandled_grace": 120.0}
 
     with pytest.raises(LocalCloudError, match="june is given twice"):
         account_of(parser().parse_args(["exec", "--plan", "june=1,+0,+60", "--plan", "june=2,+0,+60"]))

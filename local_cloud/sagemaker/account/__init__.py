@@ -1,1 +1,1 @@
-"""The AWS account that the emulator plays: what it allows, what it has, and what happened in it before."""
+"""The emulated AWS account: its limits, its capacity and its earlier training jobs."""

@@ -1,4 +1,4 @@
-"""Whether the account allows a training job, and which instances it gets."""
+"""The limits of the account that a training job must meet, and the choice of its instances."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ Request = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Placement:
-    """The instances of an accepted job: its groups, the plan they are reserved in, and the job whose they were."""
+    """The instances of an accepted job.
+
+    `plan` is the training plan that reserves the instances. `warm` is the ended job whose warm pool is reused.
+    """
 
     groups: tuple[InstanceGroup, ...]
     plan: TrainingPlan | None = None
@@ -24,20 +27,22 @@ class Placement:
 
     @property
     def count(self) -> int:
-        """All instances."""
+        """The number of instances of all types."""
         return sum(group.count for group in self.groups)
 
     @property
     def by_type(self) -> dict[str, int]:
-        """Instances of each type."""
+        """The number of instances of each type."""
         return by_type(self.groups)
 
 
 class Capacity:
-    """The limits of the account. The registry holds its lock while it asks.
+    """The limits of the account. The registry holds its lock during every call.
 
-    `machines`: how many instances of a type there are at all, whatever the market. `quotas`: by SageMaker's names.
-    `of_each_type`: the quota of instances in training jobs, in each market, of a type that is named by neither.
+    :param machines: the number of instances of each type that exist, for both markets together.
+    :param quotas: the quotas, by SageMaker's names for them.
+    :param quota_per_type: the quota of instances in training jobs, in each market, of a type that neither `machines`
+        nor `quotas` names.
     """
 
     def __init__(
@@ -45,18 +50,20 @@ class Capacity:
         machines: Mapping[str, int],
         quotas: Mapping[str, int],
         plans: TrainingPlans,
-        of_each_type: int | None = None,
+        quota_per_type: int | None = None,
     ) -> None:
         self._machines = machines
         self._quotas = quotas
         self._plans = plans
-        self._of_each_type = of_each_type
+        self._quota_per_type = quota_per_type
 
     def place(self, request: Request, tags: Mapping[str, str], holders: Sequence[TrainingJob]) -> Placement:
-        """Where the job will run; raises the refusal that SageMaker would answer with.
+        """Return the instances for the job, or raise the error that SageMaker would return.
 
-        `holders` are the jobs that have instances. Of InstancePreferences the first is taken that there is capacity
-        for (model: InstancePreferences); where there is none, the refusal of the first counts.
+        The first of InstancePreferences that has capacity is chosen (API model: InstancePreferences). If none has
+        capacity, the error is that of the first one. If all are training plans, the job waits for the first plan.
+
+        :param holders: the jobs that have instances.
         """
         self._check_seconds(request)
         self._check_debugger_rules(request, holders)
@@ -79,10 +86,13 @@ class Capacity:
                 return placement
         if refusals:
             raise refusals[0]
-        return choices[0]  # all are plans without a free instance: it waits for the first
+        return choices[0]  # all choices are plans without enough free instances: the job waits for the first plan
 
     def may_retain(self, job: TrainingJob, holders: Iterable[TrainingJob]) -> bool:
-        """Whether the warm pool quota has room for what a job leaves (guide: train-warm-pools-resource-limits)."""
+        """Return whether the warm pool quotas have room for the job's instances.
+
+        Source: guide, train-warm-pools-resource-limits.
+        """
         retained = by_type(group for other in holders if other.retains for group in other.groups)
         return all(
             retained.get(kind, 0) + count <= self._quotas.get(f"{kind} for training warm pool usage", 1_000_000)
@@ -103,9 +113,12 @@ class Capacity:
         self._check(options.LONGEST_KEPT, used=0, wanted=keep_alive, unit="Seconds")
 
     def _check_debugger_rules(self, request: Request, holders: Iterable[TrainingJob]) -> None:
-        """Each rule of the Debugger is a processing job on an instance of its own."""
-        used = sum(_rules(job.request) for job in holders if not job.ended)
-        if wanted := _rules(request):
+        """Raise ResourceLimitExceeded if the processing quota has no room for the request's Debugger rules.
+
+        Each rule is a processing job on its own instance.
+        """
+        used = sum(_debugger_rules(job.request) for job in holders if not job.ended)
+        if wanted := _debugger_rules(request):
             self._check(options.ALL_PROCESSING, used=used, wanted=wanted)
 
     def _check_instances(self, request: Request, placement: Placement, holders: Sequence[TrainingJob]) -> None:
@@ -115,9 +128,9 @@ class Capacity:
         name = "spot training job" if spot else "training job"
         for kind, count in placement.by_type.items():
             usage = f"{kind} for {name} usage"
-            quota = self._quotas.get(usage, None if kind in self._machines else self._of_each_type)
-            self._check(usage, used=_used(market, kind), wanted=count, limit=quota)
-            self._check(usage, used=_used(others, kind), wanted=count, limit=self._machines.get(kind))
+            quota = self._quotas.get(usage, None if kind in self._machines else self._quota_per_type)
+            self._check(usage, used=_instances_of_type(market, kind), wanted=count, limit=quota)
+            self._check(usage, used=_instances_of_type(others, kind), wanted=count, limit=self._machines.get(kind))
         largest, everything = (
             (options.LARGEST_SPOT_JOB, options.ALL_SPOT_JOBS) if spot else (options.LARGEST_JOB, options.ALL_JOBS)
         )
@@ -126,32 +139,32 @@ class Capacity:
         self._check(everything, used=in_use, wanted=placement.count)
 
     def _check(self, name: str, *, used: int, wanted: int, limit: int | None = None, unit: str = "Instances") -> None:
-        """A limit, or else the quota of that name, if there is one."""
+        """Raise ResourceLimitExceeded beyond `limit`, or, if that is None, beyond the quota `name` if there is one."""
         limit = self._quotas.get(name) if limit is None else limit
         if limit is not None and used + wanted > limit:
             raise options.limit_exceeded(name, limit, used, wanted, unit)
 
 
 def by_type(groups: Iterable[InstanceGroup]) -> dict[str, int]:
-    """Instances of each type."""
+    """Return the number of instances of each type."""
     counts: dict[str, int] = {}
     for group in groups:
         counts[group.instance_type] = counts.get(group.instance_type, 0) + group.count
     return counts
 
 
-def _used(jobs: Iterable[TrainingJob], kind: str) -> int:
+def _instances_of_type(jobs: Iterable[TrainingJob], kind: str) -> int:
     return by_type(group for job in jobs for group in job.groups).get(kind, 0)
 
 
-def _rules(request: Request) -> int:
+def _debugger_rules(request: Request) -> int:
     return len(request.get("DebugRuleConfigurations", [])) + len(request.get("ProfilerRuleConfigurations", []))
 
 
 def _warm_match(
     request: Request, option: Placement, tags: Mapping[str, str], holders: Iterable[TrainingJob]
 ) -> TrainingJob | None:
-    """The job whose warm pool this one takes, the one that has waited longest."""
+    """Return the job whose warm pool matches the request, the oldest such job first, or None."""
     if request.get("EnableManagedSpotTraining") or len(option.groups) > 1:
         return None
     (group,) = option.groups

@@ -1,4 +1,4 @@
-"""Training jobs that ended before the emulator started: many, and cheap."""
+"""Training jobs that ended before the emulator started. They are kept small, because there may be very many."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,55 +28,55 @@ _REQUEST: Mapping[str, Any] = MappingProxyType(
 
 @dataclass(slots=True)
 class PastJob:
-    """A training job that ended long ago; it holds nothing, and nothing can happen to it."""
+    """A training job that ended long ago. A past job holds no instances and can only be deleted."""
 
     name: str
     arn: str
     created: float
     status: str
-    ended_as: str = ""  # while it is being deleted
+    ended_as: str = ""  # the final status, while `status` is Deleting
 
     def begin_deletion(self) -> None:
-        """Show that it is being deleted."""
+        """Change the status to Deleting; the registry forgets the job later."""
         self.ended_as, self.status = self.status, "Deleting"
 
     @property
     def ended(self) -> bool:
-        """It has."""
+        """Always true."""
         return True
 
     @property
     def warm_pool(self) -> None:
-        """It keeps none."""
+        """Always None: a past job retains no instances."""
         return
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """It has none."""
+        """Always empty."""
         return _NO_TAGS
 
     @property
     def request(self) -> Mapping[str, Any]:
-        """The request, the same for all."""
+        """The CreateTrainingJob request, which is the same for all past jobs."""
         return _REQUEST
 
     @property
     def secondary_status(self) -> str:
-        """As SageMaker shows it at the end."""
+        """The SecondaryStatus, which is the final status even while the job is being deleted."""
         return self.ended_as or self.status
 
     @property
     def modified(self) -> float:
-        """When it ended."""
+        """The time of the last change, which is the end of the job, in epoch seconds."""
         return self.created + _DURATION
 
     @property
     def training_ended(self) -> float:
-        """When it ended."""
+        """The end of the job, in epoch seconds."""
         return self.modified
 
     def describe(self) -> dict[str, Any]:
-        """The answer of DescribeTrainingJob."""
+        """Return the answer of DescribeTrainingJob, with times in epoch seconds."""
         reason = {"FailureReason": "AlgorithmError: , exit code: 1"} if self.secondary_status == "Failed" else {}
         ended = {
             "Status": self.secondary_status,
@@ -99,11 +99,11 @@ class PastJob:
         }
 
 
-PAST = "past-"  # how their names begin
+PAST = "past-"  # prefix of the names of past jobs
 
 
 def past_jobs(count: int, arn_prefix: str, now: float) -> Iterator[PastJob]:
-    """`count` jobs, one a minute up to `now`, the oldest first."""
+    """Yield `count` jobs, the oldest first: one for each minute before `now`."""
     for number in range(count):
         name = f"{PAST}{number:06}"
         created = now - (count - number) * MINUTES_APART * 60

@@ -1,4 +1,4 @@
-"""What CreateTrainingJob looks up in other services before it accepts: the role, and the data in S3."""
+"""The lookups of CreateTrainingJob in other services before a job is accepted: the role, and the data in S3."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from local_cloud.sagemaker.validation import invalid
 
-OF_THE_SSM_AGENT = [
+SSM_AGENT_ACTIONS = [
     f"ssmmessages:{action}"
     for action in ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
 ]
@@ -16,7 +16,7 @@ Request = Mapping[str, Any]
 
 
 class Lookups:
-    """Refuses what other services know nothing of. `iam` is None where roles are not looked up."""
+    """Checks of a request against S3 and IAM. `s3` and `iam` are boto3 clients; roles are not checked without `iam`."""
 
     def __init__(self, s3: Any, iam: Any | None, region: str) -> None:
         self._s3 = s3
@@ -24,7 +24,7 @@ class Lookups:
         self._region = region
 
     def check(self, request: Request) -> None:
-        """Raise a ValidationException in SageMaker's words."""
+        """Raise a ValidationException, in SageMaker's words, if the role or a channel's data does not exist."""
         self._check_role(request["RoleArn"])
         for channel in request.get("InputDataConfig", []):
             source = channel["DataSource"].get("S3DataSource", {})
@@ -32,10 +32,10 @@ class Lookups:
                 self._check_data(source["S3Uri"], request["RoleArn"])
 
     def may_connect_agent(self, role: str) -> bool:
-        """Whether the SSM agent of a container with this role reaches Session Manager."""
+        """Return whether the role allows the SSM agent of a container to connect to Session Manager."""
         if self._iam is None:
             return True
-        answer = self._iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=OF_THE_SSM_AGENT)
+        answer = self._iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=SSM_AGENT_ACTIONS)
         return all(result["EvalDecision"] == "allowed" for result in answer["EvaluationResults"])
 
     def _check_role(self, arn: str) -> None:

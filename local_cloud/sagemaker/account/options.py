@@ -1,6 +1,6 @@
-"""The AWS account that the emulator plays: its quotas, request rates, training plans and history.
+"""The emulated AWS account: its quotas, request rates, training plans and history.
 
-The options of `up` and `exec` are read here. What is wrong with one is a ValueError that says it in a sentence.
+This module also parses these options of the commands. Each parser raises a ValueError with a sentence for the user.
 """
 
 import re
@@ -23,24 +23,24 @@ QUOTAS = (LONGEST_RUN, LONGEST_KEPT, LARGEST_JOB, LARGEST_SPOT_JOB, ALL_JOBS, AL
 """The quotas of an account that name no instance type, under the names of Service Quotas."""
 USAGE = re.compile(rf"{TYPE} for (training job|spot training job|training warm pool) usage")
 DEFAULTS = {LONGEST_RUN: 432_000, LONGEST_KEPT: 3_600, LARGEST_JOB: 20, LARGEST_SPOT_JOB: 20}
-"""What every account has at first, in seconds and instances (guide: regions-quotas)."""
+"""The default quotas of a new account, in seconds and instances (guide: regions-quotas)."""
 STRICT_HISTORY = 300
 STRICT_QUOTA_LAG = 60.0  # seconds; syne-tune issue 250: "can take several minutes"
 
 
 @dataclass(frozen=True)
 class Times:
-    """How long things take, in seconds."""
+    """The durations of steps in the life of a training job, in seconds."""
 
     stop_grace: float
-    unheard_grace: float
+    unhandled_grace: float
     startup_delay: float
-    deletion: float  # in which a training job that is being deleted has the status Deleting
+    deletion: float  # the time for which a deleted training job has the status Deleting
 
 
-TIMES = Times(stop_grace=10.0, unheard_grace=0.5, startup_delay=0.0, deletion=0.5)
-# AWS gives 120 s to stop, and takes minutes to start.
-STRICT_TIMES = Times(stop_grace=5.0, unheard_grace=5.0, startup_delay=2.0, deletion=2.0)
+TIMES = Times(stop_grace=10.0, unhandled_grace=0.5, startup_delay=0.0, deletion=0.5)
+# On AWS the grace period of a stop is 120 s, and a start takes minutes.
+STRICT_TIMES = Times(stop_grace=5.0, unhandled_grace=5.0, startup_delay=2.0, deletion=2.0)
 TRAINING_JOB = "training-job"  # the target of a plan that training jobs may name
 TARGETS = (TRAINING_JOB, "hyperpod-cluster", "endpoint", "studio-apps")
 """The resources that a training plan may be for, as DescribeTrainingPlan names them."""
@@ -49,7 +49,7 @@ _PLAN_NAME = r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}"
 
 @dataclass(frozen=True)
 class Rate:
-    """So many calls a second, and so many at once after a rest."""
+    """A limit of calls: `per_second` on average, and `burst` at once after a time without calls."""
 
     per_second: float
     burst: int
@@ -57,19 +57,19 @@ class Rate:
 
 @dataclass(frozen=True)
 class Moment:
-    """A time: epoch seconds, or seconds from the start of the emulator."""
+    """A time in epoch seconds or, if `relative`, in seconds from the start of the emulator."""
 
     seconds: float
     relative: bool = False
 
     def epoch(self, start: float) -> float:
-        """Epoch seconds, if the emulator started at `start`."""
+        """Return the time in epoch seconds, for an emulator that started at `start`."""
         return start + self.seconds if self.relative else self.seconds
 
 
 @dataclass(frozen=True)
 class PlanOption:
-    """A training plan: so many instances from `start` to `end`; of any type if it names none."""
+    """A training plan: `instances` from `start` to `end`, of `instance_type`, or of any type if that is None."""
 
     name: str
     instances: int
@@ -81,28 +81,28 @@ class PlanOption:
 
 @dataclass(frozen=True)
 class Account:
-    """What the emulator is told about the account. A quota that is not named has no limit, see `of_each_type`."""
+    """The options of the account. A quota that is not named has no limit, except through `quota_per_type`."""
 
     quotas: Mapping[str, int] = field(default_factory=dict)
     create_rate: Rate | None = None
-    """Of CreateTrainingJob; None is no limit."""
+    """The rate of CreateTrainingJob; None is no limit."""
     list_rate: Rate | None = None
-    """Of ListTrainingJobs."""
+    """The rate of ListTrainingJobs; None is no limit."""
     history: int = 0
-    """How many training jobs have ended before."""
+    """The number of training jobs that ended before the emulator started."""
     plans: tuple[PlanOption, ...] = ()
     quota_lag: float | None = None
     """Seconds for which instances count toward quotas after a job or a warm pool has ended; None is 0."""
-    of_each_type: int | None = None
-    """The quota of each instance type in each market that `quotas` does not name; None is no limit."""
+    quota_per_type: int | None = None
+    """The quota of an instance type in a market that `quotas` does not name; None is no limit."""
 
     def with_slots(self, slots: int) -> "Account":
         """Return the account with a quota of `slots` instances of each type, so that quota lag has an effect."""
-        return replace(self, of_each_type=slots) if self.quota_lag and self.of_each_type is None else self
+        return replace(self, quota_per_type=slots) if self.quota_lag and self.quota_per_type is None else self
 
 
 def strict_account(given: Account) -> Account:
-    """The account as AWS makes it, where `given` says nothing else."""
+    """Return the account with AWS's defaults for a new account, except where `given` sets an option."""
     return replace(
         given,
         quotas={**DEFAULTS, **given.quotas},
@@ -114,7 +114,7 @@ def strict_account(given: Account) -> Account:
 
 
 def parse_quota(text: str) -> tuple[str, int]:
-    """`NAME=LIMIT`, by SageMaker's own name for it."""
+    """Parse `NAME=LIMIT`, where NAME is SageMaker's name of the quota."""
     name, _, limit = (part.strip() for part in text.rpartition("="))
     if not re.fullmatch(r"[0-9]{1,9}", limit) or not name:
         raise ValueError(f"{text!r} is not of the form NAME=LIMIT, such as 'ml.p5.48xlarge for training job usage=4'")
@@ -128,7 +128,7 @@ def parse_quota(text: str) -> tuple[str, int]:
 
 
 def parse_rate(text: str) -> Rate:
-    """`CALLS/BURST`: calls a second, and at once."""
+    """Parse `CALLS/BURST`: calls per second on average, and at once."""
     match = re.fullmatch(r"([0-9]*\.?[0-9]+)/([0-9]{1,6})", text)
     if not match or float(match[1]) <= 0 or int(match[2]) < 1:
         raise ValueError(f"{text!r} is not of the form CALLS/BURST, such as 1/10: calls a second, and at once")
@@ -136,21 +136,21 @@ def parse_rate(text: str) -> Rate:
 
 
 def parse_history(text: str) -> int:
-    """How many training jobs have ended before."""
+    """Parse the number of training jobs that ended before the emulator started."""
     if not re.fullmatch(r"[0-9]{1,6}", text) or int(text) > MAX_HISTORY:
         raise ValueError(f"{text!r} is not a number from 0 to {MAX_HISTORY}")
     return int(text)
 
 
 def parse_seconds(text: str) -> float:
-    """A time to wait."""
+    """Parse a duration in seconds."""
     if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]+)?", text):
         raise ValueError(f"{text!r} is not a number of seconds, such as 180")
     return float(text)
 
 
 def parse_plan(text: str) -> PlanOption:
-    """Read `NAME=COUNT,START,END[,TYPE][,TARGET+TARGET]`; a plan without targets is for training jobs."""
+    """Parse `NAME=COUNT,START,END[,TYPE][,TARGET+TARGET]`; a plan without targets is for training jobs."""
     name, _, rest = text.partition("=")
     parts = [part.strip() for part in rest.split(",")]
     targets: tuple[str, ...] = (TRAINING_JOB,)
@@ -170,7 +170,7 @@ def parse_plan(text: str) -> PlanOption:
 
 
 def parse_moment(text: str) -> Moment:
-    """An ISO time (UTC if it names no zone), or `+seconds` or `-seconds` from the start."""
+    """Parse an ISO time (UTC if no zone is given), or `+seconds` or `-seconds` from the start of the emulator."""
     if re.fullmatch(r"[+-][0-9]+(\.[0-9]+)?", text):
         return Moment(float(text), relative=True)
     try:
@@ -181,7 +181,7 @@ def parse_moment(text: str) -> Moment:
 
 
 def limit_exceeded(name: str, limit: int, used: int, wanted: int, unit: str = "Instances") -> EmulatedError:
-    """The refusal in SageMaker's words."""
+    """Return the error for a reached quota, in SageMaker's words, for the caller to raise."""
     return EmulatedError(
         "ResourceLimitExceeded",
         f"The account-level service limit '{name}' is {limit} {unit}, with current utilization of {used} {unit} and a "

@@ -1,4 +1,4 @@
-"""Request rates: a token bucket for each operation that has one."""
+"""Request rates: a token bucket for each operation that has a rate."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from local_cloud.sagemaker.wire import EmulatedError
 
 
 class TokenBucket:
-    """Holds `burst` tokens at most and gets `per_second` new ones. Safe for threads."""
+    """A token bucket: at most `burst` tokens, refilled with `per_second` tokens each second. Safe for threads."""
 
     def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -19,7 +19,7 @@ class TokenBucket:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Take a token if there is one."""
+        """Take a token and return True, or return False if there is none."""
         with self._lock:
             now = self._clock()
             self._tokens = min(self._rate.burst, self._tokens + (now - self._filled_at) * self._rate.per_second)
@@ -31,12 +31,12 @@ class TokenBucket:
 
 
 class Throttle:
-    """Refuses calls beyond the rate of their operation."""
+    """The request rates of all operations; an operation without a rate has no limit."""
 
     def __init__(self, rates: Mapping[str, Rate | None]) -> None:
         self._buckets = {operation: TokenBucket(rate) for operation, rate in rates.items() if rate}
 
     def check(self, operation: str) -> None:
-        """Raise a ThrottlingException if the account's calls of this operation come too fast."""
+        """Raise a ThrottlingException if the operation is called faster than its rate."""
         if (bucket := self._buckets.get(operation)) and not bucket.take():
             raise EmulatedError("ThrottlingException", "Rate exceeded")

@@ -1,8 +1,9 @@
 """Training plans: reserved instances with a calendar.
 
-What AWS documents (guide: training-plan-utilization-for-training-jobs, training-plan-details-using-api-cli-sdk): a job
-may name a plan that is Scheduled or Active, and stays Pending until the plan is Active and has instances for it.
-Thirty minutes before the reserved capacity ends, SageMaker begins to terminate what runs on it.
+AWS documents this behaviour (guide: training-plan-utilization-for-training-jobs, and
+training-plan-details-using-api-cli-sdk). A job may name a plan that is Scheduled or Active. The job stays Pending until
+the plan is Active and has instances for the job. Thirty minutes before the reserved capacity ends, SageMaker begins to
+terminate the jobs that run on it.
 """
 
 import re
@@ -14,13 +15,13 @@ from local_cloud.sagemaker.account.options import TRAINING_JOB, PlanOption
 from local_cloud.sagemaker.validation import invalid
 from local_cloud.sagemaker.wire import EmulatedError
 
-RECALL = 1800.0  # seconds before the end at which instances are taken back
-DEFAULT_TYPE = "ml.p5.48xlarge"  # shown for a plan that takes any type: the API wants one
+RECALL = 1800.0  # seconds before the end of the plan at which instances are taken back
+DEFAULT_TYPE = "ml.p5.48xlarge"  # shown for a plan of any type, since the API requires a type
 ZONE = "a"
 
 
 class TrainingPlan:
-    """One plan and who uses its instances. Safe for threads."""
+    """One plan, and the jobs that use its instances. Safe for threads."""
 
     def __init__(self, option: PlanOption, prefix: str, clock: Callable[[], float]) -> None:
         started = clock()
@@ -38,23 +39,23 @@ class TrainingPlan:
 
     @property
     def status(self) -> str:
-        """Scheduled before its start, Expired from its end on."""
+        """The status Scheduled before the plan's start, then Active, and Expired from its end on."""
         now = self._clock()
         return "Scheduled" if now < self.start else "Active" if now < self.end else "Expired"
 
     @property
     def recalled(self) -> bool:
-        """Whether its instances are being taken back."""
+        """Whether SageMaker takes the plan's instances back, which begins RECALL seconds before its end."""
         return self._clock() >= self.end - RECALL
 
     @property
     def available(self) -> int:
-        """How many instances a job could have now."""
+        """The number of instances that a job could take now."""
         with self._lock:
             return self._free()
 
     def check(self, types: Iterable[str]) -> None:
-        """Raise a ValidationException if no job of these types may name it."""
+        """Raise a ValidationException unless a job with these instance types may name the plan."""
         if self.status == "Expired":
             raise invalid(
                 f"The training plan {self.arn} is in status Expired. It must be in status Scheduled or Active."
@@ -68,7 +69,7 @@ class TrainingPlan:
             )
 
     def take(self, job: str, count: int) -> bool:
-        """Give a job its instances, if they are free now."""
+        """Reserve instances for a job and return True, or return False if there are not enough free instances."""
         with self._lock:
             if self._free() < count:
                 return False
@@ -76,12 +77,12 @@ class TrainingPlan:
             return True
 
     def give_back(self, job: str) -> None:
-        """A job's instances are free again."""
+        """Free a job's instances; nothing happens if the job has none."""
         with self._lock:
             self._users.pop(job, None)
 
     def describe(self) -> dict[str, Any]:
-        """The answer of DescribeTrainingPlan; times in epoch seconds."""
+        """Return the answer of DescribeTrainingPlan, with times in epoch seconds."""
         with self._lock:
             in_use, free = sum(self._users.values()), self._free()
         hours, minutes = divmod(round((self.end - self.start) / 60), 60)
@@ -126,14 +127,14 @@ class TrainingPlans:
         self._plans = {option.name: TrainingPlan(option, prefix, clock) for option in options}
 
     def named(self, name_or_arn: str) -> TrainingPlan:
-        """The plan, as DescribeTrainingPlan finds it."""
+        """Return the plan for DescribeTrainingPlan. Raise ResourceNotFound if there is none."""
         plan = self._find(name_or_arn)
         if plan is None:
             raise EmulatedError("ResourceNotFound", f"Training plan {name_or_arn} does not exist.")
         return plan
 
     def of_request(self, arn: str) -> TrainingPlan:
-        """The plan that a CreateTrainingJob names."""
+        """Return the plan that a CreateTrainingJob request names. Raise a ValidationException if there is none."""
         plan = self._find(arn)
         if plan is None:
             raise invalid(f"The training plan {arn} does not exist.")

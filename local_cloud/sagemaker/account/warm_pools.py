@@ -1,8 +1,8 @@
-"""Managed warm pools: instances that stay with a job after its end, for another that matches it.
+"""Managed warm pools: instances that are kept after a job has ended, for another job that matches it.
 
 Guide: train-warm-pools. A pool is kept after Completed, after a stop once the cluster had been launched, and after an
-error of the algorithm or the client; then it is Available until a matching job takes it (Reused), or its time is over
-or somebody ends it (Terminated). No event tells of it: the documented fields of SageMaker's events do not have it.
+error of the algorithm or the client. The pool is then Available until a matching job takes it (Reused), or its time is
+over or a user ends it (Terminated). No event reports a warm pool: SageMaker's events have no documented field for it.
 """
 
 import threading
@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-KEEPS = ("AlgorithmError", "ClientError")
+HEALTHY_FAILURES = ("AlgorithmError", "ClientError")
 """Failures that leave the cluster healthy, by the beginning of FailureReason."""
 _CHAINING = "sagemaker:EnableSessionTagChaining"
 
@@ -28,12 +28,12 @@ class WarmPool:
 
     @property
     def keep_alive(self) -> int:
-        """Seconds for which it stays Available."""
+        """The number of seconds for which the pool stays Available."""
         return self._keep_alive
 
     @property
     def status(self) -> str:
-        """InUse, Available, Reused or Terminated."""
+        """The status InUse, Available, Reused or Terminated."""
         with self._lock:
             if self._status == "Available" and self._available_since is not None:
                 over = self._available_since + self._keep_alive
@@ -43,33 +43,36 @@ class WarmPool:
 
     @property
     def ended_at(self) -> float | None:
-        """When its instances were gone, in epoch seconds; None: they are there."""
+        """The time at which the pool was Reused or Terminated, in epoch seconds; None before that."""
         return self._ended_at
 
     @property
     def available(self) -> bool:
-        """Whether it holds instances that another job may take."""
+        """Whether the pool has instances that another job may take."""
         return self.status == "Available"
 
     def retain(self) -> None:
-        """The job has ended, and its instances stay."""
+        """Keep the instances after the end of the job."""
         with self._lock:
             self._status, self._available_since = "Available", _now()
 
     def terminate(self) -> None:
-        """Its instances are gone, if another job has not taken them."""
+        """Free the instances, unless another job has taken them."""
         with self._lock:
             if self.status in ("InUse", "Available"):
                 self._status, self._ended_at = "Terminated", _now()
 
     def reuse(self, job: str) -> None:
-        """Another job takes the instances, if they are still there."""
+        """Give the instances to another job, if they are still available."""
         with self._lock:
             if self.available:
                 self._status, self._ended_at, self._reused_by = "Reused", _now(), job
 
     def update(self, keep_alive: int) -> bool:
-        """Keep the instances for so long from the job's end; 0 frees them. Gives whether there are any."""
+        """Change the seconds for which the pool keeps its instances from the job's end; 0 frees the instances.
+
+        Return False if the pool is already Reused or Terminated.
+        """
         with self._lock:
             if self.status not in ("InUse", "Available"):
                 return False
@@ -79,7 +82,7 @@ class WarmPool:
             return True
 
     def describe(self) -> dict[str, Any]:
-        """WarmPoolStatus."""
+        """Return the field WarmPoolStatus of SageMaker's answers."""
         with self._lock:
             answer: dict[str, Any] = {"Status": self.status}
             if self._available_since is not None:
@@ -91,7 +94,7 @@ class WarmPool:
 
 
 def matching_key(request: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[Any, ...]:
-    """What must be the same in two jobs for the one to take the other's instances.
+    """Return the properties that must be equal in two jobs for the one to reuse the other's instances.
 
     Guide: train-warm-pools, "Matching training jobs"; session tags: model-access-training-data-abac.
     """

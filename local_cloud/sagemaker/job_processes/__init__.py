@@ -1,1 +1,1 @@
-"""What runs a training job: its instances, their processes, files and logs."""
+"""The execution of training jobs: their instances, processes, files and logs."""

@@ -1,4 +1,4 @@
-"""What the instances of one training job have in common."""
+"""The properties that all instances of one training job share."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ TOOLKIT_PREFIX = "sagemaker_"
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the instances of one job have in common."""
+    """The properties that all instances of one training job share."""
 
     name: str
     arn: str
@@ -25,52 +25,52 @@ class Cluster:
     folder: Path
     master_port: int
     mounted: bool
-    """Whether a process sees its folder at /opt/ml; otherwise only its environment says where it is."""
+    """Whether a process sees its folder at /opt/ml. If not, only environment variables give the folder's path."""
     base_environment: Mapping[str, str]
     python_path: list[str] = field(default_factory=list)
 
     @property
     def hosts(self) -> list[str]:
-        """algo-1, algo-2, ..."""
+        """The names of the hosts: algo-1, algo-2, ..."""
         return [f"algo-{number}" for number in range(1, sum(group.count for group in self.groups) + 1)]
 
     @property
     def checkpoint_path(self) -> str:
-        """Where the script is told to write checkpoints, if paths are as in a container."""
+        """The path for checkpoints inside a container."""
         path: str = self.request.get("CheckpointConfig", {}).get("LocalPath") or DEFAULT_CHECKPOINTS
         return path.rstrip("/")
 
     @cached_property
     def hyperparameters(self) -> dict[str, Any]:
-        """As the SDK encodes them: JSON, or else plain text."""
+        """The hyperparameters, decoded: the SDK encodes values as JSON, and a value that is no JSON is plain text."""
         return {key: _decode(value) for key, value in self.request.get("HyperParameters", {}).items()}
 
     @property
     def user_hyperparameters(self) -> dict[str, Any]:
-        """Those meant for the script."""
+        """The hyperparameters for the script."""
         return {key: value for key, value in self.hyperparameters.items() if not key.startswith(TOOLKIT_PREFIX)}
 
     @property
     def channels(self) -> list[dict[str, Any]]:
-        """The input channels."""
+        """The request's InputDataConfig."""
         return list(self.request.get("InputDataConfig", []))
 
     @property
     def script(self) -> str | None:
-        """The program of a script-mode job."""
+        """The program of a script-mode job; None for any other job."""
         program = self.hyperparameters.get("sagemaker_program")
         return None if program is None else str(program)
 
     @property
     def entrypoint(self) -> list[str]:
-        """ContainerEntrypoint and ContainerArguments, or nothing: an image's own program cannot be run here."""
+        """ContainerEntrypoint and ContainerArguments, or an empty list: the image's own program cannot be run here."""
         algorithm = self.request["AlgorithmSpecification"]
         if "ContainerEntrypoint" not in algorithm:
             return []
         return [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", [])]
 
     def group_of(self, host: str) -> InstanceGroup:
-        """The group that a host belongs to."""
+        """Return the group that contains a host. Raise ValueError if there is no such host."""
         number = self.hosts.index(host)
         for group in self.groups:
             if number < group.count:
@@ -79,7 +79,7 @@ class Cluster:
         raise ValueError(host)
 
     def hosts_of(self, group: InstanceGroup) -> list[str]:
-        """The hosts of a group."""
+        """Return the hosts of a group."""
         return [host for host in self.hosts if self.group_of(host) == group]
 
 

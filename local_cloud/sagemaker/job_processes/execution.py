@@ -16,7 +16,7 @@ from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Transfer
 
 _log = logging.getLogger(__name__)
 
-ALONE = 1.0  # seconds after which an instance that failed while it was stopped did so before the others
+FAILED_ALONE_AFTER = 1.0  # seconds for which the others must go on, for a failure during a stop to fail the job
 LOG_PERIOD = 0.3  # seconds
 SYNC_PERIOD = 1.0
 _TICK = 0.05
@@ -24,16 +24,20 @@ _TICK = 0.05
 
 @dataclass(frozen=True)
 class Grace:
-    """Seconds between SIGTERM and SIGKILL. AWS gives everybody 120; here nobody waits so long for the deaf."""
+    """Seconds between SIGTERM and SIGKILL. AWS always waits 120 s; here a process without a handler gets less time."""
 
-    heard: float
-    """Where the first process handles SIGTERM."""
-    unheard: float
-    """Where it does not, so that nobody knows of the stop and the work goes on."""
+    handled: float
+    """The time for a container whose first process handles SIGTERM."""
+    unhandled: float
+    """The time for a container whose first process does not. Such a container does not notice the stop and works on."""
 
 
 class Execution:
-    """One process for each instance. `logs` is a boto3 Logs client; `sync` keeps the checkpoints, if any are wanted."""
+    """The running processes of a job, one for each instance.
+
+    :param logs: a boto3 client of CloudWatch Logs.
+    :param sync: the copying of checkpoints to S3; None without a CheckpointConfig.
+    """
 
     def __init__(self, cluster: Cluster, instances: Sequence[Instance], logs: Any, sync: CheckpointSync | None) -> None:
         self._cluster = cluster
@@ -45,7 +49,7 @@ class Execution:
         self._next_log = self._next_sync = 0.0
 
     def start(self) -> None:
-        """Start all processes."""
+        """Start all processes and create their log streams."""
         for instance in self._instances:
             launch = Launch(instance.command, instance.environment(), instance.cwd, instance.stage, instance.mounts)
             self._processes.append(Process(launch, instance.output))
@@ -56,35 +60,36 @@ class Execution:
         ]
 
     def instance(self, host: str) -> Instance | None:
-        """The instance of that name, while its process runs."""
+        """Return the instance of that host while its process runs, else None."""
         return next((instance for instance, code in self.exit_codes() if instance.host == host and code is None), None)
 
     def exit_codes(self) -> list[tuple[Instance, int | None]]:
-        """Each instance with its process's exit code; None while it runs."""
+        """Return each instance with the exit code of its process, which is None while the process runs."""
         return [
             (instance, process.exit_code()) for instance, process in zip(self._instances, self._processes, strict=True)
         ]
 
     def done(self) -> bool:
-        """Whether all processes that were started have ended."""
+        """Return whether all started processes have ended."""
         return all(process.exit_code() is not None for process in self._processes)
 
     def stop(self, grace: Grace, hurry: threading.Event | None = None) -> tuple[Instance, int] | None:
-        """SIGTERM, and SIGKILL when the grace is over, or as soon as `hurry` is set.
+        """Send SIGTERM, then SIGKILL when the grace period is over or `hurry` is set.
 
-        Gives the instance with its exit code if one failed meanwhile and others went on: that is the job's failure.
+        Return an instance with its exit code if the instance failed meanwhile and the others went on. In this case, the
+        job has failed.
         """
         began = time.monotonic()
-        heard = [process.terminate() for process in self._processes]
+        handles = [process.terminate() for process in self._processes]
         failed_at: float | None = None
         while not self.done() and not (hurry and hurry.is_set()):
             now = time.monotonic()
-            left = [hears for hears, (_, code) in zip(heard, self.exit_codes(), strict=True) if code is None]
-            if now >= began + (grace.heard if any(left) else min(grace.heard, grace.unheard)):
+            left = [handled for handled, (_, code) in zip(handles, self.exit_codes(), strict=True) if code is None]
+            if now >= began + (grace.handled if any(left) else min(grace.handled, grace.unhandled)):
                 break
             if failure := next(((instance, code) for instance, code in self.exit_codes() if code), None):
                 failed_at = failed_at or now
-                if now >= failed_at + ALONE:
+                if now >= failed_at + FAILED_ALONE_AFTER:
                     self.kill()
                     return failure
             self.report()
@@ -93,14 +98,17 @@ class Execution:
         return None
 
     def kill(self) -> None:
-        """SIGKILL to every process, and to those that left their group."""
+        """Send SIGKILL to every process, including processes that have left their process group."""
         self._signal(signal.SIGKILL)
         while not self.done():
             time.sleep(0.002)
         kill_marked(str(self._cluster.folder))
 
     def report(self, *, last: bool = False) -> None:
-        """Ship logs and checkpoints if their time has come; the `last` time raises TransferError if that fails."""
+        """Upload logs and checkpoints, each if its period is over or with `last`.
+
+        A failed upload of checkpoints is logged, and raises TransferError with `last`.
+        """
         now = time.monotonic()
         if last or now >= self._next_log:
             for stream in self._streams:

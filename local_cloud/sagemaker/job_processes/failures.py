@@ -1,17 +1,20 @@
-"""FailureReason: what a user is told about a script that failed."""
+"""FailureReason: the text in which SageMaker describes the failure of a job."""
 
 from local_cloud.sagemaker.job_processes.container.requirements import InstallError
 from local_cloud.sagemaker.job_processes.instance import Instance
 
-LONGEST = 1024  # characters, SageMaker's limit
-_TAIL = 8192  # bytes of output that are looked at
+LONGEST = 1024  # characters of a FailureReason, SageMaker's limit
+_TAIL = 8192  # bytes at the end of the output that are read
 _LINES = 15
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 def failure_reason(instance: Instance, exit_code: int) -> str:
-    """The exit code and the script's own words: /opt/ml/output/failure if it wrote that, else the end of its output."""
-    # SageMaker's own images name the user's command; of an image with another entry point nothing knows it.
+    """Return the FailureReason of a script that failed, with its exit code and message.
+
+    The message is the content of /opt/ml/output/failure, or the end of the script's output if there is no such file.
+    """
+    # SageMaker's own images know the user's command. With another entry point the command is not known.
     command = f'\nCommand "{" ".join(instance.script)[:200]}"' if instance.cluster.script else ""
     after = f'"{command}, exit code: {exit_code}'
     return _fitted(
@@ -20,7 +23,7 @@ def failure_reason(instance: Instance, exit_code: int) -> str:
 
 
 def install_failure(error: InstallError) -> str:
-    """What a job is told whose requirements cannot be installed."""
+    """Return the FailureReason of a job whose requirements cannot be installed."""
     return _fitted('AlgorithmError: InstallRequirementsError:\nExitCode 1\nErrorMessage "', str(error), '"')
 
 

@@ -1,4 +1,4 @@
-"""What one instance of a job finds: the folders of /opt/ml, its configuration files, its environment, its command."""
+"""The environment of one instance: the folders of /opt/ml, configuration files, variables and the command."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from local_cloud.sagemaker.job_processes.container import image, toolkit
 OPT_ML = "/opt/ml"
 
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "USER")
-_LONGEST_VARIABLE = 128 * 1024  # bytes that Linux takes of one, with its name and end: beyond it nothing can be run
+_LONGEST_VARIABLE = 128 * 1024  # bytes with name and final NUL: with a longer variable, Linux runs no program
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "output/intermediate", "code")
 
 
 class Instance:
-    """One host of the cluster; `root` is the folder that plays /opt/ml."""
+    """One host of the cluster. The folder `root` appears as /opt/ml in the container."""
 
     def __init__(self, cluster: Cluster, host: str) -> None:
         self.cluster = cluster
@@ -27,10 +27,10 @@ class Instance:
         self.root = cluster.folder / host
         self.output = cluster.folder / f"{host}.log"
         self.source = cluster.folder / f"{host}-source"
-        """The user's code until SageMaker's own program brings it to /opt/ml/code."""
+        """The folder of the user's code, until the image's program `train` copies it to /opt/ml/code."""
         self.checkpoints = cluster.folder / f"{host}-checkpoints"
         self.stage = cluster.folder / f"{host}-stage"
-        """A folder for making mounts."""
+        """A working folder in which launch.py prepares the mounts."""
         self._temporary = cluster.folder / f"{host}-tmp"
         self._hosts_file = cluster.folder / "hosts"
         self._python = cluster.folder / f"{host}-python"
@@ -38,20 +38,20 @@ class Instance:
 
     @property
     def shard(self) -> int:
-        """Its place among the hosts, from 0."""
+        """The index of the host in the cluster, from 0."""
         return self.cluster.hosts.index(self.host)
 
     @property
     def cwd(self) -> str:
-        """Where the command runs."""
+        """The working directory of the command."""
         return self.path("code")
 
     def path(self, below: str) -> str:
-        """A folder of /opt/ml, as the script sees it."""
+        """Return the path of a folder below /opt/ml, as the script sees it."""
         return f"{self._visible}/{below}"
 
     def prepare(self) -> None:
-        """Make the folders and the configuration files."""
+        """Create the folders, the configuration files and the output file, which begins with notes on limitations."""
         self.checkpoints.mkdir(parents=True)
         self._temporary.mkdir(parents=True)
         if self._checkpoints_inside:
@@ -65,20 +65,20 @@ class Instance:
         _write(config / "resourceconfig.json", toolkit.resource_config(self.cluster, self.host))
         _write(config / "inputdataconfig.json", toolkit.input_data_config(self.cluster))
         if self.cluster.entrypoint:
-            image.own_python(self._python)
+            image.create_python(self._python)
         hosts = Path("/etc/hosts").read_text() if Path("/etc/hosts").exists() else ""
         self._hosts_file.write_text(f"{hosts}\n127.0.0.1 {' '.join(self.cluster.hosts)}\n")
         self.output.write_text("".join(f"[local cloud] {line}\n" for line in self._limits()))
 
     def unpack_code(self, archive: Path) -> None:
-        """Unpack the user's sourcedir.tar.gz for the image's `train`; raises tarfile.TarError or OSError."""
+        """Unpack the user's sourcedir.tar.gz for the image's `train`. Raise tarfile.TarError or OSError."""
         with tarfile.open(archive) as tar:
             tar.extractall(self.source, filter="data")
-        image.write_training(self.cluster.folder, self.host, self.source, self.cwd, self.script)
+        image.write_train_script(self.cluster.folder, self.host, self.source, self.cwd, self.script)
 
     @property
     def mounts(self) -> list[tuple[Path, str]]:
-        """What the process is to see elsewhere."""
+        """The folders and files to show to the process at other paths: pairs of source and target."""
         if not self.cluster.mounted:
             return []
         mounts = [(self.root, OPT_ML), (self._hosts_file, "/etc/hosts")]
@@ -88,18 +88,21 @@ class Instance:
 
     @property
     def command(self) -> list[str]:
-        """The first process of the container: the entrypoint as it is, or the one of SageMaker's own images."""
+        """The command of the container's first process: the request's entrypoint, or that of SageMaker's own images."""
         return self.cluster.entrypoint or list(image.ENTRYPOINT)
 
     @property
     def script(self) -> list[str]:
-        """The script with its hyperparameters as arguments."""
+        """The command that runs the script, with its hyperparameters as arguments."""
         script = self.cluster.script or ""
         interpreter = sys.executable if script.endswith(".py") else "/bin/sh"
         return [interpreter, script, *toolkit.user_arguments(self.cluster)]
 
     def environment(self) -> dict[str, str]:
-        """All variables of the process."""
+        """Return all environment variables of the process.
+
+        If names are equal, the toolkit's variables take precedence, then the request's, then the emulator's.
+        """
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         own = {
             "TMPDIR": str(self._temporary),
@@ -126,18 +129,18 @@ class Instance:
 
     @property
     def _checkpoints_mounted(self) -> bool:
-        """Whether the checkpoint folder appears somewhere outside /opt/ml."""
+        """Whether the checkpoint folder is mounted outside /opt/ml."""
         return self.cluster.mounted and not self._checkpoints_inside
 
     @property
     def _checkpoint_directory(self) -> str:
-        """The checkpoint folder, as the script sees it."""
+        """The path of the checkpoint folder, as the script sees it."""
         if self._checkpoints_inside:
             return self.path(str(PurePosixPath(self.cluster.checkpoint_path).relative_to(OPT_ML)))
         return self.cluster.checkpoint_path if self._checkpoints_mounted else str(self.checkpoints)
 
     def _limits(self) -> Iterator[str]:
-        """Where a script finds less here than in a container."""
+        """Yield a sentence for each feature of AWS's containers that the script lacks here."""
         if not self.cluster.mounted:
             yield f"{OPT_ML} cannot be shown on this machine: use the SM_* variables, such as SM_CHECKPOINT_DIR"
         if not self._checkpoints_inside and not self._checkpoints_mounted:

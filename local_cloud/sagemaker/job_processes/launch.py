@@ -1,10 +1,13 @@
-"""Becomes a job's process: run as `python launch.py PLAN COMMAND...`, it makes folders appear where a container has
-them, for this process and its children only, and then replaces itself by the command.
+"""The start of a job's process: `python launch.py PLAN COMMAND...`.
 
-PLAN is JSON: {"mounts": [[source, target], ...], "stage": an empty folder for use here, "cwd": where to run}. With no
-mounts nothing is mounted. The command has this process's id, so signals reach it and no shell is between.
+The program mounts folders at the paths that they have in a container. The mounts are visible to this process and its
+children only. Then the program replaces itself by the command. The command keeps the process id, so signals reach it
+directly, without a shell between.
 
-It is run by path without site packages, to start fast: it imports the standard library only.
+PLAN is JSON: {"mounts": [[source, target], ...], "stage": an empty working folder, "cwd": the command's directory}.
+Without mounts, no mount namespace is created.
+
+The module is run by its path and without site packages, to start fast. Therefore it imports only the standard library.
 """
 
 import ctypes
@@ -21,18 +24,21 @@ CANNOT_RUN = 127  # as in a shell
 
 
 def main(arguments: list[str]) -> int:
-    """Mount, then run the command; comes back only if that is not possible."""
+    """Mount the folders and become the command. Return an exit code only if that fails."""
     plan, command = json.loads(arguments[0]), arguments[1:]
     doing = "/opt/ml could not be set up"
     try:
         if sys.platform == "linux":
             _Mounts(Path(plan["stage"])).make([(Path(source), Path(target)) for source, target in plan["mounts"]])
-            # The kernel ends this process with the service's thread that started it, however that ends.
+            # The kernel kills this process when the thread that started it ends, for whatever reason.
             _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            # As in a container, the first process gets the children of those that are gone.
+            # As in a container, orphaned processes are reparented to the first process.
             _call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         os.chdir(plan["cwd"])
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and a command would inherit it
+        for ignored in (
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):  # Python ignores these signals, and the command would inherit that
             signal.signal(ignored, signal.SIG_DFL)
         doing = f"{command[0]} could not be run"
         os.execvp(command[0], command)
@@ -42,14 +48,14 @@ def main(arguments: list[str]) -> int:
 
 
 class _Mounts:
-    """Folders made visible elsewhere, in a mount namespace of this process."""
+    """The mounts of folders at other paths, in a new mount namespace of this process."""
 
     def __init__(self, stage: Path) -> None:
         self._stage = stage
         self._covers = 0
 
     def make(self, mounts: list[tuple[Path, Path]]) -> None:
-        """Show each source at its target."""
+        """Mount each source at its target, in a new namespace."""
         if not mounts:
             return
         _enter_namespace()
@@ -59,9 +65,9 @@ class _Mounts:
             _mount(str(source), str(target), None, MS_BIND | MS_REC)
 
     def _make_place(self, target: Path) -> None:
-        """Make the folder `target` exist in this namespace, and leave the machine's own file system alone.
+        """Create the folder `target` in this namespace, without a change of the machine's own file system.
 
-        Its nearest existing parent is covered by a memory file system that shows the same entries, and has room.
+        The nearest existing parent is covered by a tmpfs that shows the same entries and can have new ones.
         """
         parent = next(folder for folder in target.parents if folder.is_dir())
         self._covers += 1
@@ -79,7 +85,7 @@ class _Mounts:
                 place.touch()
             _mount(str(entry), str(place), None, MS_BIND | MS_REC)
         (cover / target.relative_to(parent)).mkdir(parents=True)
-        if parent == Path("/"):  # nothing can be mounted there; the cover becomes the root instead
+        if parent == Path("/"):  # a mount over the root has no effect, so the cover becomes the root
             os.chroot(cover)
         else:
             _mount(str(cover), str(parent), None, MS_BIND | MS_REC)
@@ -89,7 +95,7 @@ def _enter_namespace() -> None:
     try:
         _call("unshare", CLONE_NEWNS)
     except OSError:
-        # Anybody may mount in a user namespace of his own; the command keeps its user and gets no right from it.
+        # Any user may mount in a new user namespace. The command keeps its user and gets no rights from the namespace.
         user, group = os.getuid(), os.getgid()
         _call("unshare", CLONE_NEWNS | CLONE_NEWUSER)
         Path("/proc/self/setgroups").write_text("deny")

@@ -1,4 +1,4 @@
-"""A job's output on its way to CloudWatch Logs, and back."""
+"""The output of jobs in CloudWatch Logs: writing and reading."""
 
 import logging
 import time
@@ -15,9 +15,9 @@ _LONGEST = 200_000  # characters of one line; CloudWatch takes 256 KB
 
 
 class LogStream:
-    """The output of one instance, line by line, in a stream of its own. `client` is a boto3 Logs client.
+    """The log stream of one instance's output. `client` is a boto3 client of CloudWatch Logs.
 
-    Output that cannot be delivered is dropped: a job does not fail because of its logs.
+    Output that cannot be sent is dropped, since a job does not fail because of its logs.
     """
 
     def __init__(self, client: Any, name: str, output: Path) -> None:
@@ -29,7 +29,7 @@ class LogStream:
         self._try(self._create)
 
     def ship(self, *, last: bool = False) -> None:
-        """Send the lines written since the last time; also an unfinished one, if it is the `last` time."""
+        """Send the lines that were written since the last call. With `last`, an unfinished line is sent as well."""
         with self._output.open("rb") as file:
             file.seek(self._position)
             new = file.read()
@@ -65,9 +65,9 @@ class LogStream:
 
 
 def written_lines(client: Any, training_job: str) -> list[str]:
-    """The lines that a training job has written so far, one instance after the other."""
+    """Return the lines that a training job has written so far, one instance after the other."""
     try:
-        # FilterLogEvents would mix the lines of instances, by their times.
+        # FilterLogEvents would sort the lines of all instances by time.
         streams = client.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{training_job}/")
     except client.exceptions.ResourceNotFoundException:
         return []

@@ -1,4 +1,4 @@
-"""One process of a job: a session of its own, its output in a file, and an end that leaves no child behind."""
+"""One process of a job, in its own session and with its output in a file. Its children are killed when it ends."""
 
 import contextlib
 import json
@@ -14,25 +14,25 @@ from pathlib import Path
 import psutil
 
 _LAUNCHER = str(Path(__file__).with_name("launch.py"))
-MARK = "LOCAL_CLOUD_JOB"  # environment variable by which a job's processes are found, wherever they went
+MARK = "LOCAL_CLOUD_JOB"  # environment variable by which all processes of a job are found, in any process group
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What to run, where, and which folders it sees elsewhere."""
+    """A command with its environment, directory and mounts."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
     cwd: str
-    """As the process sees it, after mounting."""
+    """The working directory, as the process sees it after mounting."""
     stage: Path
-    """An empty folder for the mounting."""
+    """An empty working folder for mounting."""
     mounts: Sequence[tuple[Path, str]] = field(default=())
-    """(folder or file, where it appears)."""
+    """Pairs of a folder or file and the path at which the process sees it."""
 
 
 class Process:
-    """A running command. `mark` is what its environment carries under `MARK`."""
+    """A running command, whose output is appended to the file `output`."""
 
     def __init__(self, launch: Launch, output: Path) -> None:
         launch.stage.mkdir(parents=True, exist_ok=True)
@@ -48,9 +48,12 @@ class Process:
         self._exit_code: int | None = None
 
     def exit_code(self) -> int | None:
-        """None while it runs; 128 + the signal's number if a signal ended it, as a container reports it."""
+        """Return the exit code, or None while the process runs.
+
+        If a signal ended the process, the code is 128 + the signal's number, as a container reports it.
+        """
         if self._exit_code is None:
-            # The process stays a zombie until its group is ended: its id cannot be another's by then.
+            # The process stays a zombie until its group has been killed, so that its id is not reused before.
             state = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if state is not None:
                 self.signal(signal.SIGKILL)
@@ -59,32 +62,32 @@ class Process:
         return self._exit_code
 
     def terminate(self) -> bool:
-        """`docker stop`: SIGTERM to the first process only. Gives whether it hears it.
+        """Send SIGTERM to the first process only, as `docker stop` does. Return whether the process handles SIGTERM.
 
-        In a container that is process 1, for which the kernel drops a signal that it has no handler for. So nothing is
-        sent to a process without one, here where it is not process 1.
+        In a container the first process is process 1, and the kernel drops a signal for which process 1 has no handler.
+        Here the first process has another id. Therefore a process without a handler is not sent the signal.
         """
-        heard = self.exit_code() is None and catches_sigterm(self._popen.pid)
-        if heard:
+        handled = self.exit_code() is None and catches_sigterm(self._popen.pid)
+        if handled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._popen.pid, signal.SIGTERM)
-        return heard
+        return handled
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process and its children; to none if it has been found to have ended."""
+        """Send a signal to the process group, unless the process is already known to have ended."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, number)
 
 
 def launcher(mounts: Sequence[tuple[Path, str]], stage: Path, cwd: str, command: Sequence[str]) -> list[str]:
-    """What becomes the command, once it sees the mounts; the arguments are those of `Launch`."""
+    """Return the command line for launch.py to run `command` with the mounts. The arguments are those of `Launch`."""
     plan = {"mounts": [[str(source), target] for source, target in mounts], "stage": str(stage), "cwd": cwd}
     return [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(plan), *command]
 
 
 def catches_sigterm(pid: int) -> bool:
-    """Whether a process has a handler for SIGTERM; where the kernel does not tell, it is taken to have one."""
+    """Return whether a process has a handler for SIGTERM. On a system without /proc, the result is always True."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -94,7 +97,7 @@ def catches_sigterm(pid: int) -> bool:
 
 
 def can_mount(folder: Path) -> bool:
-    """Whether this machine lets a process see a folder at /opt/ml; `folder` is for trying."""
+    """Return whether this machine allows a folder to be mounted at /opt/ml. `folder` is created for the trial."""
     folder.mkdir(parents=True)
     (folder / "shown").mkdir()
     launch = Launch(["/bin/test", "-d", "/opt/ml/shown"], {}, "/", folder / "stage", [(folder, "/opt/ml")])
@@ -105,9 +108,12 @@ def can_mount(folder: Path) -> bool:
 
 
 def kill_marked(mark: str) -> None:
-    """End the processes that left their group: all whose environment has `mark`, and what they start meanwhile."""
+    """Kill all processes whose environment has `mark`, including processes that these start meanwhile.
+
+    Processes that have left their process group are found in this way only.
+    """
     quiet = 0
-    # A program that is just being started has no environment for a moment: one look is not enough.
+    # A program that is just starting has no environment for a moment, so two searches must find no process.
     while quiet < 2:
         marked = list(_marked(mark))
         for process in marked:

@@ -1,4 +1,4 @@
-"""Runs one training job from its start to its end, on a thread of its own."""
+"""The runner of one training job, from its start to its end, on its own thread."""
 
 import logging
 import shutil
@@ -23,16 +23,16 @@ from local_cloud.sagemaker.training_job import TrainingJob
 
 _log = logging.getLogger(__name__)
 
-TICK = 0.05  # seconds between two looks at the processes
+TICK = 0.05  # seconds between two checks of the processes
 SHUTDOWN_GRACE = 1.0
 _AT_SHUTDOWN = Grace(SHUTDOWN_GRACE, 0.0)
 CAPACITY_ENDS = "SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP"
-"""Tells a job on a training plan when its reserved capacity ends, in milliseconds of the epoch (AWS's guide)."""
+"""The variable with the end of a training plan's reserved capacity, in epoch milliseconds (AWS's guide)."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the jobs of one service share."""
+    """The settings and clients that all jobs of a service share. `s3` and `logs` are boto3 clients."""
 
     workdir: Path
     s3: Any
@@ -40,11 +40,11 @@ class Machine:
     environment: Mapping[str, str]
     grace: Grace
     startup_delay: float
-    """Seconds that a job stays in Starting."""
+    """Seconds that a job stays in Starting, unless a warm pool has its instances."""
     early_end: Callable[..., str | None]
-    """`Faults.early_end`."""
+    """The method `Faults.early_end`."""
     mounted: bool = False
-    """Whether a process can be shown a folder at /opt/ml."""
+    """Whether a folder can be mounted at /opt/ml."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _failed(reason: str) -> _End:
 _NO_PLAN_CAPACITY = _failed(
     "InsufficientCapacityError: The training plan has ended before it had the requested instances for the training job."
 )
-PENDING = 0.3  # seconds for which a job that will get no instances waits for them
+PENDING = 0.3  # seconds that a job stays Pending when an injected fault denies it instances
 _EARLY_ENDS = {
     "capacity": _failed(
         "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance "
@@ -80,11 +80,11 @@ _EARLY_ENDS = {
 
 
 class _ShutdownError(Exception):
-    """The service ends: the job's state does not matter any more."""
+    """A sign that the service is stopping, and that the job's state is no longer needed."""
 
 
 class JobRunner:
-    """The thread and the processes of one job; `number` makes its folder's name, which must be short."""
+    """The thread and the processes of one job. `number` is the name of the job's folder, which must be short."""
 
     def __init__(self, job: TrainingJob, machine: Machine, number: int) -> None:
         self._job = job
@@ -96,36 +96,36 @@ class JobRunner:
         self._thread = threading.Thread(target=self._main, name=f"training-{job.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread. Return at once."""
         self._thread.start()
 
     def shut_down(self) -> None:
-        """Ask it to end everything, without SageMaker's ceremony; returns at once."""
+        """Request the end of all processes with a short grace period and without uploads. Return at once."""
         self._shutdown.set()
-        self._job.stop_asked.set()  # wakes the thread
+        self._job.stop_requested.set()  # wakes the thread
 
     def join(self, timeout: float) -> None:
-        """Wait for its end."""
+        """Wait for the end of the thread, at most `timeout` seconds."""
         self._thread.join(timeout)
 
     def instance(self, host: str) -> Instance | None:
-        """The instance of that name if its container runs and SageMaker lets people in, else None."""
+        """Return the instance of that host if its process runs and remote debugging is possible, else None."""
         request, execution = self._job.request, self._execution
-        lets_in = request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") and not request.get(
+        allowed = request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") and not request.get(
             "EnableNetworkIsolation"
         )
-        if not lets_in or execution is None or self._job.secondary_status not in ("Training", "Stopping"):
+        if not allowed or execution is None or self._job.secondary_status not in ("Training", "Stopping"):
             return None
         return execution.instance(host)
 
     @property
     def name(self) -> str:
-        """Of the training job."""
+        """The name of the training job."""
         return self._job.name
 
     @property
     def alive(self) -> bool:
-        """Whether there is still something of it."""
+        """Whether the thread runs. The thread removes all processes and files before it ends."""
         return self._thread.is_alive()
 
     def _main(self) -> None:
@@ -139,7 +139,7 @@ class JobRunner:
             end = _failed(f"ClientError: {error}"[:LONGEST])
         except InstallError as error:
             end = _failed(install_failure(error))
-        except ValueError as error:  # such as a NUL in a variable, which no process can be given
+        except ValueError as error:  # such as a NUL in an environment variable
             end = _failed(f"ClientError: the process cannot be started: {error}"[:LONGEST])
         except Exception as error:
             _log.exception("The emulator failed to run %s", self._job.name)
@@ -157,7 +157,7 @@ class JobRunner:
             if self._cancelled(PENDING):
                 return _STOPPED
             if early == "pending":
-                job.age(job.max_pending or 0)
+                job.backdate(job.max_pending or 0)
             return _EARLY_ENDS[early]
         job.progress("Downloading", "Downloading input data")
         self._folder.mkdir(parents=True)
@@ -178,31 +178,34 @@ class JobRunner:
                 cluster.request["CheckpointConfig"]["S3Uri"],
             )
             sync.restore()
-        staging.bring_in(cluster, instances, self._storage, job.stop_asked)
+        staging.download_inputs(cluster, instances, self._storage, job.stop_requested)
         if self._cancelled():
             return _STOPPED
         job.progress("Training", "Training image download completed. Training in progress.")
         self._execution = execution = Execution(cluster, instances, self._machine.logs, sync)
         execution.start()
         end = self._watch(execution)
-        self._cancelled()  # a service that ends uploads nothing
+        self._cancelled()  # raises an error if the service is stopping: then there are no uploads
         try:
             execution.report(last=True)
             job.progress("Uploading", "Uploading generated training model")
-            job.artifacts = staging.take_out(cluster, instances, self._storage, with_model=end.status != "Failed")
+            job.artifacts = staging.upload_outputs(cluster, instances, self._storage, with_model=end.status != "Failed")
         except TransferError:
-            if end.status != "Failed":  # why the script failed says more
+            if end.status != "Failed":  # the reason of the script's failure is more useful than that of the upload
                 raise
         return end
 
     def _provision(self) -> _End | None:
-        """Until the instances are there; how the job ends if it gets none, or is stopped before."""
+        """Wait for the instances. Return the end of the job if there are none, or if the job is stopped, else None."""
         if self._job.plan and (end := self._wait_for_plan(self._job.plan)):
             return end
         return _STOPPED if self._cancelled(0.0 if self._job.warm_start else self._machine.startup_delay) else None
 
     def _wait_for_plan(self, plan: TrainingPlan) -> _End | None:
-        """Until the training plan has instances for the job; how it ends if it never has."""
+        """Wait until the training plan has instances for the job, and return None.
+
+        Return the end of the job if the plan expires, MaxPendingTimeInSeconds is over or the job is stopped.
+        """
         job = self._job
         waits_until = None if job.max_pending is None else time.monotonic() + job.max_pending
         while not plan.take(job.name, sum(group.count for group in job.groups)):
@@ -217,8 +220,11 @@ class JobRunner:
         return None
 
     def _cancelled(self, seconds: float = 0.0) -> bool:
-        """Wait, or until the job is to be stopped."""
-        stop = self._job.stop_asked.wait(seconds)
+        """Wait for `seconds` or for a stop request. Return whether a stop is requested.
+
+        Raise _ShutdownError if the service is stopping.
+        """
+        stop = self._job.stop_requested.wait(seconds)
         if self._shutdown.is_set():
             raise _ShutdownError
         return stop
@@ -237,9 +243,12 @@ class JobRunner:
         )
 
     def _watch(self, execution: Execution) -> _End:
-        """Until all instances are done, or one has failed, or a stop is due."""
+        """Wait until all processes have succeeded, one has failed, or a stop is due. Return the end of the job.
+
+        A stop is due on request, at the recall of the training plan's instances and after MaxRuntimeInSeconds.
+        """
         deadline = time.monotonic() + self._job.max_runtime
-        while (end := self._own_end(execution)) is None:
+        while (end := self._script_end(execution)) is None:
             if self._cancelled(TICK):
                 return self._stop(execution, _STOPPED)
             if self._job.plan and self._job.plan.recalled:
@@ -252,24 +261,28 @@ class JobRunner:
         execution.kill()
         return end
 
-    def _own_end(self, execution: Execution) -> _End | None:
-        """How the script has ended by itself, if it has."""
-        codes = execution.exit_codes()  # one look: a failure between two looks would pass for a success
+    def _script_end(self, execution: Execution) -> _End | None:
+        """Return the end of the job if its processes have ended by themselves, else None. One failure is enough."""
+        codes = execution.exit_codes()  # read once: a failure between two reads would count as a success
         for instance, code in codes:
             if code:
                 return _failed(failure_reason(instance, code))
         return None if any(code is None for _, code in codes) else _COMPLETED
 
     def _stop(self, execution: Execution, end: _End) -> _End:
-        """SIGTERM, the grace period, SIGKILL; a script that was done before the signal has its own end."""
-        if own_end := self._own_end(execution):
+        """Stop the processes with SIGTERM, the grace period and SIGKILL. Return the end of the job.
+
+        If the processes ended before the signal, or one failed during the stop, their end is returned in place of
+        `end`.
+        """
+        if script_end := self._script_end(execution):
             execution.kill()
-            return own_end
+            return script_end
         failure = execution.stop(self._machine.grace, hurry=self._shutdown)
         return _failed(failure_reason(*failure)) if failure else end
 
     def _clean(self) -> None:
-        """Whatever happened: no process and no file stays."""
+        """Kill all processes, give back the training plan's instances and remove the files, after any kind of end."""
         if self._execution:
             self._execution.kill()
         if self._job.plan:

@@ -1,4 +1,4 @@
-"""What comes from S3 before a script starts, and what goes back to S3 after it."""
+"""The download of a job's inputs from S3 before its script starts, and the upload of its outputs afterwards."""
 
 import tarfile
 import threading
@@ -10,8 +10,13 @@ from local_cloud.sagemaker.job_processes.instance import OPT_ML, Instance
 from local_cloud.sagemaker.job_processes.storage import Storage, TransferError
 
 
-def bring_in(cluster: Cluster, instances: Sequence[Instance], storage: Storage, cancelled: threading.Event) -> None:
-    """Input channels and, for a script, its code and requirements; raises TransferError or InstallError."""
+def download_inputs(
+    cluster: Cluster, instances: Sequence[Instance], storage: Storage, cancelled: threading.Event
+) -> None:
+    """Download the input channels and, for a script, its code, and install its requirements.
+
+    Raise TransferError or InstallError. The event `cancelled` ends the installation early.
+    """
     for instance in instances:
         for channel in cluster.channels:
             source = channel["DataSource"]["S3DataSource"]
@@ -20,15 +25,17 @@ def bring_in(cluster: Cluster, instances: Sequence[Instance], storage: Storage, 
                 target = instance.root / "input" / "data" / channel["ChannelName"]
                 storage.download_channel(source, target, instance.shard, len(instances))
     if cluster.script and (not cluster.entrypoint or "sagemaker_submit_directory" in cluster.hyperparameters):
-        _bring_code(cluster, instances, storage)
+        _download_code(cluster, instances, storage)
         requirements = instances[0].source / "requirements.txt"
         packages = cluster.folder / "packages"
         if requirements.is_file() and install(requirements, packages, cluster.base_environment, cancelled):
             cluster.python_path.append(str(packages))
 
 
-def take_out(cluster: Cluster, instances: Sequence[Instance], storage: Storage, *, with_model: bool) -> str | None:
-    """The artifacts of all instances; gives the address of the model. What is in output/data is kept in any case."""
+def upload_outputs(
+    cluster: Cluster, instances: Sequence[Instance], storage: Storage, *, with_model: bool
+) -> str | None:
+    """Upload output/data and, `with_model`, the model of all instances. Return the model's address in S3, or None."""
     config = cluster.request["OutputDataConfig"]
     base = f"{config['S3OutputPath'].rstrip('/')}/{cluster.name}/output"
     packed = config.get("CompressionType", "GZIP") == "GZIP"
@@ -43,10 +50,10 @@ def take_out(cluster: Cluster, instances: Sequence[Instance], storage: Storage, 
     return model
 
 
-def _bring_code(cluster: Cluster, instances: Sequence[Instance], storage: Storage) -> None:
+def _download_code(cluster: Cluster, instances: Sequence[Instance], storage: Storage) -> None:
     where = str(cluster.hyperparameters.get("sagemaker_submit_directory", ""))
     archive = cluster.folder / "sourcedir.tar.gz"
-    if where.startswith(f"{OPT_ML}/"):  # the SDK sends it through a channel where the network is isolated
+    if where.startswith(f"{OPT_ML}/"):  # with network isolation, the SDK sends the code through a channel
         archive = instances[0].root / where.removeprefix(f"{OPT_ML}/")
     else:
         storage.download(where, archive)

@@ -13,17 +13,17 @@ from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
-UNSETTLED = 0.05  # seconds: a file changed so lately may change again without a change of its time stamp
+UNSETTLED = 0.05  # seconds after a change in which a file may change again without a new time stamp
 
 _Signature = tuple[int, int, int]
 
 
 class TransferError(Exception):
-    """A file could not be moved from or to S3; the message says which, and why."""
+    """A failed download or upload. The message names the address and the cause."""
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """Bucket and key of an `s3://bucket/key` address."""
+    """Return bucket and key of an `s3://bucket/key` address. Raise TransferError if the address has another form."""
     scheme, _, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme != "s3" or not bucket:
@@ -32,14 +32,17 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 
 class Storage:
-    """What SageMaker does with S3 for a job. `client` is a boto3 S3 client, `scratch` a folder for passing files."""
+    """The transfers between S3 and a job's folders. `client` is a boto3 client of S3.
+
+    Files exist in the folder `scratch` only during a transfer. A failed transfer raises TransferError.
+    """
 
     def __init__(self, client: Any, scratch: Path) -> None:
         self._client = client
         self._scratch = scratch
 
     def download(self, uri: str, target: Path) -> None:
-        """One object to one file."""
+        """Download one object to a file."""
         bucket, key = split_uri(uri)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -50,7 +53,10 @@ class Storage:
             raise TransferError(f"Data download failed: {uri}: {error}") from error
 
     def download_channel(self, source: dict[str, Any], target: Path, shard: int, shards: int) -> None:
-        """One channel's S3DataSource into its folder, or the part of it that one instance is to get."""
+        """Download the S3DataSource of a channel into a folder. No matching object is a TransferError.
+
+        With ShardedByS3Key, only the objects of the given shard are downloaded.
+        """
         uri = source["S3Uri"]
         files = self._manifest(uri) if source["S3DataType"] == "ManifestFile" else self._prefix(uri)
         if not files:
@@ -62,7 +68,7 @@ class Storage:
             self.download(address, target / relative)
 
     def download_folder(self, uri: str, target: Path) -> list[Path]:
-        """Everything below `uri/`; gives the files written. An empty or missing prefix is no error."""
+        """Download all objects below `uri/`. Return the written files; an empty or missing prefix gives none."""
         bucket, prefix = split_uri(uri.rstrip("/") + "/")
         written = []
         for key in self._keys(bucket, prefix):
@@ -72,7 +78,7 @@ class Storage:
         return written
 
     def put(self, path: Path, uri: str) -> None:
-        """One file that may be changing: it is read in one go, so that its length cannot change under the upload."""
+        """Upload a file that may be changing. All of it is read first, so that its length stays the same."""
         bucket, key = split_uri(uri)
         try:
             self._client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
@@ -80,7 +86,7 @@ class Storage:
             raise TransferError(f"Upload failed: {uri}: {error}") from error
 
     def upload(self, path: Path, uri: str) -> None:
-        """One finished file of any size."""
+        """Upload a file of any size that does not change any more."""
         bucket, key = split_uri(uri)
         try:
             self._client.upload_file(str(path), bucket, key, Config=TransferConfig(use_threads=False))
@@ -88,7 +94,7 @@ class Storage:
             raise TransferError(f"Artifact upload failed: {uri}: {error}") from error
 
     def upload_packed(self, folders: Iterable[Path], uri: str) -> None:
-        """What is in the folders as one .tar.gz; of files with the same name the first folder's counts."""
+        """Upload the content of the folders as one .tar.gz. The first folder wins for files of the same name."""
         with tempfile.NamedTemporaryFile(dir=self._scratch) as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
                 for relative, path in _merged(folders).items():
@@ -97,7 +103,7 @@ class Storage:
             self.upload(Path(file.name), uri)
 
     def upload_folders(self, folders: Iterable[Path], uri: str) -> None:
-        """What is in the folders, file by file, below `uri/`."""
+        """Upload the files of the folders below `uri/`. The first folder wins for files of the same name."""
         for relative, path in _merged(folders).items():
             if path.is_file():
                 self.upload(path, f"{uri.rstrip('/')}/{relative}")
@@ -106,7 +112,7 @@ class Storage:
         bucket, prefix = split_uri(uri)
         keys = self._keys(bucket, prefix)
         folder = prefix.rstrip("/") + "/"
-        # s3://bucket/data may mean one object, the folder data/, or everything that begins with "data".
+        # s3://bucket/data may mean one object, the folder data/, or all objects whose key begins with "data".
         base = folder if prefix and all(key.startswith(folder) for key in keys) else prefix.rpartition("/")[0] + "/"
         return [(f"s3://{bucket}/{key}", key.removeprefix(base.lstrip("/"))) for key in keys]
 
@@ -130,10 +136,10 @@ class Storage:
 
 
 class CheckpointSync:
-    """The instances' checkpoint folders and their one home in S3: restored once, then copied there on each change.
+    """The copying of all instances' checkpoint folders to one prefix in S3, and their first restoration from there.
 
-    As in SageMaker, a file that is deleted here stays in S3, and no instance sees what another has written before it
-    is restored from there; of files with the same name the one copied last stays.
+    As in SageMaker, a file that is deleted here stays in S3. An instance sees the checkpoints of another instance only
+    after a restoration. The file that is copied last wins for files of the same name.
     """
 
     def __init__(
@@ -146,7 +152,7 @@ class CheckpointSync:
         self._sent: dict[Path, _Signature] = {}
 
     def restore(self) -> None:
-        """Bring back what earlier attempts left."""
+        """Download the checkpoints of earlier attempts into the folder of every instance."""
         first, *others = self._folders
         for path in self._storage.download_folder(self._uri, first):
             self._sent[path] = _signature(path)
@@ -156,7 +162,7 @@ class CheckpointSync:
                 self._sent[copy] = _signature(shutil.copyfile(path, copy))
 
     def sync(self) -> None:
-        """Copy what is new or changed. A file that changes meanwhile is copied again the next time."""
+        """Copy new and changed files. A file that changes during the copy is copied again the next time."""
         for path, name in self._by_age():
             try:
                 before = _signature(path)
@@ -166,12 +172,14 @@ class CheckpointSync:
                 settled = abs(self._clock() - before[0] / 1e9) > UNSETTLED
                 if settled and _signature(path) == before:
                     self._sent[path] = before
-            except FileNotFoundError:  # a temporary file of the script
+            except FileNotFoundError:  # the script has removed it, as it does with temporary files
                 continue
 
     def _by_age(self) -> list[tuple[Path, Path]]:
-        """Each file with its path below its folder."""
-        # Oldest first: a script writes a checkpoint before the file that points to it.
+        """Return each file with its path relative to its folder, the oldest first.
+
+        A script writes a checkpoint before the file that points to it.
+        """
         aged = []
         for folder in self._folders:
             for path in folder.rglob("*"):

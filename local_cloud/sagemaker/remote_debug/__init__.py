@@ -1,1 +1,1 @@
-"""Sessions in the containers of training jobs: what AWS has Session Manager, its agent and its plugin for."""
+"""Sessions in the containers of training jobs, in place of AWS's Session Manager with its agent and its plugin."""

@@ -1,11 +1,14 @@
-"""The two ends of a session: `python ends.py worker FD WHAT` in the container, where AWS has a process of the SSM
-agent, and `python ends.py plugin ...` on the user's side, in place of AWS's session-manager-plugin and with its
+"""The two ends of a remote debug session.
+
+`python ends.py worker FD SESSION` runs in the container, in place of a process of AWS's SSM agent. SESSION is JSON, see
+`worker`. `python ends.py plugin ...` runs on the user's side, in place of AWS's session-manager-plugin and with its
 arguments.
 
-They are joined by one connection, on which each sends frames: a kind, a number (of the connection to a forwarded port)
-and bytes. The protocol is our own: AWS's is between its agent and its plugin. As there, an exit code is not passed on.
+One connection joins the two ends. Each end sends frames: a kind, a number (of the connection to a forwarded port) and
+bytes. The protocol is our own, since AWS's is private to its agent and its plugin. As on AWS, exit codes are not passed
+on.
 
-It is run by path in other environments than ours: it imports the standard library only.
+The module is run by its path, in other Python environments than ours. Therefore it imports only the standard library.
 """
 
 import ctypes
@@ -27,8 +30,8 @@ from contextlib import suppress
 from typing import IO, Any
 
 DATA, RESIZE, OPEN, CLOSE = range(4)
-VERSION = "1.2.764.0"  # of the plugin that this one behaves like
-WORKER = b"ssm-session-worker"  # what AWS's process is called
+VERSION = "1.2.764.0"  # the version of AWS's plugin whose behaviour is emulated
+WORKER = b"ssm-session-worker"  # the name of AWS's process
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
 PR_SET_NAME = 15
 _HEAD = struct.Struct(">BII")
@@ -37,19 +40,19 @@ _CANNOT_RUN = 127
 
 
 class Connection:
-    """Frames on a socket; several threads may send."""
+    """A connection that carries frames on a socket. Several threads may send."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._lock = threading.Lock()
 
     def send(self, kind: int, content: bytes = b"", number: int = 0) -> None:
-        """Send a frame; nothing happens where the other end is gone, which `frames` tells."""
+        """Send a frame. A closed connection is ignored here, since it ends `frames`."""
         with self._lock, suppress(OSError):
             self._socket.sendall(_HEAD.pack(kind, number, len(content)) + content)
 
     def frames(self) -> Iterator[tuple[int, int, bytes]]:
-        """Kind, number and content of each frame, until the other end is gone."""
+        """Yield kind, number and content of each frame, until the other end closes the connection."""
         while head := self._read(_HEAD.size):
             kind, number, size = _HEAD.unpack(head)
             content = self._read(size)
@@ -58,7 +61,7 @@ class Connection:
             yield kind, number, content
 
     def close(self) -> None:
-        """End it, for both sides."""
+        """Close the connection for both ends."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -76,16 +79,16 @@ class Connection:
 
 
 class Forwarding:
-    """Connections to a port, each with its number."""
+    """Connections to a forwarded port, each with its number."""
 
     def __init__(self, other: Connection) -> None:
         self._other = other
         self._open: dict[int, socket.socket] = {}
 
     def add(self, number: int, connected: socket.socket, *, announce: bool) -> None:
-        """Begin to pass on the bytes of a connection; with ``announce``, tell the other end first that it exists.
+        """Start to pass on the bytes of a connection. With `announce`, send an OPEN frame for the connection first.
 
-        The connection is registered before it is announced, because the answer may come at once, and is lost otherwise.
+        The connection is registered before it is announced: the answer may come at once, and would otherwise be lost.
         """
         self._open[number] = connected
         if announce:
@@ -93,7 +96,7 @@ class Forwarding:
         threading.Thread(target=self._copy, args=(number, connected), daemon=True).start()
 
     def take(self, kind: int, number: int, content: bytes) -> None:
-        """Pass on what has come from the other end."""
+        """Pass the content of a frame from the other end on to its connection, or close the connection."""
         connected = self._open.get(number)
         if connected is None:
             return
@@ -113,16 +116,19 @@ class Forwarding:
 # --- in the container ---------------------------------------------------------------------------------
 
 
-def worker(connection: Connection, what: dict[str, Any]) -> int:
-    """Serve a session to its end, or until the user is gone."""
+def worker(connection: Connection, session: dict[str, Any]) -> int:
+    """Serve a session until it ends or the user's side closes the connection. Return the exit code of this process.
+
+    :param session: `kind` with the `port` of the kind `Port`, or with the `command` of any other kind.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_NAME, WORKER, 0, 0, 0)
     os.environ["TERM"] = "xterm-256color"
-    if what["kind"] == "Port":
-        return _serve_port(connection, what["port"])
-    if what["kind"] == "NonInteractiveCommands":
-        return _serve_command(connection, what["command"])
-    return _serve_terminal(connection, what["command"])
+    if session["kind"] == "Port":
+        return _serve_port(connection, session["port"])
+    if session["kind"] == "NonInteractiveCommands":
+        return _serve_command(connection, session["command"])
+    return _serve_terminal(connection, session["command"])
 
 
 def _serve_terminal(connection: Connection, command: list[str]) -> int:
@@ -136,19 +142,19 @@ def _serve_terminal(connection: Connection, command: list[str]) -> int:
             print(f"{command[0]}: {error.strerror}", file=sys.stderr)
             os._exit(_CANNOT_RUN)
 
-    def obey() -> None:
+    def receive() -> None:
         for kind, _, content in connection.frames():
             if kind == RESIZE:
                 fcntl.ioctl(terminal, termios.TIOCSWINSZ, content)
             else:
                 with suppress(OSError):
                     os.write(terminal, content)
-        with suppress(ProcessLookupError):  # as a terminal that is hung up
+        with suppress(ProcessLookupError):  # as when a terminal hangs up
             os.killpg(process, signal.SIGHUP)
             os.killpg(process, signal.SIGKILL)
 
-    threading.Thread(target=obey, daemon=True).start()
-    with suppress(OSError):  # nobody has the terminal any more
+    threading.Thread(target=receive, daemon=True).start()
+    with suppress(OSError):  # raised when the last process has closed the terminal
         while block := os.read(terminal, _BLOCK):
             connection.send(DATA, block)
     os.waitpid(process, 0)
@@ -168,13 +174,13 @@ def _serve_command(connection: Connection, command: list[str]) -> int:
         connection.send(DATA, f"{command[0]}: {error.strerror}\n".encode())
         return 0
 
-    def obey() -> None:
+    def kill_at_close() -> None:
         for _ in connection.frames():
             pass
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
-    threading.Thread(target=obey, daemon=True).start()
+    threading.Thread(target=kill_at_close, daemon=True).start()
     assert process.stdout is not None
     while block := os.read(process.stdout.fileno(), _BLOCK):
         connection.send(DATA, block)
@@ -195,11 +201,11 @@ def _serve_port(connection: Connection, port: int) -> int:
     return 0
 
 
-# --- where the user is --------------------------------------------------------------------------------
+# --- on the user's side -------------------------------------------------------------------------------
 
 
 def plugin(arguments: list[str]) -> int:
-    """Do what the plugin does, whose exit code says nothing of the command."""
+    """Run a session as AWS's plugin does. The exit code does not depend on that of the command."""
     if arguments == ["--version"]:
         print(VERSION)
         return 0
@@ -219,13 +225,13 @@ def plugin(arguments: list[str]) -> int:
     if document == "AWS-StartPortForwardingSession":
         code = _forward(connection, int(parameters["localPortNumber"][0]), name)
     else:
-        code = _converse(connection, keys=document != "AWS-StartNonInteractiveCommand")
+        code = _relay(connection, keys=document != "AWS-StartNonInteractiveCommand")
     print(f"\n\nExiting session with sessionId: {name}.\n", flush=True)
     return code
 
 
-def _converse(connection: Connection, *, keys: bool) -> int:
-    """Pass what is typed there and what is written here, on a raw terminal if this is one."""
+def _relay(connection: Connection, *, keys: bool) -> int:
+    """Write the session's output to standard output. With `keys`, send the input; a terminal is made raw for that."""
     signal.signal(signal.SIGINT, lambda *_: connection.close())
     restore = _raw(sys.stdin) if keys else None
     output = sys.stdout.buffer
@@ -253,11 +259,11 @@ def _converse(connection: Connection, *, keys: bool) -> int:
 
 
 def _raw(stream: IO[str]) -> Callable[[], None] | None:
-    """Make a terminal raw; gives what makes it as before."""
+    """Make a terminal raw and return a function that restores it. Return None if the stream is not a terminal."""
     if not stream.isatty():
         return None
     before = termios.tcgetattr(stream.fileno())
-    tty.setraw(stream.fileno(), termios.TCSADRAIN)  # what was typed already is for the shell
+    tty.setraw(stream.fileno(), termios.TCSADRAIN)  # keeps the input that is already typed, for the shell
     return lambda: termios.tcsetattr(stream.fileno(), termios.TCSADRAIN, before)
 
 
@@ -290,7 +296,7 @@ def _forward(connection: Connection, port: int, name: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Be one of the two."""
+    """Run as the plugin or as the worker, as the first argument says. Return the exit code."""
     if arguments[0] == "plugin":
         return plugin(arguments[1:])
     connection = Connection(socket.socket(fileno=int(arguments[1])))

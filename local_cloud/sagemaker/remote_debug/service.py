@@ -1,4 +1,4 @@
-"""Session Manager on this machine, for the containers of training jobs, and as strict as AWS's."""
+"""Session Manager on this machine, for the containers of training jobs, with the checks of AWS's."""
 
 import json
 import logging
@@ -38,16 +38,17 @@ Find = Callable[[str, str], Instance | None]
 class _Session:
     id: str
     instance: Instance
-    what: Mapping[str, Any]
+    settings: Mapping[str, Any]
     token: str = field(default_factory=lambda: secrets.token_urlsafe(30))
     ended: threading.Event = field(default_factory=threading.Event)
 
 
 class SessionService:
-    """The part of SSM's API that sessions need, on 127.0.0.1; a context manager serves it.
+    """The part of SSM's API that sessions need, on 127.0.0.1. As a context manager, it serves requests until its exit.
 
-    `find(training job, host)` gives the instance if it can be entered now. `permissions` refuses callers; None: all
-    may. `user` is what sessions are named after.
+    :param find: `find(training_job, host)` returns the instance if a session can be opened on it now, else None.
+    :param permissions: the check of callers' permissions; None allows every caller.
+    :param user: the prefix of the names of sessions.
     """
 
     def __init__(self, find: Find, permissions: Permissions | None, user: str = "root") -> None:
@@ -83,12 +84,12 @@ class SessionService:
 
     def _start(self, request: dict[str, Any]) -> dict[str, Any]:
         target = str(request.get("Target"))
-        meant = _TARGET.fullmatch(target)
-        what = _what(request)
-        instance = self._find(meant["job"], meant["host"]) if meant else None
+        match = _TARGET.fullmatch(target)
+        settings = _session_settings(request)
+        instance = self._find(match["job"], match["host"]) if match else None
         if instance is None:
             raise EmulatedError("TargetNotConnected", f"{target} is not connected.")
-        session = _Session(f"{self._user}-{secrets.token_hex(8)}", instance, what)
+        session = _Session(f"{self._user}-{secrets.token_hex(8)}", instance, settings)
         with self._lock:
             self._sessions[session.id] = session
         port = self._streams.server_address[1]
@@ -103,12 +104,12 @@ class SessionService:
         return {"SessionId": session_id}
 
     def _serve(self, token: str, descriptor: int) -> None:
-        """Run a session on a connection, on this thread: with it the session's process ends."""
+        """Run a session on a connection. Return when the session's process has ended."""
         with self._lock:
             opened = [one for one in self._sessions.values() if secrets.compare_digest(one.token, token)]
             session = self._sessions.get(opened[0].id) if opened else None
             if session:
-                session.token = secrets.token_urlsafe(30)  # it opens one connection
+                session.token = secrets.token_urlsafe(30)  # a token opens only one connection
         if session is None:
             return
         instance = session.instance
@@ -116,7 +117,7 @@ class SessionService:
             self._number += 1
             stage = instance.stage.with_name(f"{instance.stage.name}-session-{self._number}")
         stage.mkdir(parents=True)
-        command = [sys.executable, "-I", "-S", str(ENDS), "worker", str(descriptor), json.dumps(session.what)]
+        command = [sys.executable, "-I", "-S", str(ENDS), "worker", str(descriptor), json.dumps(session.settings)]
         process = subprocess.Popen(
             launcher(instance.mounts, stage, instance.cwd, command),
             env=instance.environment(),
@@ -134,7 +135,7 @@ class SessionService:
 
 
 def write_plugin(folder: Path) -> Path:
-    """Put the stand-in of AWS's session-manager-plugin into a folder; returns the program."""
+    """Write the substitute for AWS's session-manager-plugin into a folder and return the path of the program."""
     folder.mkdir(exist_ok=True)
     program = folder / "session-manager-plugin"
     words = [sys.executable, "-I", "-S", str(ENDS), "plugin"]
@@ -143,8 +144,8 @@ def write_plugin(folder: Path) -> Path:
     return program
 
 
-def _what(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the session's process in the container is told."""
+def _session_settings(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings for the session's process in the container; see `ends.worker`."""
     document = request.get("DocumentName") or "SSM-SessionManagerRunShell"
     parameters = request.get("Parameters") or {}
     if document not in _KINDS:
@@ -162,7 +163,7 @@ def _what(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Streams(socketserver.ThreadingTCPServer):
-    """Where plugins connect; the first line of each is the token of its session."""
+    """The server to which plugins connect. The first line from each plugin is the token of its session."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -178,7 +179,7 @@ class _Stream(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         token = b""
         while not token.endswith(b"\n") and len(token) < _LONGEST_TOKEN:
-            letter = self.request.recv(1)  # what follows is for the session's process
+            letter = self.request.recv(1)  # the bytes after the line are for the session's process
             if not letter:
                 return
             token += letter

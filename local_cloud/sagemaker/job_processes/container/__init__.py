@@ -1,1 +1,1 @@
-"""What a job finds in its container: the image's programs, the toolkit's variables and files, its requirements."""
+"""The content of a job's container: the image's programs, the toolkit's variables and files, and requirements."""

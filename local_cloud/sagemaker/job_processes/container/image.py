@@ -1,9 +1,10 @@
-"""What a job finds in its image: Python, and the programs with which SageMaker's own images begin.
+"""The programs of a job's image: Python, and the first programs of SageMaker's own images.
 
 The first process of AWS's deep learning containers is `bash -m start_with_right_hostname.sh train`. Bash starts
-sagemaker-training's `train`, which fetches the code and starts the user's script. No one of them handles SIGTERM or
-passes it on (aws/deep-learning-containers issue 632, aws/sagemaker-training-toolkit issue 125). So it is here: three
-processes, one below the other. Two lines of bash about job control begin the log, as they do on AWS.
+sagemaker-training's `train`, which downloads the code and starts the user's script. None of these processes handles
+SIGTERM or passes it on (aws/deep-learning-containers issue 632, aws/sagemaker-training-toolkit issue 125). The emulator
+has the same three processes, each the parent of the next. As on AWS, the log begins with two lines of bash about job
+control.
 """
 
 import shlex
@@ -21,7 +22,7 @@ ENTRYPOINT = ("bash", "-m", _START, "train")
 
 _START_TEXT = """\
 #!/usr/bin/env bash
-# The one of the real images sets a host name, too.
+# The script in the real images also sets a host name.
 if [[ "$1" = train ]]; then
     train
 else
@@ -30,7 +31,7 @@ fi
 """
 _TRAIN_TEXT = f"""\
 #!/bin/sh
-# Plays the command of sagemaker-training: a process that waits for the script, and has no handler for SIGTERM.
+# Stands in for the command of sagemaker-training: waits for the script, and has no handler for SIGTERM.
 training="${MARK}/$SM_CURRENT_HOST-train.sh"
 if [ ! -e "$training" ]; then
     echo "train: the hyperparameters sagemaker_program and sagemaker_submit_directory are missing" >&2
@@ -41,8 +42,8 @@ exit $?
 """
 
 
-def write_training(folder: Path, host: str, source: Path, code: str, script: Sequence[str]) -> None:
-    """Write what `train` does on a host: put the code in place, and run the script as a process of its own."""
+def write_train_script(folder: Path, host: str, source: Path, code: str, script: Sequence[str]) -> None:
+    """Write the shell script that `train` runs on a host: copy the code to `code`, then run `script` as a process."""
     lines = [
         f"cp -R {shlex.quote(str(source))}/. {shlex.quote(code)} || exit 1",
         f"cd {shlex.quote(code)} || exit 1",
@@ -52,21 +53,24 @@ def write_training(folder: Path, host: str, source: Path, code: str, script: Seq
     (folder / f"{host}-train.sh").write_text("\n".join(lines) + "\n")
 
 
-def programs(folder: Path) -> None:
-    """Make a folder to be first on PATH: the image's programs. Its Python is the one that runs this."""
+def write_programs(folder: Path) -> None:
+    """Create a folder with the image's programs, to be first on PATH. Its Python is the current interpreter."""
     folder.mkdir(parents=True)
     for name, text in ((_START, _START_TEXT), ("train", _TRAIN_TEXT)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     for name in ("python", "python3"):
         wrapper = folder / name
-        # Not a link: a virtual environment is found by the path with which its Python is called.
+        # A link does not work: Python finds its virtual environment by the path with which it is called.
         wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         wrapper.chmod(0o755)
 
 
-def own_python(folder: Path) -> None:
-    """Make a Python of a container's own: it has what this one has, and what is installed goes to it alone."""
+def create_python(folder: Path) -> None:
+    """Create a Python environment for one container. All packages of the current environment are visible in it.
+
+    Packages that the job installs go to this environment only.
+    """
     venv.EnvBuilder(symlinks=True).create(folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     below = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())

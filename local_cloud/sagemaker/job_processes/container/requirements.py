@@ -1,4 +1,4 @@
-"""A script's requirements.txt: what the interpreter lacks goes to a folder of the job's own."""
+"""The requirements.txt of a script: packages that the interpreter lacks are installed in the job's own folder."""
 
 import json
 import os
@@ -12,13 +12,16 @@ _PIP = (sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-
 
 
 class InstallError(Exception):
-    """pip refused; the message is the end of what it said."""
+    """A failure of pip. The message is pip's error output."""
 
 
 def install(requirements: Path, target: Path, environment: Mapping[str, str], cancelled: threading.Event) -> bool:
-    """Install into `target`; gives whether there was anything to install. `environment` is added to this process's own.
+    """Install the missing packages into `target` and return whether any were installed. Raise InstallError.
 
-    pip would install into a folder of its own what is there already, so it is asked first what is missing.
+    A dry run of pip lists the missing packages first: pip would otherwise install existing packages in `target` again.
+
+    :param environment: variables in addition to those of this process.
+    :param cancelled: an event that ends the installation early.
     """
     report = target.with_suffix(".json")
     wanted = ("--requirement", str(requirements))
@@ -46,10 +49,10 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], c
     with process:
         while True:
             try:
-                _, said = process.communicate(timeout=0.1)
+                _, errors = process.communicate(timeout=0.1)
                 break
             except subprocess.TimeoutExpired:
                 if cancelled.is_set():
                     process.kill()
         if process.returncode != 0 and not cancelled.is_set():
-            raise InstallError(said.strip())
+            raise InstallError(errors.strip())

@@ -1,4 +1,4 @@
-"""What SageMaker's training toolkit makes of a request: the script's arguments, SM_* variables, configuration files."""
+"""SageMaker's training toolkit: the script's arguments, SM_* variables and configuration files for a request."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from local_cloud.sagemaker.job_processes.cluster import TOOLKIT_PREFIX, Cluster
 
 
 def user_arguments(cluster: Cluster) -> list[str]:
-    """The user's hyperparameters as command-line arguments, in the order of their names."""
+    """Return the user's hyperparameters as command-line arguments, in the order of their names."""
     arguments = []
     for name, value in sorted(cluster.user_hyperparameters.items()):
         if isinstance(value, dict):
@@ -21,7 +21,7 @@ def user_arguments(cluster: Cluster) -> list[str]:
 
 
 def resource_config(cluster: Cluster, host: str) -> dict[str, Any]:
-    """input/config/resourceconfig.json of one host."""
+    """Return the content of input/config/resourceconfig.json for one host."""
     group = cluster.group_of(host)
     return {
         "current_host": host,
@@ -37,7 +37,7 @@ def resource_config(cluster: Cluster, host: str) -> dict[str, Any]:
 
 
 def input_data_config(cluster: Cluster) -> dict[str, Any]:
-    """input/config/inputdataconfig.json."""
+    """Return the content of input/config/inputdataconfig.json."""
     mode = cluster.request["AlgorithmSpecification"]["TrainingInputMode"]
     config = {}
     for channel in cluster.channels:
@@ -53,9 +53,10 @@ def input_data_config(cluster: Cluster) -> dict[str, Any]:
 
 
 def variables(cluster: Cluster, host: str, path: Callable[[str], str], checkpoints: str) -> dict[str, str]:
-    """The SM_* variables of one host; values that are no text are JSON.
+    """Return the SM_* variables of one host. Values that are not strings are encoded as JSON.
 
-    `path` gives a folder of /opt/ml as the script sees it; `checkpoints` is where the script writes them.
+    :param path: a function that returns the path of a folder below /opt/ml, as the script sees it.
+    :param checkpoints: the path of the checkpoint folder, as the script sees it.
     """
     resources = resource_config(cluster, host)
     script = cluster.script or ""
