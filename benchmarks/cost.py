@@ -23,7 +23,7 @@ from samtranslator.yaml_helper import yaml_parse  # noqa: E402
 from benchmarks import prices  # noqa: E402
 from benchmarks.followed_load import Polling, add  # noqa: E402
 from benchmarks.simulated_cloud import SimulatedCloud  # noqa: E402
-from local_cloud.dynamodb.key_throttle import Access  # noqa: E402
+from local_cloud.dynamodb.key_throttle import KeyAccess  # noqa: E402
 
 REFERENCE = Path(__file__).with_name("cost_reference.json")
 PAGE = ROOT / "docs" / "deploy.md"
@@ -89,8 +89,8 @@ class Meter:
             "invocations": counts["Lambda queue"] + counts["Lambda reads"],
             "traces": counts["Lambda queue"],  # the function for requests that read records none
             "GB-seconds": sum(self._cloud.seconds.values()),
-            "read units": tables.units[Access.READ],
-            "write units": tables.units[Access.WRITE],
+            "read units": tables.units[KeyAccess.READ],
+            "write units": tables.units[KeyAccess.WRITE],
             "events": counts["EventBridge events"],
             "log bytes": counts["log bytes"],
         }

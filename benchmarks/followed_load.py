@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.simulated_cloud import SimulatedCloud
-from local_cloud.dynamodb.key_throttle import Access
+from local_cloud.dynamodb.key_throttle import KeyAccess
 from sagemaker_queue.config.pace import LONGEST_SECONDS, POLL_SECONDS, PollingPace
 from tests.jobs import a_body
 
@@ -143,8 +143,8 @@ class Load:
     def _row(self, began: float) -> str:
         cloud, outcome, scenario = self.cloud, self.outcome, self._scenario
         cycles = sorted(outcome.cycles) or [0.0]
-        reads, read_key = cloud.tables.hottest(Access.READ, began)
-        writes, write_key = cloud.tables.hottest(Access.WRITE, began)
+        reads, read_key = cloud.tables.hottest(KeyAccess.READ, began)
+        writes, write_key = cloud.tables.hottest(KeyAccess.WRITE, began)
         throttled = cloud.tables.throttle.throttled  # type: ignore[union-attr]
         cells = (
             f"{scenario.followers:,}",

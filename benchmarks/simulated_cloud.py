@@ -26,9 +26,9 @@ from job_queue.adapters.dynamodb import try_again
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.app import App
-from local_cloud.dynamodb.key_throttle import AWS_LIMITS, Access, PartitionKey
+from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyAccess, PartitionKey
 from local_cloud.sagemaker.account.options import Rate
-from local_cloud.sagemaker.account.throttling import TokenBucket
+from local_cloud.sagemaker.account.throttling import CallBucket
 from tests.fake_sagemaker import FakeTraining
 from tests.jobs import NOW, ROLE
 from tests.metered_tables import UnitTables, again
@@ -177,15 +177,15 @@ class Tables(UnitTables):
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(AWS_LIMITS, clock)
         self._now = clock
-        self.seconds: defaultdict[tuple[Access, PartitionKey, int], float] = defaultdict(float)
+        self.seconds: defaultdict[tuple[KeyAccess, PartitionKey, int], float] = defaultdict(float)
 
-    def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
+    def charge(self, access: KeyAccess, units: Mapping[PartitionKey, float]) -> None:
         """Charge the units of a call to its partition keys, and record them."""
         super().charge(access, units)
         for key, count in units.items():
             self.seconds[access, key, int(self._now())] += count
 
-    def hottest(self, access: Access, since: float) -> tuple[float, str]:
+    def hottest(self, access: KeyAccess, since: float) -> tuple[float, str]:
         """Return the most units of any key in one second, and the key.
 
         :param since: epoch seconds.
@@ -253,7 +253,7 @@ class SimulatedCloud:
         self._shared = reads == 0
         self._idle: dict[str, list[App]] = {"queue": [], "reads": []}
         limits = {"GET": Rate(20, 20), "POST": Rate(50, 100)}  # as in template.yaml
-        self._gateway = {method: TokenBucket(rate, clock) for method, rate in limits.items()}
+        self._gateway = {method: CallBucket(rate, clock) for method, rate in limits.items()}
         self._requests = itertools.count(1)
 
     @contextmanager

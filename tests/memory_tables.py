@@ -8,7 +8,7 @@ from boto3.dynamodb.conditions import AttributeBase, ConditionBase
 
 from job_queue.adapters.dynamodb import Check, Delete, Item, Key, Put, Update, Write
 from job_queue.domain.errors import Refused, Unavailable, Unwritable
-from local_cloud.dynamodb.key_throttle import Access, PartitionKey
+from local_cloud.dynamodb.key_throttle import KeyAccess, PartitionKey
 from local_cloud.dynamodb.units import Index, size_of
 
 KEYS = {
@@ -38,7 +38,7 @@ class MemoryTables:
         with self._lock:
             place = place_of(table, key)
             read = PartitionKey(table, place[1])
-            self._admit(Access.READ, [read])
+            self._admit(KeyAccess.READ, [read])
             row = self.rows.get(place)
             self._read(read, [row] if row else [])
             return None if row is None else self._given(row)
@@ -46,7 +46,7 @@ class MemoryTables:
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         with self._lock:
             read = PartitionKey(table, line)
-            self._admit(Access.READ, [read])
+            self._admit(KeyAccess.READ, [read])
             places = sorted(place for place in self.rows if place[1] == line and place[0] == table)
             rows = [self.rows[place] for place in places if after is None or place[2] > after][:limit]
             self._read(read, rows)
@@ -55,7 +55,7 @@ class MemoryTables:
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         with self._lock:
             read = PartitionKey(table, "yes", index)
-            self._admit(Access.READ, [read])
+            self._admit(KeyAccess.READ, [read])
             listed = [row for place, row in self.rows.items() if place[0] == table and index in row]
             listed.sort(key=lambda row: (row["stateSince"], row["jobName"]), reverse=True)
             if after:
@@ -84,7 +84,7 @@ class MemoryTables:
         if not 0 < len(writes) <= MAX_WRITES:
             raise ValueError(f"a transaction has 1 to {MAX_WRITES} writes, and not {len(writes)}")
         keys = [PartitionKey(*place[:2]) for place in places]
-        self._admit(Access.WRITE, keys)
+        self._admit(KeyAccess.WRITE, keys)
         refused = {
             number: _copied(self.rows.get(place, {}))
             for number, (place, write) in enumerate(zip(places, writes, strict=True))
@@ -126,7 +126,7 @@ class MemoryTables:
         if (sent := sum(map(size_of, map(_sent, writes)))) > MAX_TRANSACTION:
             raise Unavailable(f"a transaction of {sent} bytes")
 
-    def _admit(self, access: Access, keys: Sequence[PartitionKey]) -> None:
+    def _admit(self, access: KeyAccess, keys: Sequence[PartitionKey]) -> None:
         """Refuse a call of keys that have no units left: here none is."""
 
     def _read(self, key: PartitionKey, rows: Sequence[Item], *, consistent: bool = True) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from job_queue.adapters.dynamodb import Item, Key, Postponed, Update, Write, try_again
 from job_queue.domain.errors import Unavailable
-from local_cloud.dynamodb.key_throttle import AWS_LIMITS, Access, KeyLimits, KeyThrottle, PartitionKey
+from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyAccess, KeyLimits, KeyThrottle, PartitionKey
 from local_cloud.dynamodb.units import query_units, size_of, write_units
 from tests.memory_tables import FINISHED, MemoryTables
 
@@ -30,16 +30,18 @@ class UnitTables(MemoryTables):
     def __init__(self, limits: KeyLimits | None = AWS_LIMITS, clock: Callable[[], float] = lambda: 0.0) -> None:
         super().__init__()
         self.throttle = KeyThrottle(limits, clock) if limits else None
-        self.units: defaultdict[Access, float] = defaultdict(float)
+        self.units: defaultdict[KeyAccess, float] = defaultdict(float)
         self.consistent = True  # whether reads are strongly consistent, where the table offers both
 
-    def _admit(self, access: Access, keys: Sequence[PartitionKey]) -> None:
+    def _admit(self, access: KeyAccess, keys: Sequence[PartitionKey]) -> None:
         if self.throttle and (key := self.throttle.exhausted(access, keys)):
             raise Throttled(f"{access} of {key}")
 
     def _read(self, key: PartitionKey, rows: Sequence[Item], *, consistent: bool = True) -> None:
         if self.throttle:
-            self.charge(Access.READ, {key: query_units(map(size_of, rows), consistent=consistent and self.consistent)})
+            self.charge(
+                KeyAccess.READ, {key: query_units(map(size_of, rows), consistent=consistent and self.consistent)}
+            )
 
     def _write(
         self,
@@ -58,10 +60,10 @@ class UnitTables(MemoryTables):
             units[PartitionKey(*place[:2])] += write_units(before, after, transactional=transactional)
             for key, count in FINISHED.write_units(before, after).items():
                 units[PartitionKey(place[0], key, FINISHED.name)] += count
-        self._admit(Access.WRITE, [key for key in units if key.gsi])  # a full index holds up its table
-        self.charge(Access.WRITE, units)
+        self._admit(KeyAccess.WRITE, [key for key in units if key.gsi])  # a full index holds up its table
+        self.charge(KeyAccess.WRITE, units)
 
-    def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
+    def charge(self, access: KeyAccess, units: Mapping[PartitionKey, float]) -> None:
         """Take the units of a call from its keys."""
         assert self.throttle
         self.throttle.charge(access, units)

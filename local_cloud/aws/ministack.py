@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from local_cloud.aws.callers import TOKEN_HEADER
-from local_cloud.aws.session import KNOWN_KEYS, Keys
+from local_cloud.aws.session import KNOWN_KEYS, AccountKeys
 from local_cloud.dynamodb.key_throttle import KeyLimits
 from local_cloud.errors import LocalCloudError
 
@@ -37,7 +37,7 @@ class Ministack:
         *,
         auth: bool,
         region: str,
-        keys: Keys = KNOWN_KEYS,
+        keys: AccountKeys = KNOWN_KEYS,
         crash: float = 0.0,
         seed: int = 0,
         key_limits: KeyLimits | None = None,

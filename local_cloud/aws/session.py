@@ -15,7 +15,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
 @dataclass(frozen=True)
-class Keys:
+class AccountKeys:
     """The key of a local cloud's root user."""
 
     access: str
@@ -27,7 +27,7 @@ class Keys:
         return cls("AKIA" + "".join(secrets.choice(_LETTERS) for _ in range(16)), secrets.token_urlsafe(30))
 
 
-KNOWN_KEYS = Keys("test", "test")  # for a ministack that checks no signatures
+KNOWN_KEYS = AccountKeys("test", "test")  # for a ministack that checks no signatures
 
 
 _DESCRIPTIONS = Loader()  # descriptions of the services, shared: else each session reads and parses them again
@@ -56,7 +56,7 @@ class _LocalSession(botocore.session.Session):
 
 
 def local_session(
-    *, endpoint: str, services: Mapping[str, str], nowhere: Path, region: str, keys: Keys = KNOWN_KEYS
+    *, endpoint: str, services: Mapping[str, str], nowhere: Path, region: str, keys: AccountKeys = KNOWN_KEYS
 ) -> boto3.Session:
     """Return a boto3 session for `endpoint`, and for `services` (service name -> URL).
 

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local_cloud.aws import deployment
 from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
-from local_cloud.aws.session import Keys, local_session
+from local_cloud.aws.session import AccountKeys, local_session
 from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyLimits
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
@@ -112,7 +112,7 @@ class LocalCloud:
             "startup_delay": times.startup_delay if startup_delay is None else startup_delay,
             "deletion": times.deletion,
         }
-        self.keys = Keys.random()
+        self.keys = AccountKeys.random()
         self._cleanup = ExitStack()
         self._making_clients = threading.Lock()
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Access(StrEnum):
+class KeyAccess(StrEnum):
     """Reads and writes have limits of their own."""
 
     READ = "Read"
@@ -35,9 +35,9 @@ class KeyLimits:
     reads: float = 3000
     writes: float = 1000
 
-    def of(self, access: Access) -> float:
+    def of(self, access: KeyAccess) -> float:
         """Return the limit of reads or of writes."""
-        return self.reads if access is Access.READ else self.writes
+        return self.reads if access is KeyAccess.READ else self.writes
 
 
 AWS_LIMITS = KeyLimits()
@@ -64,10 +64,10 @@ class KeyThrottle:
         self.throttled = 0  # calls
         self._limits = limits
         self._clock = clock
-        self._left: dict[tuple[Access, PartitionKey], tuple[float, float]] = {}  # units, and the time of the count
+        self._left: dict[tuple[KeyAccess, PartitionKey], tuple[float, float]] = {}  # units, and the time of the count
         self._lock = threading.Lock()
 
-    def exhausted(self, access: Access, keys: Iterable[PartitionKey]) -> PartitionKey | None:
+    def exhausted(self, access: KeyAccess, keys: Iterable[PartitionKey]) -> PartitionKey | None:
         """Return the first of the keys that has no unit left, and count the call as throttled."""
         with self._lock:
             for key in keys:
@@ -76,13 +76,13 @@ class KeyThrottle:
                     return key
         return None
 
-    def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
+    def charge(self, access: KeyAccess, units: Mapping[PartitionKey, float]) -> None:
         """Take units from keys."""
         with self._lock:
             for key, taken in units.items():
                 self._left[access, key] = self._units(access, key) - taken, self._clock()
 
-    def _units(self, access: Access, key: PartitionKey) -> float:
+    def _units(self, access: KeyAccess, key: PartitionKey) -> float:
         limit, now = self._limits.of(access), self._clock()
         left, counted_at = self._left.get((access, key), (limit, now))
         return min(limit, left + (now - counted_at) * limit)

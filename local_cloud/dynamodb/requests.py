@@ -13,7 +13,7 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
 
-from local_cloud.dynamodb.key_throttle import Access, KeyThrottle, PartitionKey
+from local_cloud.dynamodb.key_throttle import KeyAccess, KeyThrottle, PartitionKey
 from local_cloud.dynamodb.units import Index, Item, query_units, read_units, size_of, write_units
 
 HOT_KEY = (
@@ -72,7 +72,7 @@ class MeteredCalls:
         key = schema and self._key_read(schema, request)
         if not schema or not key:
             return self._handle(operation, request)  # a wrong request
-        self._admit(Access.READ, [key], schema)
+        self._admit(KeyAccess.READ, [key], schema)
         status, body = self._handle(operation, request)
         consistent = bool(request.get("ConsistentRead"))
         if status == 200 and operation == "GetItem":  # noqa: PLR2004
@@ -82,7 +82,7 @@ class MeteredCalls:
             units = query_units(map(size_of, map(_plain, self._evaluated(request))), consistent=consistent)
         else:
             return status, body
-        self._throttle.charge(Access.READ, {key: units})
+        self._throttle.charge(KeyAccess.READ, {key: units})
         return status, body
 
     def _evaluated(self, request: Wire) -> list[Wire]:
@@ -115,12 +115,12 @@ class MeteredCalls:
         transactional = operation == "TransactWriteItems"
         for number, (table, schema, key) in enumerate(places):
             one = PartitionKey(table, _value(key[_keys(schema)[0]]))
-            self._admit(Access.WRITE, [one], schema, (number, len(places)) if transactional else None)
+            self._admit(KeyAccess.WRITE, [one], schema, (number, len(places)) if transactional else None)
         before = [self._item(table, key) for table, _, key in places]
         for (table, schema, _), write, old in zip(places, writes, before, strict=True):
             known = _plain(write["Item"]) if "Item" in write else old or {}  # what an update adds is not known yet
             keys = [PartitionKey(table, str(known[it.keys[0]]), it.name) for it in indexes(schema) if it.entry(known)]
-            self._admit(Access.WRITE, keys, schema, (0, len(places)) if transactional else None)
+            self._admit(KeyAccess.WRITE, keys, schema, (0, len(places)) if transactional else None)
         status, body = self._handle(operation, request)
         if status == 200 or _is_refused(body):  # noqa: PLR2004  (a condition that is not met costs as much)
             units: Counter[PartitionKey] = Counter()
@@ -132,7 +132,7 @@ class MeteredCalls:
                 for index in indexes(schema):
                     for value, count in index.write_units(old, new).items():
                         units[PartitionKey(table, value, index.name)] += count
-            self._throttle.charge(Access.WRITE, units)
+            self._throttle.charge(KeyAccess.WRITE, units)
         return status, body
 
     def _place(self, write: Wire) -> tuple[str, Wire, Wire] | None:
@@ -148,7 +148,7 @@ class MeteredCalls:
         return _plain(item) if item else None
 
     def _admit(
-        self, access: Access, keys: list[PartitionKey], schema: Wire, place: tuple[int, int] | None = None
+        self, access: KeyAccess, keys: list[PartitionKey], schema: Wire, place: tuple[int, int] | None = None
     ) -> None:
         """Refuse a call whose key has no units left.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _TIME_FIELDS = ("CreationTime", "LastModifiedTime", "TrainingStartTime", "Traini
 Event = dict[str, Any]
 
 
-def state_change(job: TrainingJob, region: str, account: str) -> Event:
+def state_change(job: EmulatedTrainingJob, region: str, account: str) -> Event:
     """Return the EventBridge event for the job's current state. Times in `detail` are epoch milliseconds."""
     described = job.describe()
     detail: dict[str, Any] = {field: described[field] for field in _DETAIL_FIELDS if field in described}

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from local_cloud.sagemaker.account.capacity import Capacity, Placement, by_type
+from local_cloud.sagemaker.account.capacity import Capacity, InstancePlacement, by_type
 from local_cloud.sagemaker.account.history import PastJob
-from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 from local_cloud.sagemaker.validation import invalid
 from local_cloud.sagemaker.wire import EmulatedError
 
-AnyJob = TrainingJob | PastJob
+AnyJob = EmulatedTrainingJob | PastJob
 
 
 class JobRegistry:
@@ -27,10 +27,10 @@ class JobRegistry:
     ) -> None:
         self._capacity = capacity
         self._quota_lag = quota_lag
-        self._lagging: list[TrainingJob] = []
+        self._lagging: list[EmulatedTrainingJob] = []
         self._most: dict[str, int] = {}
         self._jobs: dict[str, AnyJob] = {job.name: job for job in past}
-        self._holders: list[TrainingJob] = []
+        self._holders: list[EmulatedTrainingJob] = []
         self._deletion = deletion
         self._gone_at: dict[str, float] = {}  # name of a job that is being deleted -> end of the deletion, monotonic
         self._lock = threading.Lock()
@@ -40,7 +40,9 @@ class JobRegistry:
             self._forget_deleted()
             return iter(list(self._jobs.values()))
 
-    def add(self, request: dict[str, Any], make: Callable[[Placement], TrainingJob]) -> TrainingJob:
+    def add(
+        self, request: dict[str, Any], make: Callable[[InstancePlacement], EmulatedTrainingJob]
+    ) -> EmulatedTrainingJob:
         """Create a job. Raise ResourceInUse if its name is taken, or ResourceLimitExceeded if a limit is reached."""
         name = request["TrainingJobName"]
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
@@ -68,7 +70,7 @@ class JobRegistry:
         with self._lock:
             return dict(self._most)
 
-    def may_retain(self, job: TrainingJob) -> bool:
+    def may_retain(self, job: EmulatedTrainingJob) -> bool:
         """Return whether the quotas allow a job that ends to keep its instances as a warm pool."""
         with self._lock:
             return self._capacity.may_retain(job, self._holding())
@@ -117,14 +119,14 @@ class JobRegistry:
         for name in [name for name, at in self._gone_at.items() if at <= now]:
             del self._gone_at[name], self._jobs[name]
 
-    def _holding(self) -> list[TrainingJob]:
+    def _holding(self) -> list[EmulatedTrainingJob]:
         """Return the jobs that have instances: jobs that have not ended, and jobs that retain a warm pool."""
         left = [job for job in self._holders if job.ended and not job.retains]
         self._lagging += [job for job in left if not job.instances_reused]
         self._holders = [job for job in self._holders if job not in left]
         return self._holders
 
-    def _still_counted(self) -> list[TrainingJob]:
+    def _still_counted(self) -> list[EmulatedTrainingJob]:
         """Return the jobs whose instances are free but still count toward the quotas."""
         since = time.time() - self._quota_lag
         self._lagging = [job for job in self._lagging if job.instances_free_since > since]

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from local_cloud.sagemaker.account.training_plans import TrainingPlan
-from local_cloud.sagemaker.account.warm_pools import HEALTHY_FAILURES, WarmPool
+from local_cloud.sagemaker.account.training_plans import EmulatedPlan
+from local_cloud.sagemaker.account.warm_pools import HEALTHY_FAILURES, EmulatedWarmPool
 from local_cloud.sagemaker.instance_groups import InstanceGroup
 from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
 
@@ -16,7 +16,7 @@ REMOTE_DEBUG_STATUSES = ("Downloading", "Training")  # API_UpdateTrainingJob, Re
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
 
 
-class TrainingJob:
+class EmulatedTrainingJob:
     """One training job as SageMaker shows it. Safe for threads.
 
     The job's runner makes the changes of state, except for stop requests, tags, updates and deletion, which come from
@@ -29,9 +29,9 @@ class TrainingJob:
         request: Mapping[str, Any],
         arn: str,
         groups: tuple[InstanceGroup, ...],
-        plan: TrainingPlan | None,
-        publish: Callable[["TrainingJob"], None],
-        may_retain: Callable[["TrainingJob"], bool] = lambda job: True,
+        plan: EmulatedPlan | None,
+        publish: Callable[["EmulatedTrainingJob"], None],
+        may_retain: Callable[["EmulatedTrainingJob"], bool] = lambda job: True,
         *,
         warm_start: bool = False,
     ) -> None:
@@ -235,9 +235,9 @@ class TrainingJob:
         self.modified = max(_now(), round(self.modified + 0.001, 3))
 
 
-def _warm_pool(request: Mapping[str, Any], *, warm_start: bool) -> WarmPool | None:
+def _warm_pool(request: Mapping[str, Any], *, warm_start: bool) -> EmulatedWarmPool | None:
     keep_alive: int = request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
-    return WarmPool(keep_alive) if keep_alive or warm_start else None
+    return EmulatedWarmPool(keep_alive) if keep_alive or warm_start else None
 
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")

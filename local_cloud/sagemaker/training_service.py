@@ -15,14 +15,14 @@ from typing import Any, Self
 from botocore.config import Config
 
 from local_cloud.aws.permissions import Permissions
-from local_cloud.aws.session import KNOWN_KEYS, Keys, local_session
+from local_cloud.aws.session import KNOWN_KEYS, AccountKeys, local_session
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.capacity import Capacity
 from local_cloud.sagemaker.account.history import PastJob, past_jobs
-from local_cloud.sagemaker.account.lookups import Lookups
+from local_cloud.sagemaker.account.lookups import AccountLookups
 from local_cloud.sagemaker.account.options import Account
 from local_cloud.sagemaker.account.throttling import Throttle
-from local_cloud.sagemaker.account.training_plans import TrainingPlans
+from local_cloud.sagemaker.account.training_plans import EmulatedPlans
 from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
 from local_cloud.sagemaker.job_processes.container import image
 from local_cloud.sagemaker.job_processes.execution import Grace
@@ -32,7 +32,7 @@ from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner
 from local_cloud.sagemaker.listing import list_jobs
 from local_cloud.sagemaker.registry import AnyJob, JobRegistry
 from local_cloud.sagemaker.search import search
-from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, invalid, service_model
 from local_cloud.sagemaker.wire import AwsJsonServer, ConnectionAbort, EmulatedError
 
@@ -68,7 +68,7 @@ class TrainingService:
         self,
         *,
         aws_endpoint: str,
-        keys: Keys = KNOWN_KEYS,
+        keys: AccountKeys = KNOWN_KEYS,
         token: str = "",
         workdir: Path,
         instances: Mapping[str, int] | None = None,
@@ -93,7 +93,7 @@ class TrainingService:
         self._faults = faults or Faults()
         options = account_options or Account()
         prefix = f"arn:aws:sagemaker:{region}:{account}"
-        self._plans = TrainingPlans(options.plans, prefix, time.time)
+        self._plans = EmulatedPlans(options.plans, prefix, time.time)
         past = past_jobs(options.history, f"{prefix}:training-job/", time.time())
         capacity = Capacity(instances or {}, options.quotas, self._plans, options.quota_per_type)
         self._registry = JobRegistry(capacity, past, options.quota_lag or 0.0, deletion)
@@ -121,7 +121,7 @@ class TrainingService:
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
         clients = _clients(aws_endpoint, region, self._workdir / "no-such-file", keys)
         self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"], clients["sqs"]).deliver)
-        self._lookups = Lookups(clients["s3"], clients["iam"] if check_roles else None, region)
+        self._lookups = AccountLookups(clients["s3"], clients["iam"] if check_roles else None, region)
         wrappers = self._workdir / "bin"
         self._machine = Machine(
             workdir=self._workdir,
@@ -197,7 +197,7 @@ class TrainingService:
         arn = f"arn:aws:sagemaker:{self._region}:{self._account}:training-job/{name}"
         job = self._registry.add(
             request,
-            lambda placement: TrainingJob(
+            lambda placement: EmulatedTrainingJob(
                 request,
                 arn,
                 placement.groups,
@@ -259,14 +259,14 @@ class TrainingService:
         job = self._registry.find(name)
         return job.tags if job else {}
 
-    def _live(self, name: str) -> TrainingJob:
+    def _live(self, name: str) -> EmulatedTrainingJob:
         """Return a job that the emulator runs or ran. Raise a ValidationException if the job is only history."""
         job = self._registry.get(name)
         if isinstance(job, PastJob):
             raise invalid(f"The request was rejected because the training job is in status {job.status}.")
         return job
 
-    def _publish(self, job: TrainingJob) -> None:
+    def _publish(self, job: EmulatedTrainingJob) -> None:
         event = state_change(job, self._region, self._account)
         for delay in self._faults.deliveries():
             self._events.put(event, delay)
@@ -276,7 +276,7 @@ def _tag_list(job: AnyJob) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in job.tags.items()]
 
 
-def _clients(endpoint: str, region: str, nowhere: Path, keys: Keys) -> dict[str, Any]:
+def _clients(endpoint: str, region: str, nowhere: Path, keys: AccountKeys) -> dict[str, Any]:
     session = local_session(endpoint=endpoint, services={}, nowhere=nowhere, region=region, keys=keys)
     config = Config(
         connect_timeout=2,
@@ -289,7 +289,9 @@ def _clients(endpoint: str, region: str, nowhere: Path, keys: Keys) -> dict[str,
     return {name: create(name, config=config) for name in ("s3", "logs", "events", "lambda", "sqs", "iam")}
 
 
-def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str, keys: Keys) -> dict[str, str]:
+def _environment(
+    wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str, keys: AccountKeys
+) -> dict[str, str]:
     path = [str(wrappers), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     return {
         "PATH": os.pathsep.join(path),

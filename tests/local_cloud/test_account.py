@@ -15,8 +15,8 @@ from local_cloud.sagemaker.account.options import (
     parse_quota,
     strict_account,
 )
-from local_cloud.sagemaker.account.throttling import TokenBucket
-from local_cloud.sagemaker.account.training_plans import TrainingPlan
+from local_cloud.sagemaker.account.throttling import CallBucket
+from local_cloud.sagemaker.account.training_plans import EmulatedPlan
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
 from tests.local_cloud.test_training_api import refusal
@@ -171,7 +171,7 @@ def test_quotas_of_all_spot_jobs_count_spot_only(make_emulator: MakeEmulator) ->
 
 def test_a_bucket_gives_its_burst_at_once_and_then_its_rate() -> None:
     now = 0.0
-    bucket = TokenBucket(Rate(0.5, 2), clock=lambda: now)
+    bucket = CallBucket(Rate(0.5, 2), clock=lambda: now)
     assert [bucket.take() for _ in range(3)] == [True, True, False]
     now = 1.9
     assert not bucket.take()
@@ -249,7 +249,7 @@ def test_a_plan_is_described_with_its_calendar(make_emulator: MakeEmulator) -> N
     assert [job["TrainingPlanArn"] for job in listed] == [arn]
 
 
-def calendar(emulator: Emulator, name: str) -> TrainingPlan:
+def calendar(emulator: Emulator, name: str) -> EmulatedPlan:
     """The plan itself, whose start and end a test may move."""
     return emulator.service._plans.named(name)
 

@@ -3,11 +3,11 @@
 import socket
 import threading
 
-from local_cloud.sagemaker.remote_debug.ends import DATA, OPEN, Connection, Forwarding
+from local_cloud.sagemaker.remote_debug.ends import DATA, OPEN, Forwarding, FrameConnection
 from tests.waiting import PATIENCE
 
 
-class AnswersAtOnce(Connection):
+class AnswersAtOnce(FrameConnection):
     """A connection whose other end sends its first bytes before the announcement of a connection returns."""
 
     def __init__(self, connected: socket.socket, answer: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from local_cloud.sagemaker.instance_groups import instance_groups
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.instance import Instance
-from local_cloud.sagemaker.job_processes.process import Launch, Process
+from local_cloud.sagemaker.job_processes.process import ContainerProcess, ProcessLaunch
 from tests.local_cloud.emulator import request
 from tests.waiting import until
 
@@ -30,8 +30,8 @@ def instance(folder: Path, *, mounted: bool, **changes: Any) -> Instance:
 def run(instance: Instance) -> str:
     """What the instance's command prints."""
     command = ["sh", "-c", "pwd; cd $SM_CHECKPOINT_DIR && pwd -P; ls $SM_MODEL_DIR/.."]
-    launch = Launch(command, instance.environment(), instance.cwd, instance.stage, instance.mounts)
-    process = Process(launch, instance.output)
+    launch = ProcessLaunch(command, instance.environment(), instance.cwd, instance.stage, instance.mounts)
+    process = ContainerProcess(launch, instance.output)
     until(lambda: process.exit_code() is not None)
     return instance.output.read_text()
 

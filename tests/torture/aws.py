@@ -13,7 +13,7 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
-from local_cloud.dynamodb.key_throttle import Access, KeyLimits, PartitionKey
+from local_cloud.dynamodb.key_throttle import KeyAccess, KeyLimits, PartitionKey
 from tests.fake_sagemaker import FakeTraining, quota_refusal, refusal
 from tests.memory_tables import place_of
 from tests.metered_tables import UnitTables, again
@@ -105,11 +105,11 @@ class SimulatedTables(UnitTables):
         call = Call(kind, words, effect, _no_answer, _no_answer)
         return again(lambda: self._ask(call), self._wait)
 
-    def _admit(self, access: Access, keys: Sequence[PartitionKey]) -> None:
+    def _admit(self, access: KeyAccess, keys: Sequence[PartitionKey]) -> None:
         if self._metered():
             super()._admit(access, keys)
 
-    def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
+    def charge(self, access: KeyAccess, units: Mapping[PartitionKey, float]) -> None:
         if self._metered():
             super().charge(access, units)
 

@@ -5,25 +5,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.sagemaker.account import options
-from local_cloud.sagemaker.account.training_plans import TrainingPlan, TrainingPlans
+from local_cloud.sagemaker.account.training_plans import EmulatedPlan, EmulatedPlans
 from local_cloud.sagemaker.account.warm_pools import matching_key
 from local_cloud.sagemaker.instance_groups import InstanceGroup, instance_groups
-from local_cloud.sagemaker.training_job import DEFAULT_MAX_RUNTIME, TrainingJob
+from local_cloud.sagemaker.training_job import DEFAULT_MAX_RUNTIME, EmulatedTrainingJob
 from local_cloud.sagemaker.wire import EmulatedError
 
 Request = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Placement:
+class InstancePlacement:
     """The instances of an accepted job.
 
     `plan` is the training plan that reserves the instances. `warm` is the ended job whose warm pool is reused.
     """
 
     groups: tuple[InstanceGroup, ...]
-    plan: TrainingPlan | None = None
-    warm: TrainingJob | None = None
+    plan: EmulatedPlan | None = None
+    warm: EmulatedTrainingJob | None = None
 
     @property
     def count(self) -> int:
@@ -49,7 +49,7 @@ class Capacity:
         self,
         machines: Mapping[str, int],
         quotas: Mapping[str, int],
-        plans: TrainingPlans,
+        plans: EmulatedPlans,
         quota_per_type: int | None = None,
     ) -> None:
         self._machines = machines
@@ -57,7 +57,9 @@ class Capacity:
         self._plans = plans
         self._quota_per_type = quota_per_type
 
-    def place(self, request: Request, tags: Mapping[str, str], holders: Sequence[TrainingJob]) -> Placement:
+    def place(
+        self, request: Request, tags: Mapping[str, str], holders: Sequence[EmulatedTrainingJob]
+    ) -> InstancePlacement:
         """Return the instances for the job, or raise the error that SageMaker would return.
 
         The first of InstancePreferences that has capacity is chosen (API model: InstancePreferences). If none has
@@ -77,7 +79,7 @@ class Capacity:
                 if len(choices) == 1 or option.plan.available >= option.count:
                     return option
                 continue
-            placement = Placement(option.groups, None, _warm_match(request, option, tags, holders))
+            placement = InstancePlacement(option.groups, None, _warm_match(request, option, tags, holders))
             try:
                 self._check_instances(request, placement, holders)
             except EmulatedError as refusal:
@@ -88,7 +90,7 @@ class Capacity:
             raise refusals[0]
         return choices[0]  # all choices are plans without enough free instances: the job waits for the first plan
 
-    def may_retain(self, job: TrainingJob, holders: Iterable[TrainingJob]) -> bool:
+    def may_retain(self, job: EmulatedTrainingJob, holders: Iterable[EmulatedTrainingJob]) -> bool:
         """Return whether the warm pool quotas have room for the job's instances.
 
         Source: guide, train-warm-pools-resource-limits.
@@ -99,12 +101,12 @@ class Capacity:
             for kind, count in by_type(job.groups).items()
         )
 
-    def _options(self, request: Request) -> Iterator[Placement]:
+    def _options(self, request: Request) -> Iterator[InstancePlacement]:
         config = request["ResourceConfig"]
         for choice in config.get("InstancePreferences") or [config]:
             arns = choice.get("TrainingPlanArns") or [config.get("TrainingPlanArn")]
             plan = self._plans.of_request(arns[0]) if arns[0] else None
-            yield Placement(instance_groups({"InstanceCount": config.get("InstanceCount"), **choice}), plan)
+            yield InstancePlacement(instance_groups({"InstanceCount": config.get("InstanceCount"), **choice}), plan)
 
     def _check_seconds(self, request: Request) -> None:
         seconds = int(request["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME))
@@ -112,7 +114,7 @@ class Capacity:
         keep_alive = int(request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
         self._check(options.LONGEST_KEPT, used=0, wanted=keep_alive, unit="Seconds")
 
-    def _check_debugger_rules(self, request: Request, holders: Iterable[TrainingJob]) -> None:
+    def _check_debugger_rules(self, request: Request, holders: Iterable[EmulatedTrainingJob]) -> None:
         """Raise ResourceLimitExceeded if the processing quota has no room for the request's Debugger rules.
 
         Each rule is a processing job on its own instance.
@@ -121,7 +123,9 @@ class Capacity:
         if wanted := _debugger_rules(request):
             self._check(options.ALL_PROCESSING, used=used, wanted=wanted)
 
-    def _check_instances(self, request: Request, placement: Placement, holders: Sequence[TrainingJob]) -> None:
+    def _check_instances(
+        self, request: Request, placement: InstancePlacement, holders: Sequence[EmulatedTrainingJob]
+    ) -> None:
         spot = bool(request.get("EnableManagedSpotTraining"))
         others = [job for job in holders if job is not placement.warm and job.plan is None]
         market = [job for job in others if job.spot == spot]
@@ -153,7 +157,7 @@ def by_type(groups: Iterable[InstanceGroup]) -> dict[str, int]:
     return counts
 
 
-def _instances_of_type(jobs: Iterable[TrainingJob], kind: str) -> int:
+def _instances_of_type(jobs: Iterable[EmulatedTrainingJob], kind: str) -> int:
     return by_type(group for job in jobs for group in job.groups).get(kind, 0)
 
 
@@ -162,8 +166,8 @@ def _debugger_rules(request: Request) -> int:
 
 
 def _warm_match(
-    request: Request, option: Placement, tags: Mapping[str, str], holders: Iterable[TrainingJob]
-) -> TrainingJob | None:
+    request: Request, option: InstancePlacement, tags: Mapping[str, str], holders: Iterable[EmulatedTrainingJob]
+) -> EmulatedTrainingJob | None:
     """Return the job whose warm pool matches the request, the oldest such job first, or None."""
     if request.get("EnableManagedSpotTraining") or len(option.groups) > 1:
         return None

@@ -15,7 +15,7 @@ SSM_AGENT_ACTIONS = [
 Request = Mapping[str, Any]
 
 
-class Lookups:
+class AccountLookups:
     """Checks of a request against S3 and IAM. `s3` and `iam` are boto3 clients; roles are not checked without `iam`."""
 
     def __init__(self, s3: Any, iam: Any | None, region: str) -> None:

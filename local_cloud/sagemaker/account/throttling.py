@@ -8,7 +8,7 @@ from local_cloud.sagemaker.account.options import Rate
 from local_cloud.sagemaker.wire import EmulatedError
 
 
-class TokenBucket:
+class CallBucket:
     """A token bucket: at most `burst` tokens, refilled with `per_second` tokens each second. Safe for threads."""
 
     def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class Throttle:
     """The request rates of all operations; an operation without a rate has no limit."""
 
     def __init__(self, rates: Mapping[str, Rate | None]) -> None:
-        self._buckets = {operation: TokenBucket(rate) for operation, rate in rates.items() if rate}
+        self._buckets = {operation: CallBucket(rate) for operation, rate in rates.items() if rate}
 
     def check(self, operation: str) -> None:
         """Raise a ThrottlingException if the operation is called faster than its rate."""

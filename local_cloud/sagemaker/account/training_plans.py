@@ -20,7 +20,7 @@ DEFAULT_TYPE = "ml.p5.48xlarge"  # shown for a plan of any type, since the API r
 ZONE = "a"
 
 
-class TrainingPlan:
+class EmulatedPlan:
     """One plan, and the jobs that use its instances. Safe for threads."""
 
     def __init__(self, option: PlanOption, prefix: str, clock: Callable[[], float]) -> None:
@@ -120,26 +120,26 @@ class TrainingPlan:
         return max(0, self._instances - sum(self._users.values()))
 
 
-class TrainingPlans:
+class EmulatedPlans:
     """The plans of the account. `prefix` is `arn:aws:sagemaker:REGION:ACCOUNT`."""
 
     def __init__(self, options: Iterable[PlanOption], prefix: str, clock: Callable[[], float]) -> None:
-        self._plans = {option.name: TrainingPlan(option, prefix, clock) for option in options}
+        self._plans = {option.name: EmulatedPlan(option, prefix, clock) for option in options}
 
-    def named(self, name_or_arn: str) -> TrainingPlan:
+    def named(self, name_or_arn: str) -> EmulatedPlan:
         """Return the plan for DescribeTrainingPlan. Raise ResourceNotFound if there is none."""
         plan = self._find(name_or_arn)
         if plan is None:
             raise EmulatedError("ResourceNotFound", f"Training plan {name_or_arn} does not exist.")
         return plan
 
-    def of_request(self, arn: str) -> TrainingPlan:
+    def of_request(self, arn: str) -> EmulatedPlan:
         """Return the plan that a CreateTrainingJob request names. Raise a ValidationException if there is none."""
         plan = self._find(arn)
         if plan is None:
             raise invalid(f"The training plan {arn} does not exist.")
         return plan
 
-    def _find(self, name_or_arn: str) -> TrainingPlan | None:
+    def _find(self, name_or_arn: str) -> EmulatedPlan | None:
         plan = self._plans.get(re.sub(r"^arn:.*:training-plan/", "", name_or_arn))
         return plan if plan and name_or_arn in (plan.name, plan.arn) else None

@@ -15,7 +15,7 @@ HEALTHY_FAILURES = ("AlgorithmError", "ClientError")
 _CHAINING = "sagemaker:EnableSessionTagChaining"
 
 
-class WarmPool:
+class EmulatedWarmPool:
     """The pool of one job. `keep_alive`: seconds for which it stays Available. Safe for threads."""
 
     def __init__(self, keep_alive: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.logs import LogStream
-from local_cloud.sagemaker.job_processes.process import Launch, Process, kill_marked
+from local_cloud.sagemaker.job_processes.process import ContainerProcess, ProcessLaunch, kill_marked
 from local_cloud.sagemaker.job_processes.storage import CheckpointSync, TransferError
 
 _log = logging.getLogger(__name__)
@@ -44,15 +44,17 @@ class Execution:
         self._instances = instances
         self._logs = logs
         self._sync = sync
-        self._processes: list[Process] = []
+        self._processes: list[ContainerProcess] = []
         self._streams: list[LogStream] = []
         self._next_log = self._next_sync = 0.0
 
     def start(self) -> None:
         """Start all processes and create their log streams."""
         for instance in self._instances:
-            launch = Launch(instance.command, instance.environment(), instance.cwd, instance.stage, instance.mounts)
-            self._processes.append(Process(launch, instance.output))
+            launch = ProcessLaunch(
+                instance.command, instance.environment(), instance.cwd, instance.stage, instance.mounts
+            )
+            self._processes.append(ContainerProcess(launch, instance.output))
         now = int(time.time())
         self._streams = [
             LogStream(self._logs, f"{self._cluster.name}/{instance.host}-{now}", instance.output)

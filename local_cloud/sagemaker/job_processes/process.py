@@ -18,7 +18,7 @@ MARK = "LOCAL_CLOUD_JOB"  # environment variable by which all processes of a job
 
 
 @dataclass(frozen=True)
-class Launch:
+class ProcessLaunch:
     """A command with its environment, directory and mounts."""
 
     command: Sequence[str]
@@ -31,10 +31,10 @@ class Launch:
     """Pairs of a folder or file and the path at which the process sees it."""
 
 
-class Process:
+class ContainerProcess:
     """A running command, whose output is appended to the file `output`."""
 
-    def __init__(self, launch: Launch, output: Path) -> None:
+    def __init__(self, launch: ProcessLaunch, output: Path) -> None:
         launch.stage.mkdir(parents=True, exist_ok=True)
         with output.open("ab") as file:
             self._popen = subprocess.Popen(
@@ -81,7 +81,10 @@ class Process:
 
 
 def launcher(mounts: Sequence[tuple[Path, str]], stage: Path, cwd: str, command: Sequence[str]) -> list[str]:
-    """Return the command line for launch.py to run `command` with the mounts. The arguments are those of `Launch`."""
+    """Return the command line for launch.py to run `command` with the mounts.
+
+    The arguments are those of `ProcessLaunch`.
+    """
     plan = {"mounts": [[str(source), target] for source, target in mounts], "stage": str(stage), "cwd": cwd}
     return [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(plan), *command]
 
@@ -100,8 +103,8 @@ def can_mount(folder: Path) -> bool:
     """Return whether this machine allows a folder to be mounted at /opt/ml. `folder` is created for the trial."""
     folder.mkdir(parents=True)
     (folder / "shown").mkdir()
-    launch = Launch(["/bin/test", "-d", "/opt/ml/shown"], {}, "/", folder / "stage", [(folder, "/opt/ml")])
-    process = Process(launch, folder / "output")
+    launch = ProcessLaunch(["/bin/test", "-d", "/opt/ml/shown"], {}, "/", folder / "stage", [(folder, "/opt/ml")])
+    process = ContainerProcess(launch, folder / "output")
     while (code := process.exit_code()) is None:
         time.sleep(0.005)
     return code == 0

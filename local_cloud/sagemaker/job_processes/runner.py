@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_cloud.sagemaker.account.training_plans import TrainingPlan
+from local_cloud.sagemaker.account.training_plans import EmulatedPlan
 from local_cloud.sagemaker.job_processes import staging
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.container.requirements import InstallError
@@ -19,7 +19,7 @@ from local_cloud.sagemaker.job_processes.failures import LONGEST, failure_reason
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import MARK
 from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Storage, TransferError
-from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class _ShutdownError(Exception):
 class JobRunner:
     """The thread and the processes of one job. `number` is the name of the job's folder, which must be short."""
 
-    def __init__(self, job: TrainingJob, machine: Machine, number: int) -> None:
+    def __init__(self, job: EmulatedTrainingJob, machine: Machine, number: int) -> None:
         self._job = job
         self._machine = machine
         self._folder = machine.workdir / str(number)
@@ -201,7 +201,7 @@ class JobRunner:
             return end
         return _STOPPED if self._cancelled(0.0 if self._job.warm_start else self._machine.startup_delay) else None
 
-    def _wait_for_plan(self, plan: TrainingPlan) -> _End | None:
+    def _wait_for_plan(self, plan: EmulatedPlan) -> _End | None:
         """Wait until the training plan has instances for the job, and return None.
 
         Return the end of the job if the plan expires, MaxPendingTimeInSeconds is over or the job is stopped.

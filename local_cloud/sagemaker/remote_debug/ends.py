@@ -39,7 +39,7 @@ _BLOCK = 65536
 _CANNOT_RUN = 127
 
 
-class Connection:
+class FrameConnection:
     """A connection that carries frames on a socket. Several threads may send."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -81,7 +81,7 @@ class Connection:
 class Forwarding:
     """Connections to a forwarded port, each with its number."""
 
-    def __init__(self, other: Connection) -> None:
+    def __init__(self, other: FrameConnection) -> None:
         self._other = other
         self._open: dict[int, socket.socket] = {}
 
@@ -116,7 +116,7 @@ class Forwarding:
 # --- in the container ---------------------------------------------------------------------------------
 
 
-def worker(connection: Connection, session: dict[str, Any]) -> int:
+def worker(connection: FrameConnection, session: dict[str, Any]) -> int:
     """Serve a session until it ends or the user's side closes the connection. Return the exit code of this process.
 
     :param session: `kind` with the `port` of the kind `Port`, or with the `command` of any other kind.
@@ -131,7 +131,7 @@ def worker(connection: Connection, session: dict[str, Any]) -> int:
     return _serve_terminal(connection, session["command"])
 
 
-def _serve_terminal(connection: Connection, command: list[str]) -> int:
+def _serve_terminal(connection: FrameConnection, command: list[str]) -> int:
     process, terminal = pty.fork()
     if process == 0:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -161,7 +161,7 @@ def _serve_terminal(connection: Connection, command: list[str]) -> int:
     return 0
 
 
-def _serve_command(connection: Connection, command: list[str]) -> int:
+def _serve_command(connection: FrameConnection, command: list[str]) -> int:
     try:
         process = subprocess.Popen(
             command,
@@ -188,7 +188,7 @@ def _serve_command(connection: Connection, command: list[str]) -> int:
     return 0
 
 
-def _serve_port(connection: Connection, port: int) -> int:
+def _serve_port(connection: FrameConnection, port: int) -> int:
     forwarding = Forwarding(connection)
     for kind, number, content in connection.frames():
         if kind == OPEN:
@@ -219,7 +219,7 @@ def plugin(arguments: list[str]) -> int:
         print(f"Cannot perform start session: {error}")
         return 1
     connected.sendall(f"{opened['TokenValue']}\n".encode())
-    connection = Connection(connected)
+    connection = FrameConnection(connected)
     print(f"\nStarting session with SessionId: {name}", flush=True)
     document, parameters = request.get("DocumentName"), request.get("Parameters", {})
     if document == "AWS-StartPortForwardingSession":
@@ -230,7 +230,7 @@ def plugin(arguments: list[str]) -> int:
     return code
 
 
-def _relay(connection: Connection, *, keys: bool) -> int:
+def _relay(connection: FrameConnection, *, keys: bool) -> int:
     """Write the session's output to standard output. With `keys`, send the input; a terminal is made raw for that."""
     signal.signal(signal.SIGINT, lambda *_: connection.close())
     restore = _raw(sys.stdin) if keys else None
@@ -267,7 +267,7 @@ def _raw(stream: IO[str]) -> Callable[[], None] | None:
     return lambda: termios.tcsetattr(stream.fileno(), termios.TCSADRAIN, before)
 
 
-def _forward(connection: Connection, port: int, name: str) -> int:
+def _forward(connection: FrameConnection, port: int, name: str) -> int:
     try:
         server = socket.create_server(("127.0.0.1", port))
     except OSError as error:
@@ -299,7 +299,7 @@ def main(arguments: list[str]) -> int:
     """Run as the plugin or as the worker, as the first argument says. Return the exit code."""
     if arguments[0] == "plugin":
         return plugin(arguments[1:])
-    connection = Connection(socket.socket(fileno=int(arguments[1])))
+    connection = FrameConnection(socket.socket(fileno=int(arguments[1])))
     try:
         return worker(connection, json.loads(arguments[2]))
     finally:

@@ -6,7 +6,7 @@ import pytest
 
 from job_queue.adapters.dynamodb import Delete, Put, Update
 from job_queue.domain.errors import Unavailable
-from local_cloud.dynamodb.key_throttle import AWS_LIMITS, Access, KeyLimits, KeyThrottle, PartitionKey
+from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyAccess, KeyLimits, KeyThrottle, PartitionKey
 from tests.jobs import OWNER, a_body
 from tests.metered_tables import PatientTables, Throttled, UnitTables
 from tests.payloads import api_event
@@ -27,7 +27,7 @@ def throttled_harness(limits: KeyLimits = AWS_LIMITS, slots: int = 2) -> Harness
     return queue
 
 
-def exhaust(queue: Harness, key: PartitionKey, seconds: float, access: Access = Access.WRITE) -> None:
+def exhaust(queue: Harness, key: PartitionKey, seconds: float, access: KeyAccess = KeyAccess.WRITE) -> None:
     """Leave a key without units for so long."""
     assert isinstance(queue.tables, UnitTables)
     throttle = queue.tables.throttle
@@ -53,8 +53,8 @@ def test_a_cycle_whose_key_is_throttled_is_tried_again_in_the_same_invocation() 
     assert queue.now - began < 10
 
 
-@pytest.mark.parametrize("access", list(Access))
-def test_jobs_start_when_the_key_of_the_metadata_has_units_again(access: Access) -> None:
+@pytest.mark.parametrize("access", list(KeyAccess))
+def test_jobs_start_when_the_key_of_the_metadata_has_units_again(access: KeyAccess) -> None:
     queue = throttled_harness(slots=3)
     queue.submit("job1", 1)
     for number in range(2, 4):
@@ -104,7 +104,7 @@ def test_a_submission_that_is_stored_is_accepted_though_its_cycle_is_throttled()
 def test_units_are_those_of_dynamodb() -> None:
     tables = UnitTables()
 
-    def units(access: Access, work: Any) -> float:
+    def units(access: KeyAccess, work: Any) -> float:
         before = tables.units[access]
         work()
         return tables.units[access] - before
@@ -112,31 +112,33 @@ def test_units_are_those_of_dynamodb() -> None:
     def row(position: str, size: int) -> dict[str, Any]:
         return {"line": "a", "position": position, "text": "x" * size}
 
-    assert units(Access.WRITE, lambda: tables.update(Update(LINES, {"line": "a", "position": "1"}, set={"n": 1}))) == 1
-    assert units(Access.WRITE, lambda: tables.transact([Put(LINES, row("2", 3000))])) == 6  # 3 KB, in a transaction
-    assert units(Access.WRITE, lambda: tables.transact([Put(LINES, row("2", 10))])) == 6  # the larger version counts
-    assert units(Access.WRITE, lambda: tables.transact([Delete(LINES, {"line": "a", "position": "2"})])) == 2
-    assert units(Access.READ, lambda: tables.get(LINES, {"line": "a", "position": "1"})) == 1
-    assert units(Access.READ, lambda: tables.get(LINES, {"line": "a", "position": "9"})) == 1  # nothing is found
+    assert (
+        units(KeyAccess.WRITE, lambda: tables.update(Update(LINES, {"line": "a", "position": "1"}, set={"n": 1}))) == 1
+    )
+    assert units(KeyAccess.WRITE, lambda: tables.transact([Put(LINES, row("2", 3000))])) == 6  # 3 KB, in a transaction
+    assert units(KeyAccess.WRITE, lambda: tables.transact([Put(LINES, row("2", 10))])) == 6  # the larger version counts
+    assert units(KeyAccess.WRITE, lambda: tables.transact([Delete(LINES, {"line": "a", "position": "2"})])) == 2
+    assert units(KeyAccess.READ, lambda: tables.get(LINES, {"line": "a", "position": "1"})) == 1
+    assert units(KeyAccess.READ, lambda: tables.get(LINES, {"line": "a", "position": "9"})) == 1  # nothing is found
     tables.transact([Put(LINES, row(f"{number}", 1000)) for number in range(3, 9)])
-    assert units(Access.READ, lambda: tables.query(LINES, "a")) == 2  # sizes are added before they are rounded
-    assert units(Access.READ, lambda: tables.query(LINES, "b")) == 1
+    assert units(KeyAccess.READ, lambda: tables.query(LINES, "a")) == 2  # sizes are added before they are rounded
+    assert units(KeyAccess.READ, lambda: tables.query(LINES, "b")) == 1
 
 
 def test_a_key_is_throttled_alone_until_its_units_are_back() -> None:
     now = [0.0]
     throttle = KeyThrottle(KeyLimits(reads=10, writes=5), lambda: now[0])
     one, other = PartitionKey(LINES, "a"), PartitionKey(LINES, "b")
-    throttle.charge(Access.WRITE, {one: 10})
-    assert throttle.exhausted(Access.WRITE, [other, one]) == one
-    assert throttle.exhausted(Access.READ, [one]) is None
+    throttle.charge(KeyAccess.WRITE, {one: 10})
+    assert throttle.exhausted(KeyAccess.WRITE, [other, one]) == one
+    assert throttle.exhausted(KeyAccess.READ, [one]) is None
     now[0] = 1.0
-    assert throttle.exhausted(Access.WRITE, [one]) == one, "as much as it had too much"
+    assert throttle.exhausted(KeyAccess.WRITE, [one]) == one, "as much as it had too much"
     now[0] = 1.1
-    assert throttle.exhausted(Access.WRITE, [one]) is None
+    assert throttle.exhausted(KeyAccess.WRITE, [one]) is None
     now[0] = 1000.0
-    throttle.charge(Access.WRITE, {one: 5})
-    assert throttle.exhausted(Access.WRITE, [one]) == one, "no more than a second's units are saved up"
+    throttle.charge(KeyAccess.WRITE, {one: 5})
+    assert throttle.exhausted(KeyAccess.WRITE, [one]) == one, "no more than a second's units are saved up"
 
 
 def test_a_throttled_transaction_changes_nothing() -> None:
