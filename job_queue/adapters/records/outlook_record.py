@@ -12,7 +12,7 @@ from typing import Any
 from job_queue.adapters.dynamodb import Tables, Update
 from job_queue.adapters.records.packed_json import LARGEST, pack, to_text, unpack
 from job_queue.domain.errors import Unwritable
-from job_queue.domain.expectations.outlook import Came, Outlook
+from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.scheduler import PastUse, Reason
 from job_queue.simulation.forecast import Doubt, Estimate
 
@@ -63,7 +63,7 @@ class OutlookRecord:
             told["at"],
             told["expected"],
             {job: tuple(likely) for job, likely in told["likely"].items()},
-            tuple(Came(**{**it, "demand": tuple(it["demand"])}) for it in told["came"]),
+            tuple(Arrival(**{**it, "demand": tuple(it["demand"])}) for it in told["came"]),
             told["provisioning"],
             {project: PastUse(**it) for project, it in told["past_use"].items()},
             frozenset(told["counted"]),
@@ -94,7 +94,7 @@ def _all(outlook: Outlook, most: int) -> dict[str, Any]:
         "provisioning": outlook.provisioning,
         "expected": dict(islice(outlook.expected.items(), most)),
         "likely": {job: [*map(round, it)] for job, it in islice(outlook.likely.items(), most)},
-        "came": [_without_none(asdict(it)) for it in outlook.came[:most]],
+        "came": [_without_none(asdict(it)) for it in outlook.arrivals[:most]],
         "past_use": {project: asdict(it) for project, it in outlook.past_use.items()},
         "counted": sorted(outlook.counted),
     }

@@ -9,7 +9,7 @@ from job_queue.domain.state_machine import Transition, begin
 from job_queue.scheduler import JobState, Seat, clock
 
 
-def sit_down(member: Job, seat: Seat, carrier: Job, call: LaunchCall, now: float) -> Transition:
+def assign(member: Job, seat: Seat, carrier: Job, call: LaunchCall, now: float) -> Transition:
     """Intend to assign a member to a carrier: it takes GPUs, and no slots."""
     begun = begin(member, {}, call, now)
     gpus = ", ".join(map(str, seat.gpus))
@@ -17,12 +17,12 @@ def sit_down(member: Job, seat: Seat, carrier: Job, call: LaunchCall, now: float
     return replace(begun, new=new, cause=f"assigned to GPU {gpus} of {carrier.launched}")
 
 
-def left_alone(carrier: Job, now: float) -> Transition:
+def emptied(carrier: Job, now: float) -> Transition:
     """Nobody is on a carrier any more."""
     return Transition(carrier, carrier.with_changes(empty_since=int(now)), None, now)
 
 
-def boarded(carrier: Job, now: float) -> Transition:
+def occupied(carrier: Job, now: float) -> Transition:
     """Somebody is on a carrier that was empty."""
     return Transition(carrier, carrier.with_changes(empty_since=None), None, now)
 
@@ -63,19 +63,19 @@ def _to_be_stopped(carrier: Job, why: str, now: float) -> Transition:
     return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
 
 
-def is_stuck(carrier: Job, member: Job, now: float) -> Transition:
+def stop_as_stuck(carrier: Job, member: Job, now: float) -> Transition:
     """Stop a carrier one of whose members does not end."""
     why = f"{member.name} has not stopped since {clock(epoch(member.since))}"
     return _to_be_stopped(carrier, why, now)
 
 
-def is_overdue(carrier: Job, member: Job, now: float) -> Transition:
+def stop_as_overdue(carrier: Job, member: Job, now: float) -> Transition:
     """Stop a carrier one of whose members goes on long after its `MaxRuntimeInSeconds`."""
     why = f"{member.name} has not ended after its MaxRuntimeInSeconds"
     return _to_be_stopped(carrier, why, now)
 
 
-def is_silent(carrier: Job, since: float, now: float) -> Transition:
+def stop_as_silent(carrier: Job, since: float, now: float) -> Transition:
     """Nothing was heard of a carrier's agent for too long: the carrier is stopped."""
     why = f"nothing was heard of its agent since {clock(since)}"
     return _to_be_stopped(carrier, why, now)

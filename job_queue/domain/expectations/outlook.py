@@ -25,7 +25,7 @@ STALE_SECONDS = 5 * 60  # after which nobody is told when a job starts or ends
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class Arrival:
     """A job that came lately."""
 
     name: str
@@ -45,7 +45,7 @@ class Outlook:
     at: float = 0.0  # epoch seconds of the look
     expected: Mapping[str, float] = field(default_factory=dict)  # live job -> seconds from its start until its end
     likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # ... equally likely ones, the shortest first
-    came: tuple[Came, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
     provisioning: float = Overheads().provisioning  # seconds until instances are there
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, where plans look at it
     counted: frozenset[str] = frozenset()  # training jobs that ended in the last `RECENT` seconds and are part of that
@@ -92,7 +92,7 @@ class Outlook:
                 gpus=it.gpus,
                 kind=kinds.get((it.project, it.owner), it.owner) if it.gpus is not None else "",
             )
-            for it in self.came
+            for it in self.arrivals
         ]
         return basis_of(snapshot, self.likely, lately, LATELY, Overheads(provisioning=self.provisioning))
 

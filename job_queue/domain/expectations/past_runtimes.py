@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.expectations.outlook import LATELY, Came, Outlook
+from job_queue.domain.expectations.outlook import LATELY, Arrival, Outlook
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import alternatives
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
@@ -15,7 +15,7 @@ from job_queue.simulation.workload import Overheads
 
 LIKELY = 12  # runtimes that are told of a job
 UNFINISHED = 20_000  # submissions of which parts are remembered; the oldest are forgotten first
-CAME = 1_000  # jobs that have ended and are remembered to have come, the latest
+MOST_ARRIVALS = 1_000  # jobs that have ended and are remembered to have come, the latest
 PROVISIONED = 50  # launches by which it is known how long instances take to come, the latest
 FEW_PROVISIONED = 5
 NO_LIMIT = 24 * 3600  # a MaxRuntimeInSeconds of so much is SageMaker's default, and tells nothing
@@ -28,7 +28,7 @@ class PastRuntimes:
         self._predictor = RuntimePredictor()
         self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work that are kept
         self._provisioned: deque[float] = deque(maxlen=PROVISIONED)
-        self._came: deque[Came] = deque(maxlen=CAME)
+        self._arrivals: deque[Arrival] = deque(maxlen=MOST_ARRIVALS)
 
     def learn(self, record: AttemptRecord) -> None:
         """An attempt has ended. Attempts of a job come in the order of their ends."""
@@ -50,9 +50,11 @@ class PastRuntimes:
         self._predictor.learn(JobTraits(record.project, record.owner, record.job, size=size), runtime)
         submitted = epoch(record.submitted)
         slots = ({pool: max(1, count) for pool, count in record.slots.items()},)
-        came = Came(record.job, record.project, record.owner, record.priority, slots, submitted, runtime, record.gpus)
+        arrival = Arrival(
+            record.job, record.project, record.owner, record.priority, slots, submitted, runtime, record.gpus
+        )
         if record.slots:
-            self._came.append(came)
+            self._arrivals.append(arrival)
 
     def outlook(self, cluster: ClusterState, now: float) -> Outlook:
         """What is to be expected of the live jobs; not yet when those that wait start."""
@@ -67,8 +69,11 @@ class PastRuntimes:
                 expected[job.name] = starting + max(0.0, told.median - done)
             if runtimes := self._likely(job, ran):
                 likely[job.name] = tuple(starting + max(0.0, it - done) for it in runtimes)
-        came = (*_live_ones(live, cluster.applied.policy, now), *(it for it in self._came if _is_late(it, now)))
-        return Outlook(now, expected, likely, came, provisioning)
+        arrivals = (
+            *_live_arrivals(live, cluster.applied.policy, now),
+            *(it for it in self._arrivals if _is_recent(it, now)),
+        )
+        return Outlook(now, expected, likely, arrivals, provisioning)
 
     def _provisioning(self) -> float:
         """Seconds until instances are there, by the latest launches."""
@@ -90,16 +95,16 @@ class PastRuntimes:
         return done, done + max(0.0, now - epoch(job.started) - starting)
 
 
-def _live_ones(live: Iterable[Job], policy: Policy, now: float) -> Iterable[Came]:
+def _live_arrivals(live: Iterable[Job], policy: Policy, now: float) -> Iterable[Arrival]:
     for job in live:
         demand = alternatives(job, policy)
-        came = Came(job.name, job.project, job.owner, job.priority, demand, epoch(job.entered), gpus=job.gpus)
-        if _is_late(came, now):
-            yield came
+        arrival = Arrival(job.name, job.project, job.owner, job.priority, demand, epoch(job.entered), gpus=job.gpus)
+        if _is_recent(arrival, now):
+            yield arrival
 
 
-def _is_late(came: Came, now: float) -> bool:
-    return now - LATELY <= came.submitted < now
+def _is_recent(arrival: Arrival, now: float) -> bool:
+    return now - LATELY <= arrival.submitted < now
 
 
 def _traits(job: Job) -> JobTraits:

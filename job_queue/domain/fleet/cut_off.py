@@ -5,12 +5,12 @@ from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import clock
 
 
-def told_of_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
+def announce_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
     """Tell a running job that its instances are taken back at that time, as its training plan ends."""
     cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
     return Transition(job, job.with_changes(cut_off=at), cause, now)
 
 
-def told_of_extension(job: Job, now: float) -> Transition:
+def announce_extension(job: Job, now: float) -> Transition:
     """Tell a running job that its instances are not taken back yet."""
     return Transition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
