@@ -142,7 +142,7 @@ class Controller:
 
         An error ends only this invocation's cycles: records stay, and the next invocation continues from them.
 
-        :param seen: the metadata, if it was read before the change was stored. It saves a call.
+        :param seen: the metadata, if it was read before the change was stored, to save a call.
         """
         self._run(invocation, seen, [])
 

@@ -111,7 +111,7 @@ class Dependencies:
 
 
 class Lookups:
-    """The choice of records to look up. It shares the look-ups between owners."""
+    """The choice of records to look up, with look-ups shared between owners."""
 
     def __init__(self) -> None:
         self._of_names: dict[str, int] = {}  # name -> number of its last look-up

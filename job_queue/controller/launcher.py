@@ -195,7 +195,7 @@ class Launcher:
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job)
-        # The training job cannot prove to be this job's attempt. It is left alone, and counted while it is alive.
+        # The training job cannot prove to be this job's attempt, so it is left alone, and counted while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):

@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A running attempt that its waiting job would launch next. It takes slots, so only a cycle may record it."""
+    """A running attempt that its waiting job would launch next. As attempts take slots, only a cycle may record it."""
 
     job: str
     found: TrainingJob
@@ -143,7 +143,7 @@ class Reconciler:
         An external job also requires a cycle, because it may take slots for which other jobs are being stopped. The
         training job is described first, so that a late event does not count a training job that has ended.
 
-        :param reported: its end according to an event. It is used if the training job was deleted since.
+        :param reported: its end according to an event, used if the training job was deleted since.
         """
         found = self._training.describe(name)
         if found is None or found.ended:

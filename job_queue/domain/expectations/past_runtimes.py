@@ -1,5 +1,4 @@
-"""What the records of ended attempts tell of jobs that live: how long they will run, how long instances take to come,
-and who is likely to come next."""
+"""Learning from attempt records: runtimes of live jobs, provisioning times, and likely arrivals."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -13,35 +12,35 @@ from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
 from job_queue.scheduler import WHOLE, Policy
 from job_queue.simulation.workload import Overheads
 
-LIKELY = 12  # runtimes that are told of a job
-UNFINISHED = 20_000  # submissions of which parts are remembered; the oldest are forgotten first
-MOST_ARRIVALS = 1_000  # jobs that have ended and are remembered to have come, the latest
-PROVISIONED = 50  # launches by which it is known how long instances take to come, the latest
+LIKELY = 12  # likely runtimes of a job
+UNFINISHED = 20_000  # submissions with remembered parts; the oldest are forgotten first
+MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs, the latest
+PROVISIONED = 50  # launches from which the provisioning time is estimated, the latest
 FEW_PROVISIONED = 5
-NO_LIMIT = 24 * 3600  # a MaxRuntimeInSeconds of so much is SageMaker's default, and tells nothing
+NO_LIMIT = 24 * 3600  # such a large MaxRuntimeInSeconds is SageMaker's default, and says nothing
 
 
 class PastRuntimes:
-    """Learns from attempts that have ended, and says what is to be expected of live jobs."""
+    """The knowledge from attempts that have ended, from which the outlook of live jobs is made."""
 
     def __init__(self) -> None:
         self._predictor = RuntimePredictor()
-        self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work that are kept
+        self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work that were kept
         self._provisioned: deque[float] = deque(maxlen=PROVISIONED)
         self._arrivals: deque[Arrival] = deque(maxlen=MOST_ARRIVALS)
 
     def learn(self, record: AttemptRecord) -> None:
-        """An attempt has ended. Attempts of a job come in the order of their ends."""
+        """Learn from an attempt that has ended. Attempts of one job must come in the order of their ends."""
         if record.began is None:
             return
         began, ended = epoch(record.began), epoch(record.ended)
-        if record.carrier is None:  # else its instance was there
+        if record.carrier is None:  # a carrier's instance is already there
             self._provisioned.append(began - epoch(record.launched))
         if record.carries is not None:
-            return  # how long it runs, and when one comes, is its members' doing
+            return  # the runtimes and arrivals of carriers depend on their members
         before = self._done.pop(record.submission, 0.0)
         if record.outcome == "preempted":
-            # Of one of which nobody knows what it has lost, all may be kept.
+            # If the lost work is unknown, all of it counts as kept.
             self._done[record.submission] = before + max(0.0, ended - began - (record.lost or 0))
             if len(self._done) > UNFINISHED:
                 self._done.popitem(last=False)
@@ -57,7 +56,7 @@ class PastRuntimes:
             self._arrivals.append(arrival)
 
     def outlook(self, cluster: ClusterState, now: float) -> Outlook:
-        """What is to be expected of the live jobs; not yet when those that wait start."""
+        """Return the outlook of the live jobs, without expected starts."""
         live = [job for job in (*cluster.active.values(), *cluster.waiting.values()) if job.carries is None]
         provisioning = self._provisioning()
         expected, likely = dict[str, float](), dict[str, tuple[float, ...]]()
@@ -76,7 +75,7 @@ class PastRuntimes:
         return Outlook(now, expected, likely, arrivals, provisioning)
 
     def _provisioning(self) -> float:
-        """Seconds until instances are there, by the latest launches."""
+        """Return the seconds until instances are ready, as the median of the latest launches."""
         few = len(self._provisioned) < FEW_PROVISIONED
         return Overheads().provisioning if few else sorted(self._provisioned)[len(self._provisioned) // 2]
 
@@ -88,7 +87,7 @@ class PastRuntimes:
         return likely
 
     def _progress(self, job: Job, now: float, starting: float) -> tuple[float, float]:
-        """Seconds of work that a job had done before its present or next attempt, and that it has run in all."""
+        """Return the seconds of work before a job's present or next attempt, and the seconds that it has run in all."""
         done = self._done.get(job.submission, 0.0)
         if not job.state.holds_slots or job.started is None:
             return done, done
