@@ -169,7 +169,7 @@ class Carriers:
         pool = next(pool for pool in cluster.applied.policy.pools if pool.name in launch.slots)
         if record is None or mailboxes is None:
             return None
-        mailboxes.bring_agent()
+        mailboxes.upload_agent()
         wanted, secret = json.loads(record.details), secrets.token_hex(16)
         owner = owner_of_kind(wanted, leader.owner, leader.kind, preemptible=leader.preemptible)
         name = carrier_name(leader.project, owner, secrets.token_hex(4))

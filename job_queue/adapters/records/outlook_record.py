@@ -1,8 +1,8 @@
-"""The outlook as it was worked out last: two rows, which the tick replaces each minute while jobs wait.
+"""The latest computed outlook: two rows, which the tick replaces each minute while jobs wait.
 
-One has all of it, for those who look ahead anew. The other one has only what readers are told, as reads cost by size.
+One row has all of it, for new forecasts. The other row has only the part for readers, as reads cost by size.
 
-It is JSON, packed: DynamoDB would take each of its numbers for a decimal, and a thousand jobs for a fifth of a row.
+The content is compressed JSON: DynamoDB would store each number as a decimal, and a thousand jobs in a fifth of a row.
 """
 
 from dataclasses import asdict
@@ -16,22 +16,22 @@ from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.scheduler import PastUse, Reason
 from job_queue.simulation.forecast import Doubt, Estimate
 
-OUTLOOK = "outlook"  # its partition, which holds nothing else
+OUTLOOK = "outlook"  # its partition, which holds only this
 LATEST = "latest"
-TOLD = "told"
-MOST_JOBS = (3000, 1000, 300, 0)  # live jobs that are told of: as many as fit
+FOR_READERS = "told"
+MOST_JOBS = (3000, 1000, 300, 0)  # limits on the live jobs in it, of which the largest that fits is used
 
 
 class OutlookRecord:
-    """Reads and replaces the rows."""
+    """The rows of the outlook."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
 
     def replace(self, outlook: Outlook) -> None:
-        """Store an outlook. Of two at the same time either is right. What does not fit is left out, the last jobs."""
-        for position, parts in ((LATEST, _all), (TOLD, _told)):
+        """Store an outlook. Either of two concurrent ones is right. The last jobs are left out if they do not fit."""
+        for position, parts in ((LATEST, _all), (FOR_READERS, _for_readers)):
             packed = (pack(to_text(parts(outlook, most))) for most in MOST_JOBS)
             content = next((it for it in packed if len(it) <= LARGEST), None)
             if content is None:
@@ -39,11 +39,11 @@ class OutlookRecord:
             self._tables.update(Update(self._lines_table, _key(position), set={"content": content}))
 
     def told(self) -> Outlook:
-        """Return what readers are told of the one that was stored last; an empty one if there is none.
+        """Return the part for readers of the latest stored outlook; an empty outlook if there is none.
 
-        It has expected runtimes, starts and idle GPUs.
+        This part has expected runtimes, starts and idle GPUs.
         """
-        told = self._stored(TOLD)
+        told = self._stored(FOR_READERS)
         if told is None:
             return Outlook()
         return Outlook(
@@ -55,7 +55,7 @@ class OutlookRecord:
         )
 
     def latest(self) -> Outlook:
-        """The one that was stored last; an empty one if there is none."""
+        """Return the latest stored outlook; an empty outlook if there is none."""
         told = self._stored(LATEST)
         if told is None:
             return Outlook()
@@ -68,17 +68,17 @@ class OutlookRecord:
             {project: PastUse(**it) for project, it in told["past_use"].items()},
             frozenset(told["counted"]),
             _estimates(told),
-            told.get("idle", {}),  # an older version has written it
+            told.get("idle", {}),  # a row of an older version has none
             told.get("idle_at", 0.0),
         )
 
     def _stored(self, position: str) -> dict[str, Any] | None:
-        """Return the content of a row; None: there is no such row."""
+        """Return the content of a row; None if there is no such row."""
         row = self._tables.get(self._lines_table, _key(position))
         return None if row is None else unpack(row["content"])
 
 
-def _told(outlook: Outlook, most: int) -> dict[str, Any]:
+def _for_readers(outlook: Outlook, most: int) -> dict[str, Any]:
     return {
         "at": outlook.at,
         "expected": {job: round(it) for job, it in islice(outlook.expected.items(), most)},
@@ -90,7 +90,7 @@ def _told(outlook: Outlook, most: int) -> dict[str, Any]:
 
 def _all(outlook: Outlook, most: int) -> dict[str, Any]:
     return {
-        **_told(outlook, most),
+        **_for_readers(outlook, most),
         "provisioning": outlook.provisioning,
         "expected": dict(islice(outlook.expected.items(), most)),
         "likely": {job: [*map(round, it)] for job, it in islice(outlook.likely.items(), most)},
