@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
-from job_queue.domain.expectations.outlook import RECENT, Outlook, plans_with_outlook
+from job_queue.domain.expectations.outlook import RECENT_SECONDS, Outlook, plans_with_outlook
 from job_queue.domain.job import ExternalJob, Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import Policy, remembers
@@ -98,7 +98,7 @@ def cluster_reads(
     waiting = _waiting_queue_reads(repository, queues, policy.settings.window)
     further: list[Callable[[], Any]] = [
         repository.outlook.latest,
-        partial(repository.attempts.ended_since, now - RECENT, now),
+        partial(repository.attempts.ended_since, now - RECENT_SECONDS, now),
     ]
     in_use: Callable[[], Any] = partial(_in_use, repository)
     calls = (in_use, *waiting, *further[: max(int(ahead), _calls_ahead(policy) if for_plans else 0)])

@@ -67,8 +67,8 @@ class Notifier(Observer):
         event = domain_event(transition)
         # Backoffs repeat while there is no capacity. Metrics count them, and people get no message for each.
         if event is not None and event is not DomainEvent.BACKED_OFF:
-            told = notice(transition, self._notice_after)
-            details = _details(event, transition) | ({} if told is None else {"notice": told})
+            text = notice(transition, self._notice_after)
+            details = _details(event, transition) | ({} if text is None else {"notice": text})
             self._put(_entry(event, transition.new, details))
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:

@@ -15,7 +15,7 @@ from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import is_attempt_of, is_leftover, is_of_queue, is_proven
-from job_queue.domain.launching.refusals import may_pass, quota_exceeded
+from job_queue.domain.launching.refusals import is_temporary, quota_exceeded
 from job_queue.domain.names import is_name
 from job_queue.scheduler import JobState
 
@@ -217,8 +217,11 @@ def _status(report: Mapping[str, Any]) -> str:
     status: str = report["TrainingJobStatus"]
     if status != DELETING:
         return status
-    told = [report.get("SecondaryStatus"), *(it["Status"] for it in report.get("SecondaryStatusTransitions", ())[::-1])]
-    ended = next((_ENDED_AS[it] for it in told if it in _ENDED_AS), None)
+    statuses = [
+        report.get("SecondaryStatus"),
+        *(it["Status"] for it in report.get("SecondaryStatusTransitions", ())[::-1]),
+    ]
+    ended = next((_ENDED_AS[it] for it in statuses if it in _ENDED_AS), None)
     return ended or ("Failed" if report.get("FailureReason") else DELETING)
 
 
@@ -425,7 +428,7 @@ def _meaning(error: ClientError) -> LaunchResult:
         return LaunchResult.THROTTLED
     if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
         return LaunchResult.UNKNOWN
-    return LaunchResult.REFUSED if code in _REFUSED and not may_pass(message) else LaunchResult.NOT_NOW
+    return LaunchResult.REFUSED if code in _REFUSED and not is_temporary(message) else LaunchResult.NOT_NOW
 
 
 def _code(error: ClientError) -> str:

@@ -306,7 +306,7 @@ class Controller:
         more = self._warm_pools.release([*claims.to_release, *placement.in_the_way])
         more = self._stops.ask(lease, cluster, _new(recorded), now) or more
         if more:
-            self._announce()
+            self._raise_generation()
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
         not_launched = [job for job, (result, _) in results if result.is_refusal or result is LaunchResult.NAME_TAKEN]
         self._warm_pools.put_back(placement, not_launched)
@@ -381,12 +381,12 @@ class Controller:
         for name in names:
             self._repository.report_unrecorded(name)
 
-    def _announce(self) -> None:
+    def _raise_generation(self) -> None:
         """Count a change that was recorded without the lease: a holder may have read the state before the change."""
         try:
             self._repository.raise_generation()
         except Unavailable as error:
-            log.warning("change not announced", why=error.message)
+            log.warning("generation not raised", why=error.message)
 
     def _launch_all(
         self, invocation: Invocation, policy: Policy, recorded: list[Transition], details: Mapping[str, str]

@@ -40,7 +40,7 @@ class Publication:
         try:
             new = packed(PublishedPlan.of(cluster, decided, now))
         except Exception as error:  # readers get the previous plan and its age
-            log.exception("plan not packed for readers", exc_info=error)
+            log.exception("plan for readers not serialised", exc_info=error)
             return
         if began != self._token + 1:  # another process has run cycles since, and may have published
             self._digest = None

@@ -147,8 +147,8 @@ class Reconciler:
         """
         found = self._training.describe(name)
         if found is None or found.ended:
-            told = found or reported
-            if told and told.of_queue and self.apply_end(told):
+            end = found or reported
+            if end and end.of_queue and self.apply_end(end):
                 return True
             counted = self._repository.external_job(name) if found and found.warm else None
             return self._drop_or_keep_warm(name, found, counted.warm if counted else None)

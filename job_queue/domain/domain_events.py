@@ -56,16 +56,16 @@ def notice(transition: Transition, after: float) -> str | None:
     waited = epoch(new.since) - epoch(new.entered)
     match domain_event(transition):
         case DomainEvent.STARTED if waited >= after:
-            told = f"has started, after {duration(waited)} in the queue"
+            news = f"has started, after {duration(waited)} in the queue"
         case DomainEvent.PREEMPTED:
             makes_room = f" for {old.evicted_for}" if old.evicted_for else ""
-            told = f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again"
+            news = f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again"
         case DomainEvent.FINISHED:
-            told = _finished(new, waited)
+            news = _finished(new, waited)
         case _:
             return None
     whose = f"{new.name} ({new.owner.rpartition('/')[2]}, project {new.project})"
-    return _sentence(f"{whose} {told}")
+    return _sentence(f"{whose} {news}")
 
 
 def _finished(job: Job, seconds: float) -> str:

@@ -31,8 +31,8 @@ _INVENTED = re.compile(
 )
 _ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]+)")
 _ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
-_WILD = "*"
-EVERYBODY = "*"  # the only pattern that is not an ARN
+_WILDCARD = "*"
+ANY_CALLER = "*"  # the only pattern that is not an ARN
 _PATH_OF_IDENTITY_CENTER = "aws-reserved/"
 # Resource types of callers, and the service that their ARNs name.
 _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", "federated-user": "sts"}
@@ -86,7 +86,7 @@ def matches(pattern: str, caller: str) -> bool:
 
     `*` stands for characters of one part of a name, and crosses neither `/` nor `:`. Alone it matches all callers.
     """
-    if pattern == EVERYBODY or fits(pattern, caller):
+    if pattern == ANY_CALLER or fits(pattern, caller):
         return True
     found, role = role_session(caller), _ROLE_PATTERN.fullmatch(pattern)
     if found is None or role is None:
@@ -100,7 +100,7 @@ def pattern_issue(pattern: str) -> str | None:
 
     The message follows the pattern: "arn:... is ...".
     """
-    if pattern == EVERYBODY:
+    if pattern == ANY_CALLER:
         return None
     if not pattern.startswith("arn:"):
         return "is not an ARN, and callers are known by theirs"
@@ -114,13 +114,13 @@ def pattern_issue(pattern: str) -> str | None:
 
 def _arn_issue(service: str, region: str, account: str, resource: str) -> str | None:
     kind, slash, name = resource.partition("/")
-    if _WILD in service + region + kind:
+    if _WILDCARD in service + region + kind:
         return "leaves open what it is the ARN of: write user/, role/ or assumed-role/ and what follows"
     if kind not in _CALLERS or bool(slash) is (kind == "root") or (slash and not name):
         return "is not the ARN of a caller: those are users, roles and sessions of roles (assumed-role)"
     if service != _CALLERS[kind] or region:
         return f"is not as ARNs of its kind are: they begin with arn:aws:{_CALLERS[kind]}::"
-    if _WILD not in account and not re.fullmatch("[0-9]{12}", account):
+    if _WILDCARD not in account and not re.fullmatch("[0-9]{12}", account):
         return "names no account, which has 12 digits"
     special = {"role": _role_issue, "assumed-role": _session_issue}
     return (special[kind](name) if kind in special else None) or _name_issue(name.rpartition("/")[2], kind)
@@ -137,10 +137,10 @@ def _role_issue(name: str) -> str | None:
     path, slash, last = name.rpartition("/")
     if not last:
         return "names no role"
-    if not slash or _WILD not in last:
+    if not slash or _WILDCARD not in last:
         return None
     # A session does not show the role's path, so only the name would count, with any path.
-    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILD):
+    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILDCARD):
         return None
     return (
         "would mean roles of other paths, too, as a session does not tell its role's path: name each role, "

@@ -237,14 +237,14 @@ def park(job: Job, until: int | None, now: float, why: str | None = None) -> Tra
 
 def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now: float) -> Transition:
     """Remove dependencies that have ended (None: outcome unknown), or stop a job whose dependency had to complete."""
-    told = {it: f"{it.job} has {state or 'ended and is not known any more'}" for it, state in ends.items()}
+    outcomes = {it: f"{it.job} has {state or 'ended and is not known any more'}" for it, state in ends.items()}
     broken = [it for it, state in ends.items() if not it.any_outcome and state is not JobState.COMPLETED]
     if broken:
-        why = f"{told[broken[0]]}, and this job was to start once that had completed"
+        why = f"{outcomes[broken[0]]}, and this job was to start once that had completed"
         return Transition(job, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}", now)
     left = tuple(it for it in job.after if it not in ends)
     new = job.with_changes(after=left, parked=job.parked if left or job.held else None)
-    return Transition(job, new, ", ".join(told.values()), now)
+    return Transition(job, new, ", ".join(outcomes.values()), now)
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:
@@ -258,10 +258,10 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
     :param backoffs: after an end for lack of instances, the backoff of the capacity key.
     """
-    return _accounted(_kept_back(_end(record, ending, now, backoffs), now), ending.report)
+    return _with_attempt_record(_delayed_for_late_call(_end(record, ending, now, backoffs), now), ending.report)
 
 
-def _kept_back(transition: Transition, now: float) -> Transition:
+def _delayed_for_late_call(transition: Transition, now: float) -> Transition:
     """Delay the next attempt while a late call could launch this attempt again, whose name could become free."""
     job, new = transition.old, transition.new
     # If it is unknown which of several calls took effect, it may have been any of them.
@@ -292,12 +292,12 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
-    if ending.status == "Failed" and (ending.lacks_capacity or not _made_room(job)):
+    if ending.status == "Failed" and (ending.lacks_capacity or not _is_evicted(job)):
         return _failed(record, ending, now, backoffs)
     return _stopped(record, ending, now, backoffs)
 
 
-def _made_room(job: Job) -> bool:
+def _is_evicted(job: Job) -> bool:
     """Return whether the queue requested the stop to make room for another job."""
     return job.state is JobState.STOPPING and job.evicted_for is not None
 
@@ -315,7 +315,7 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
 
 def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
-    if _made_room(job) and not ending.out_of_time:
+    if _is_evicted(job) and not ending.out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
@@ -420,7 +420,7 @@ def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: st
     return replace(transition, ended=ended, record=record)
 
 
-def _accounted(transition: Transition, report: EndReport) -> Transition:
+def _with_attempt_record(transition: Transition, report: EndReport) -> Transition:
     """Return the transition with the attempt record of the attempt that ends with it."""
     if transition.record is None or transition.ended is None:
         return transition

@@ -138,7 +138,7 @@ class Mailboxes:
         result = self._put(place, order, new=True)
         if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
             # Only the queue may write there, so the example policies are not in force.
-            log.warning("foreign object in the place of an order", key=place)
+            log.warning("foreign object under the key of an order", key=place)
             return self._put(place, order)
         return result
 
@@ -202,7 +202,7 @@ class Mailboxes:
             log.warning("introduction cannot be read", attempt=carrier)
             return None
         if lines := set(self._key_lines(carrier)) ^ {key_line(number)}:
-            log.warning("the log of the carrier does not name this key alone", attempt=carrier, differs=sorted(lines))
+            log.warning("the log of the carrier prints another key, or none", attempt=carrier, differs=sorted(lines))
             return None
         return Introduction(number, written)
 

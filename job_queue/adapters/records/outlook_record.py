@@ -38,38 +38,38 @@ class OutlookRecord:
                 raise Unwritable("What projects have used takes more than a row may have.")
             self._tables.update(Update(self._lines_table, _key(position), set={"content": content}))
 
-    def told(self) -> Outlook:
+    def for_readers(self) -> Outlook:
         """Return the part for readers of the latest stored outlook; an empty outlook if there is none.
 
         This part has expected runtimes, starts and idle GPUs.
         """
-        told = self._stored(FOR_READERS)
-        if told is None:
+        stored = self._stored(FOR_READERS)
+        if stored is None:
             return Outlook()
         return Outlook(
-            told["at"],
-            told["expected"],
-            estimates=_estimates(told),
-            idle=told["idle"],
-            idle_at=told["idle_at"],
+            stored["at"],
+            stored["expected"],
+            estimates=_estimates(stored),
+            idle=stored["idle"],
+            idle_at=stored["idle_at"],
         )
 
     def latest(self) -> Outlook:
         """Return the latest stored outlook; an empty outlook if there is none."""
-        told = self._stored(LATEST)
-        if told is None:
+        stored = self._stored(LATEST)
+        if stored is None:
             return Outlook()
         return Outlook(
-            told["at"],
-            told["expected"],
-            {job: tuple(likely) for job, likely in told["likely"].items()},
-            tuple(Arrival(**{**it, "demand": tuple(it["demand"])}) for it in told["came"]),
-            told["provisioning"],
-            {project: PastUse(**it) for project, it in told["past_use"].items()},
-            frozenset(told["counted"]),
-            _estimates(told),
-            told.get("idle", {}),  # a row of an older version has none
-            told.get("idle_at", 0.0),
+            stored["at"],
+            stored["expected"],
+            {job: tuple(likely) for job, likely in stored["likely"].items()},
+            tuple(Arrival(**{**it, "demand": tuple(it["demand"])}) for it in stored["came"]),
+            stored["provisioning"],
+            {project: PastUse(**it) for project, it in stored["past_use"].items()},
+            frozenset(stored["counted"]),
+            _estimates(stored),
+            stored.get("idle", {}),  # a row of an older version has none
+            stored.get("idle_at", 0.0),
         )
 
     def _stored(self, position: str) -> dict[str, Any] | None:
@@ -104,20 +104,20 @@ def _key(position: str) -> dict[str, str]:
     return {"line": OUTLOOK, "position": position}
 
 
-def _estimates(told: dict[str, Any]) -> dict[str, Estimate]:
-    return {it["job"]: _estimate(it) for it in told["estimates"]}
+def _estimates(stored: dict[str, Any]) -> dict[str, Estimate]:
+    return {it["job"]: _estimate(it) for it in stored["estimates"]}
 
 
 def _without_none(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _estimate(told: dict[str, Any]) -> Estimate:
-    doubt, reason = told.get("doubt"), told.get("reason")
+def _estimate(stored: dict[str, Any]) -> Estimate:
+    doubt, reason = stored.get("doubt"), stored.get("reason")
     return Estimate(
-        told["job"],
-        told.get("start"),
-        told.get("not_after"),
+        stored["job"],
+        stored.get("start"),
+        stored.get("not_after"),
         Doubt(doubt) if doubt else None,
         Reason(reason) if reason else None,
     )

@@ -42,12 +42,12 @@ class PolicyHistory:
         return [*writes, *self._puts(old, None)] if old else writes
 
     def _puts(self, policy: StoredPolicy, restored: int | None) -> list[Write]:
-        told: Item = {"appliedBy": policy.applied_by, "appliedAt": policy.applied_at}
-        small = {**told, "version": policy.version, **({} if restored is None else {"restored": restored})}
+        common: Item = {"appliedBy": policy.applied_by, "appliedAt": policy.applied_at}
+        small = {**common, "version": policy.version, **({} if restored is None else {"restored": restored})}
         position = _position(policy.version)
         return [
             Put(self._lines_table, {"line": HISTORY, "position": position, **small}),
-            Put(self._lines_table, {"line": DOCUMENTS, "position": position, **told, "document": policy.document}),
+            Put(self._lines_table, {"line": DOCUMENTS, "position": position, **common, "document": policy.document}),
         ]
 
 

@@ -86,7 +86,7 @@ def _content(plan: PublishedPlan, most: int) -> dict[str, Any]:
     def list_number(members: tuple[str, ...]) -> int:
         return lists.setdefault(members, len(lists))
 
-    told = [
+    rows = [
         [
             number(it.job),
             plan.versions[it.job],
@@ -99,7 +99,7 @@ def _content(plan: PublishedPlan, most: int) -> dict[str, Any]:
     ]
     return {
         "format": FORMAT,
-        "holds": told,
+        "holds": rows,
         "lists": [[number(name) for name in members] for members in lists],
         "names": list(names),
         "starting": sorted(plan.starting),
@@ -112,25 +112,25 @@ def _content(plan: PublishedPlan, most: int) -> dict[str, Any]:
 
 
 def _unpacked(row: dict[str, Any]) -> PublishedPlan:
-    told = unpack(row["content"])
-    if told["format"] != FORMAT:
-        raise ValueError(f"format {told['format']} in place of {FORMAT}")
-    names = told["names"]
-    lists = [tuple(names[number] for number in members) for members in told["lists"]]
+    content = unpack(row["content"])
+    if content["format"] != FORMAT:
+        raise ValueError(f"format {content['format']} in place of {FORMAT}")
+    names = content["names"]
+    lists = [tuple(names[number] for number in members) for members in content["lists"]]
     holds = tuple(
         Hold(names[job], Reason(reason), message, lists[ahead], lists[blockers])
-        for job, _, reason, message, ahead, blockers in told["holds"]
+        for job, _, reason, message, ahead, blockers in content["holds"]
     )
     return PublishedPlan(
         at=row["at"] / 1000,
         holds=holds,
-        versions={names[job]: version for job, version, *_ in told["holds"]},
-        starting=frozenset(told["starting"]),
-        shares=told["shares"],
-        window=told["window"],
-        cut=frozenset(told["cut"]),
-        unrecorded=frozenset(told["unrecorded"]),
-        left_out=told["left_out"],
+        versions={names[job]: version for job, version, *_ in content["holds"]},
+        starting=frozenset(content["starting"]),
+        shares=content["shares"],
+        window=content["window"],
+        cut=frozenset(content["cut"]),
+        unrecorded=frozenset(content["unrecorded"]),
+        left_out=content["left_out"],
     )
 
 

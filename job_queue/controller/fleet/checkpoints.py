@@ -10,7 +10,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.checkpoints import KnownCheckpoint, to_look_up
+from job_queue.domain.fleet.checkpoints import KnownCheckpoint, checkpoints_to_look_up
 from job_queue.domain.job import Job
 from job_queue.scheduler import Plan
 
@@ -42,7 +42,7 @@ class CheckpointTimes:
         """
         known = cluster.metadata.checkpoints
         evicted = [eviction.job for eviction in decided.evictions]
-        jobs = to_look_up(list(cluster.active.values()), evicted, known, self._clock())
+        jobs = checkpoints_to_look_up(list(cluster.active.values()), evicted, known, self._clock())
         if not jobs:
             return None
         seen = self._parallel([partial(self._look, job) for job in jobs])
@@ -61,5 +61,5 @@ class CheckpointTimes:
             config = json.loads(record.details).get("CheckpointConfig") if record else None
             at = self._newest(config["S3Uri"]) if config else None
         except Unavailable as error:  # without a checkpoint, its work counts from its start
-            log.warning("checkpoints not seen", job=job.name, why=error.message)
+            log.warning("checkpoints not listed", job=job.name, why=error.message)
         return KnownCheckpoint(job.attempt, int(self._clock()), None if at is None else int(at))

@@ -10,7 +10,14 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.cut_off import announce_cut_off, announce_extension
-from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, plan_of, to_ask, was_extended
+from job_queue.domain.fleet.training_plans import (
+    KnownPlan,
+    closing,
+    plan_arns,
+    plan_of,
+    plans_to_describe,
+    was_extended,
+)
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
@@ -32,7 +39,7 @@ class TrainingPlans:
     def refresh(self, metadata: Metadata) -> None:
         """Ask about each plan of the policy that was not asked about for some minutes."""
         policy = self._policies.of(metadata.policy).policy
-        for arn in to_ask(metadata.training_plans, policy, self._clock()):
+        for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
             self._ask(arn, metadata.training_plans.get(arn))
 
     def learn_new(self, cluster: ClusterState) -> bool:

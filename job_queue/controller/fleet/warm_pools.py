@@ -79,7 +79,7 @@ class WarmPools:
         again = warm.releasing is None or warm.releasing + RELEASE_AGAIN_SECONDS <= now
         try:
             if again and not self._training.release(pool.name):
-                log.warning("warm pool may not be released", attempt=pool.name)
+                log.warning("release of a warm pool denied", attempt=pool.name)
                 self._repository.add_external(replace(pool, warm=replace(warm, fixed=True)))
                 return True
             found = self._training.describe(pool.name)

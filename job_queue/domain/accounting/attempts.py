@@ -71,12 +71,12 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
     at = epoch(ended.ended)
     earliest, latest = epoch(job.entered) - CLOCK_SECONDS, at + CLOCK_SECONDS
 
-    def told(time: float | None) -> float | None:
+    def plausible(time: float | None) -> float | None:
         return time if time is not None and earliest <= time <= latest else None
 
-    end = _or(told(report.ended), at)
-    launched = min(_or(told(report.created), epoch(job.started or job.since)), end)
-    began = told(report.began)
+    end = _default(plausible(report.ended), at)
+    launched = min(_default(plausible(report.created), epoch(job.started or job.since)), end)
+    began = plausible(report.began)
     if began is not None:
         began = min(max(began, launched), end)
     before = record.attempts[-1].ended if record.attempts else job.entered
@@ -102,7 +102,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         market=report.market,
         made_room_for=job.evicted_for if ended.outcome == "preempted" else None,
         borrowed=job.borrowed,
-        lost=_lost(began, end, report) if ended.outcome == "preempted" else None,
+        lost=_lost_seconds(began, end, report) if ended.outcome == "preempted" else None,
         max_runtime=job.max_runtime,
         image=report.image,
         gpus=job.gpus,
@@ -111,11 +111,11 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
     )
 
 
-def _or(time: float | None, otherwise: float) -> float:
+def _default(time: float | None, otherwise: float) -> float:
     return otherwise if time is None else time
 
 
-def _lost(began: float | None, ended: float, report: EndReport) -> int | None:
+def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int | None:
     """Return the seconds since the newest known checkpoint, an upper bound: a later checkpoint may be unknown."""
     if began is None:
         return 0

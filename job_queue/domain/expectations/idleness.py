@@ -9,15 +9,15 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
-LEAST = 5.0  # percent of one GPU: an instance is idle below this sum over all its GPUs
-PERIOD = 300.0  # seconds; each figure is the maximum of such a period
-MAY_LACK = 2  # figures: the latest arrive late, and the first minutes have none
+IDLE_BELOW = 5.0  # percent of one GPU: an instance is idle below this sum over all its GPUs
+PERIOD_SECONDS = 300.0  # seconds; each figure is the maximum of such a period
+MISSING_ALLOWED = 2  # figures: the latest arrive late, and the first minutes have none
 
 Figures = Sequence[float]
 """The maximum of each consecutive period, in percent."""
 
 
-def to_look_at(cluster: ClusterState, now: float, seconds: float, with_gpus: frozenset[str]) -> list[Job]:
+def idle_candidates(cluster: ClusterState, now: float, seconds: float, with_gpus: frozenset[str]) -> list[Job]:
     """Return the jobs that have run for this long, on instances that may have GPUs.
 
     :param seconds: minimum time since the start.
@@ -40,14 +40,16 @@ def hosts(job: Job) -> list[str]:
     return [f"{job.launched}/algo-{number}" for number in range(1, job.instances + 1)]
 
 
-def does_nothing(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus: frozenset[str]) -> bool:
+def is_idle(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus: frozenset[str]) -> bool:
     """Return whether all instances with GPUs were idle for this long. With missing figures the answer is False.
 
     :param figures: figures by host, from the last `seconds`.
     """
-    told = [figures[host] for host in hosts(job) if figures.get(host)]
-    enough = max(1, int(seconds // PERIOD) - MAY_LACK)
-    return len(told) >= _gpu_instances(job, with_gpus) and all(len(it) >= enough and max(it) < LEAST for it in told)
+    reported = [figures[host] for host in hosts(job) if figures.get(host)]
+    enough = max(1, int(seconds // PERIOD_SECONDS) - MISSING_ALLOWED)
+    return len(reported) >= _gpu_instances(job, with_gpus) and all(
+        len(it) >= enough and max(it) < IDLE_BELOW for it in reported
+    )
 
 
 def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, int]:

@@ -19,8 +19,10 @@ from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-LATELY = 24 * 3600.0  # seconds: jobs submitted within this time may be submitted again
-RECENT = 15 * 60.0  # seconds: attempts that ended within this time and are not yet counted count by their own records
+ARRIVAL_SECONDS = 24 * 3600.0  # seconds: jobs submitted within this time may be submitted again
+RECENT_SECONDS = (
+    15 * 60.0
+)  # seconds: attempts that ended within this time and are not yet counted count by their own records
 STALE_SECONDS = 5 * 60  # age after which expected starts and ends are not shown
 
 
@@ -48,7 +50,7 @@ class Outlook:
     arrivals: tuple[Arrival, ...] = ()
     provisioning: float = Overheads().provisioning  # seconds until the instances of a launch are ready
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, if plans depend on it
-    counted: frozenset[str] = frozenset()  # training jobs of the last `RECENT` seconds that are part of that
+    counted: frozenset[str] = frozenset()  # training jobs of the last `RECENT_SECONDS` seconds that are part of that
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> its expected start
     idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs are idle
     idle_at: float = 0.0  # epoch seconds of the last look-up of idle jobs
@@ -73,8 +75,8 @@ class Outlook:
 
     def idle_since(self, job: Job, now: float | None) -> float | None:
         """Return since when a job's GPUs are idle (epoch seconds); None if they work, or nothing recent is known."""
-        told = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
-        return self.idle.get(job.launched or "") if told else None
+        is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
+        return self.idle.get(job.launched or "") if is_fresh else None
 
     def basis(self, snapshot: Snapshot) -> Basis:
         """Return the starting point of a forecast from this snapshot."""
@@ -94,7 +96,7 @@ class Outlook:
             )
             for it in self.arrivals
         ]
-        return basis_of(snapshot, self.likely, lately, LATELY, Overheads(provisioning=self.provisioning))
+        return basis_of(snapshot, self.likely, lately, ARRIVAL_SECONDS, Overheads(provisioning=self.provisioning))
 
 
 def plans_with_outlook(policy: Policy) -> bool:

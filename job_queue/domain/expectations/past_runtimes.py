@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.expectations.outlook import LATELY, Arrival, Outlook
+from job_queue.domain.expectations.outlook import ARRIVAL_SECONDS, Arrival, Outlook
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import alternatives
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
@@ -63,9 +63,9 @@ class PastRuntimes:
         for job in live:
             starting = provisioning if job.gpus is None else Overheads().seating
             done, ran = self._progress(job, now, starting)
-            told = self._predictor.predict(_traits(job), ran, job.max_runtime)
-            if told is not None:
-                expected[job.name] = starting + max(0.0, told.median - done)
+            prediction = self._predictor.predict(_traits(job), ran, job.max_runtime)
+            if prediction is not None:
+                expected[job.name] = starting + max(0.0, prediction.median - done)
             if runtimes := self._likely(job, ran):
                 likely[job.name] = tuple(starting + max(0.0, it - done) for it in runtimes)
         arrivals = (
@@ -103,7 +103,7 @@ def _live_arrivals(live: Iterable[Job], policy: Policy, now: float) -> Iterable[
 
 
 def _is_recent(arrival: Arrival, now: float) -> bool:
-    return now - LATELY <= arrival.submitted < now
+    return now - ARRIVAL_SECONDS <= arrival.submitted < now
 
 
 def _traits(job: Job) -> JobTraits:

@@ -29,7 +29,9 @@ def checkpoint_of(job: Job, known: KnownCheckpoints) -> float | None:
     return found.at if found is not None and found.attempt == job.attempt else None
 
 
-def to_look_up(active: Collection[Job], evicted: Iterable[str], known: KnownCheckpoints, now: float) -> list[Job]:
+def checkpoints_to_look_up(
+    active: Collection[Job], evicted: Iterable[str], known: KnownCheckpoints, now: float
+) -> list[Job]:
     """Return the jobs whose checkpoints decide which is evicted: the planned victims first, then their equals.
 
     Equals have the same project and priority, and hold slots of a common pool. Victims without equals are left out,

@@ -68,7 +68,7 @@ def plan_arns(policy: Policy) -> list[str]:
     return list(dict.fromkeys(plan.arn for pool in policy.pools if (plan := plan_of(pool))))
 
 
-def to_ask(known: KnownPlans, policy: Policy, now: float) -> list[str]:
+def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str]:
     """Return the plans that were not asked about for some minutes."""
     return [arn for arn in plan_arns(policy) if arn not in known or known[arn].asked + ASK_SECONDS <= now]
 

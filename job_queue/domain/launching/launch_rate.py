@@ -6,9 +6,9 @@ same quota. So the rate decreases when AWS throttles a call, and recovers with t
 
 from dataclasses import dataclass, replace
 
-SLOWEST = 0.25  # calls a second; throttling never lowers the rate below this
-SLOWER = 0.7  # factor on the rate after a throttled call
-DOUBLED_SECONDS = 60  # time in which the rate doubles, up to the configured rate
+LOWEST_RATE = 0.25  # calls a second; throttling never lowers the rate below this
+RATE_DECREASE = 0.7  # factor on the rate after a throttled call
+DOUBLING_SECONDS = 60  # time in which the rate doubles, up to the configured rate
 ROUNDING = 1e-3  # of a call
 
 
@@ -36,8 +36,8 @@ class TokenBucket:
     def filled(self, rate: CreateRate, now: float) -> "TokenBucket":
         """Return the bucket at this time, within the present bounds, which may have changed. The clock may go back."""
         seconds = max(0.0, now - self.at)
-        before = max(self.rate, min(SLOWEST, rate.per_second))
-        learned = min(rate.per_second, before * 2 ** min(seconds / DOUBLED_SECONDS, 10))
+        before = max(self.rate, min(LOWEST_RATE, rate.per_second))
+        learned = min(rate.per_second, before * 2 ** min(seconds / DOUBLING_SECONDS, 10))
         most = rate.burst if learned >= rate.per_second else 1
         return TokenBucket(min(self.tokens + seconds * learned, most), now, learned)
 
@@ -57,4 +57,6 @@ class TokenBucket:
 
     def throttled(self) -> "TokenBucket":
         """Return the bucket after a throttled call."""
-        return replace(self, tokens=min(self.tokens, 0.0), rate=max(self.rate * SLOWER, min(SLOWEST, self.rate)))
+        return replace(
+            self, tokens=min(self.tokens, 0.0), rate=max(self.rate * RATE_DECREASE, min(LOWEST_RATE, self.rate))
+        )

@@ -19,7 +19,7 @@ _OF_POOL = re.compile(
     r"training[ -]?plan|reserved[ -]?capacity|instance ?type|instance ?count|spot|MaxWaitTimeInSeconds", re.IGNORECASE
 )
 # A new role cannot be assumed for some seconds, and an operator may repair a role.
-_MAY_PASS = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
+_TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,6 @@ def objects_to_pool(message: str) -> bool:
     return _OF_POOL.search(message) is not None
 
 
-def may_pass(message: str) -> bool:
+def is_temporary(message: str) -> bool:
     """Return whether the cause of a ValidationException may be repaired while the job waits."""
-    return _MAY_PASS.search(message) is not None
+    return _TEMPORARY.search(message) is not None

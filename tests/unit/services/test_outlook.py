@@ -197,7 +197,7 @@ def test_thousands_of_jobs_fit_in_a_row() -> None:
     rows = {key[2]: row for key, row in queue.tables.rows.items() if key[1] == "outlook"}
     assert len(rows["latest"]["content"]) < 400_000
     assert len(rows["told"]["content"]) < len(rows["latest"]["content"]) / 2, "readers read less"
-    told = queue.repository.outlook.told()
+    told = queue.repository.outlook.for_readers()
     assert (told.at, told.estimates[names[0]]) == (NOW, estimates[names[0]])
     assert told.expected[names[0]] == pytest.approx(expected[names[0]], abs=0.5)
     found = queue.repository.outlook.latest()
