@@ -220,7 +220,7 @@ class Controller:
                 # Read after the release: a raise during the lease has left the cycle to this invocation.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
-                if not more and work.due is None and watch.end():  # a raise that relied on the promise came before
+                if not more and work.due is None and watch.end():  # others that relied on the promise raised it before
                     more = self._repository.generation() != generation
                 planned = generation
                 ends = not (more and invocation.may_go_on())
@@ -265,7 +265,7 @@ class Controller:
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
         # 2. Read the cluster's state, and release jobs whose dependencies have ended.
-        cluster = self._read(opening, opened, anew=bool(adoptions))
+        cluster = self._read(opening, opened, again=bool(adoptions))
         adoptions.clear()
         cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
         now = self._clock()
@@ -326,8 +326,8 @@ class Controller:
             due=min([*due, *_lag_ends(cluster, decided, now)], default=None),
         )
 
-    def _read(self, opening: Opening, opened: Opened, *, anew: bool) -> ClusterState:
-        cluster = opening.read(opened, anew=anew)
+    def _read(self, opening: Opening, opened: Opened, *, again: bool) -> ClusterState:
+        cluster = opening.read(opened, again=again)
         learned = self._training_plans.learn_new(cluster)
         return replace(cluster, metadata=self._repository.metadata()) if learned else cluster
 
@@ -440,7 +440,7 @@ def _after(recorded: Iterable[Transition], placement: Placement, cluster: Cluste
 
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return the ends of the waits for SageMaker to stop counting instances of finished jobs."""
+    """Return when jobs that wait because of quota lag are tried again (epoch seconds)."""
     backs_off = any(hold.reason is Reason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]

@@ -14,7 +14,7 @@ from job_queue.domain.errors import QueueError
 
 PROMISE_SECONDS = 30  # time for which one invocation promises to look again, so that others need not
 PROMISE_AGAIN_SECONDS = 10  # the promise is renewed this long before its end
-SOONER_SECONDS = 2  # a look this much earlier is promised in spite of another invocation's promise
+SOONER_SECONDS = 2  # an invocation that looks this much earlier than the promised look promises its own
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Opening:
         self._holder = holder
 
     def begin(self, seen: Metadata | None) -> tuple[int, Opened | LeaseHeld]:
-        """Raise the generation and try the lease. Return the generation that the cycle plans with, and the result.
+        """Raise the generation and try to take the lease. Return the generation to plan with, and the result.
 
         :param seen: the metadata from before the change was stored. If the lease was free then, all calls are made at
             once: the reads may miss later changes of other invocations, but no change that is counted in `seen`.
@@ -72,13 +72,13 @@ class Opening:
         return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
     def acquire(self) -> Opened | LeaseHeld:
-        """Try the lease."""
+        """Try to take the lease."""
         return self._try([self._acquire, self._repository.metadata], lambda lease, answers: Opened(lease, answers[1]))
 
     def _try(
         self, calls: Sequence[Callable[[], Any]], opened: Callable[[Lease, list[Any]], Opened]
     ) -> Opened | LeaseHeld:
-        """Make calls at the same time, one of which tries the lease. After an error, give the lease back.
+        """Make calls concurrently, one of which tries to take the lease. After an error, give the lease back.
 
         Every call has ended before the lease is given back, because a pending acquisition would take it again
         afterwards.
@@ -103,17 +103,17 @@ class Opening:
         except QueueError as error:  # no other invocation can run a cycle until the lease expires
             log.warning("lease not given back", why=error.message)
 
-    def read(self, opened: Opened, *, anew: bool) -> ClusterState:
+    def read(self, opened: Opened, *, again: bool) -> ClusterState:
         """Return the cluster's state.
 
         Metadata that was read while the lease was taken is valid if no holder wrote in between. A later registration of
         a waiting queue, or a later policy, raises the generation afterwards.
 
-        :param anew: read again, even if the state was read before.
+        :param again: read again, even if the state was read before.
         """
-        if opened.cluster is not None and not anew:
+        if opened.cluster is not None and not again:
             return opened.cluster
-        metadata = opened.metadata if opened.is_current and not anew else None
+        metadata = opened.metadata if opened.is_current and not again else None
         return read_cluster_state(self._repository, self._policies, self._parallel, self._clock(), metadata)
 
     def _acquire(self) -> Lease | LeaseHeld:

@@ -26,7 +26,7 @@ from job_queue.scheduler import Hold, Plan, Reason
 PARKED_SECONDS = 10 * 60  # for jobs that only another policy, or time, lets start
 _UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
 _UNTIL_OTHERS_END = frozenset({Reason.GROUP_LIMIT, Reason.OWNER_LIMIT, Reason.DEPENDENCY})
-GROUP_KEPT = 1  # jobs of a group, or of an owner's limit, that stay in the window beyond those that may be active
+GROUP_KEPT = 1  # jobs of a full group, or of an owner at the limit, that stay in the window
 
 
 class Parking:
@@ -100,8 +100,8 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
         if job.parked_for != Reason.GROUP_LIMIT:
             continue
         group = _group(job)
-        figures = [figure for figure in (job.max_parallel, most.get(group)) if figure is not None]
-        if not figures or in_view[group] < min(figures) + GROUP_KEPT:
+        limits = [limit for limit in (job.max_parallel, most.get(group)) if limit is not None]
+        if not limits or in_view[group] < min(limits) + GROUP_KEPT:
             in_view[group] += 1
             yield job
 

@@ -146,8 +146,8 @@ def is_plain(job: Job, policy: Policy) -> bool:
 def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:
     """Return the slots of an external job.
 
-    The job counts in the first pool of each instance type: with a pool of its training plan, or else without a plan,
-    first.
+    Each of its instance types counts in one pool: the first with the job's training plan, or for a job without a plan
+    the first without one.
     """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():

@@ -130,8 +130,8 @@ def refused(
 ) -> Transition:
     """Record that SageMaker refused the call that was sent at that time.
 
-    The launch is given up only if no other call may still take effect. Calls that had not expired when this call was
-    sent may. Until then another call is sent once a minute, to leave the launch rate to others.
+    The launch is given up only if no other call may still take effect. Another call may if it had not expired when
+    this call was sent. Until then the launch is tried once a minute, to leave the launch rate to others.
 
     :param for_good: SageMaker will never accept the request.
     :param backoffs: after a refusal for lack of instances, the backoff of the capacity key.

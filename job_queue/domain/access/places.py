@@ -1,8 +1,8 @@
 """Places in S3 that a job writes to: its checkpoints, and the folders of its attempts under its output paths.
 
-A place and all that is below it belongs to one job, and to other jobs of the same owner. Write access to it would allow
-changing the checkpoints from which the job resumes, or the job's results. An output path itself belongs to no job, as
-SageMaker puts the output of each training job into a folder of the training job's name there.
+A place and all that is below it belongs to one job, and to other jobs of the same owner. A job that writes to another
+owner's place could change checkpoints or results there. An output path itself belongs to no job, because SageMaker puts
+the output of each training job into a folder with the training job's name in it.
 
 A place is `bucket/part/part/...`, where each part is the hash of a folder's name. So a place has a bounded length, and
 a place below another place begins with it.
