@@ -1,1 +1,1 @@
-"""What the queue needs of AWS: tables, SageMaker, events, metrics, settings."""
+"""The queue's access to AWS: tables, SageMaker, events, metrics, settings."""

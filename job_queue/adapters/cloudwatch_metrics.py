@@ -1,7 +1,7 @@
-"""The queue's metrics: collected during an invocation, and printed to its log at the end, where CloudWatch reads them.
+"""The queue's metrics: collected during an invocation, and printed to its log at the end, from which CloudWatch reads.
 
-Dimensions are the service and, for some, the project or the pool. Never a job: each value of a dimension is a
-metric of its own, and each metric costs money.
+Dimensions are the service and, for some metrics, the project or the pool, but never a job. Each value of a dimension is
+a metric of its own, and each metric costs money.
 """
 
 from collections import defaultdict
@@ -24,49 +24,49 @@ LONGEST_DIMENSION = 250  # characters
 
 
 class Metric(Enum):
-    """Every metric: its name in CloudWatch and its unit."""
+    """The metrics: the name of each in CloudWatch and its unit."""
 
-    # of a project
+    # of projects
     WAITING_JOBS = ("WaitingJobs", MetricUnit.Count)
     ACTIVE_JOBS = ("ActiveJobs", MetricUnit.Count)
     INSTANCES_IN_USE = ("InstancesInUse", MetricUnit.Count)
-    WAIT_TIME = ("WaitTime", MetricUnit.Seconds)  # from a job's entry to its start, until it is first preempted
+    WAIT_TIME = ("WaitTime", MetricUnit.Seconds)  # from a job's submission to its first start
     PREEMPTIONS = ("Preemptions", MetricUnit.Count)
     BACKOFFS = ("Backoffs", MetricUnit.Count)
-    # of a pool
-    IDLE_INSTANCES = ("IdleInstances", MetricUnit.Count)  # that jobs hold, and whose GPUs do nothing
+    # of pools
+    IDLE_INSTANCES = ("IdleInstances", MetricUnit.Count)  # instances of jobs whose GPUs are idle
     # of the queue
     CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
-    RECONCILIATION_AGE = ("MinutesSinceReconciliation", MetricUnit.NoUnit)  # since SageMaker's list was last compared
+    RECONCILIATION_AGE = ("MinutesSinceReconciliation", MetricUnit.NoUnit)  # since the last comparison with SageMaker
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
     FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
     UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker denied the queue to stop them
-    UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # whose rows could not be written, and are planned without
+    UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # their rows cannot be written, so plans leave them out
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
 
 Values = dict[Metric, list[float]]
-Dimension = tuple[str, str]  # its name, and whose the values are
+Dimension = tuple[str, str]  # its name, and its value
 
 
 class QueueMetrics(Observer):
-    """Measures jobs, cycles and lost notifications."""
+    """The measurement of jobs, cycles and lost notifications."""
 
     def __init__(self) -> None:
-        self._lock = Lock()  # a cycle's calls run side by side
+        self._lock = Lock()  # the calls of a cycle run concurrently
         self._measured: dict[Dimension | None, Values] = _nothing()
         self._loads: Mapping[str, ProjectLoad] = {}
         self._lasting_refusals: int | None = None
 
     def add(self, metric: Metric, value: float = 1, *, project: str | None = None, pool: str | None = None) -> None:
-        """Another value of a metric, of the queue or of a project or pool."""
+        """Add a value of a metric, of the queue or of a project or pool."""
         of = ("project", project) if project is not None else ("pool", pool) if pool is not None else None
         with self._lock:
             self._measured[of][metric].append(value)
 
     def transitioned(self, transition: Transition) -> None:
-        """As `Observer` says."""
+        """Measure a transition (see `Observer`)."""
         job = transition.new
         match domain_event(transition):
             case DomainEvent.STARTED:
@@ -79,34 +79,34 @@ class QueueMetrics(Observer):
                 self.add(Metric.BACKOFFS, project=job.project)
 
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
-        """As `Observer` says. Of several cycles in an invocation, the last one's load counts."""
+        """Measure a cycle (see `Observer`). If an invocation has several cycles, the load of the last one counts."""
         self._loads = loads
         self._lasting_refusals = lasting_refusals
         self.add(Metric.CYCLE_TIME, 1000 * seconds)
 
     def compared(self, seconds: float) -> None:
-        """As `Observer` says."""
+        """Measure the age of the last comparison (see `Observer`)."""
         self.add(Metric.RECONCILIATION_AGE, round(seconds / 60, 2))
 
     def idle(self, instances: Mapping[str, int]) -> None:
-        """As `Observer` says."""
+        """Measure idle instances (see `Observer`)."""
         for pool, count in instances.items():
             self.add(Metric.IDLE_INSTANCES, count, pool=pool)
 
     def forged(self, training_job: str, claimed: str) -> None:
-        """As `Observer` says."""
+        """Count a forged attempt (see `Observer`)."""
         self.add(Metric.FORGED_ATTEMPTS)
 
     def unrecorded(self, job: str) -> None:
-        """As `Observer` says."""
+        """Count a job that cannot be recorded (see `Observer`)."""
         self.add(Metric.UNRECORDED_JOBS)
 
     def lease_was_held(self) -> None:
-        """As `Observer` says."""
+        """Count a conflict about the lease (see `Observer`)."""
         self.add(Metric.LEASE_CONFLICTS)
 
     def flush(self) -> None:
-        """Print what was measured: a line for the queue, and one for each project and pool."""
+        """Print the measured values: a line for the queue, and one for each project and pool."""
         for project, load in self._loads.items():
             self.add(Metric.WAITING_JOBS, load.waiting, project=project)
             self.add(Metric.ACTIVE_JOBS, load.active, project=project)
@@ -125,7 +125,7 @@ def _nothing() -> dict[Dimension | None, Values]:
 
 
 def _dimension(name: str) -> str:
-    """A project's or pool's name as CloudWatch takes it: ASCII, not blank, and not too long."""
+    """Return a project's or pool's name in the form that CloudWatch accepts: ASCII, not blank, and not too long."""
     return name.strip().encode("ascii", "backslashreplace").decode()[:LONGEST_DIMENSION] or "?"
 
 
@@ -137,6 +137,6 @@ def _print(of: Dimension | None, measured: Values) -> None:
     for metric, values in measured.items():
         name, unit = metric.value
         for value in values:
-            lines.add_metric(name, unit, value)  # prints by itself what is more than fits in a line
+            lines.add_metric(name, unit, value)  # prints values beyond the limit of a line by itself
     if lines.metric_set:
         lines.flush_metrics()

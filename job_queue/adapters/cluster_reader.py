@@ -1,4 +1,4 @@
-"""Reads the cluster's state from the tables, strongly consistently."""
+"""Strongly consistent reads of the cluster's state from the tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from typing import Any, Protocol
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
-from job_queue.domain.expectations.outlook import RECENT, Outlook, plans_with_outlook
+from job_queue.domain.expectations.outlook import RECENT_SECONDS, Outlook, plans_with_outlook
 from job_queue.domain.job import ExternalJob, Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import Policy, remembers
 
 
 class Parallel(Protocol):
-    """Runs independent calls and gives their results in order."""
+    """A function that runs independent calls and returns their results in order."""
 
     def __call__(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
-        """Raises what the first failing call raised."""
+        """Run calls; raise the exception of the first failing call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReads:
-    """The reads of live jobs that some metadata makes necessary, and of what else plans depend on.
+    """The reads of live jobs that some metadata makes necessary, and of other data that plans depend on.
 
-    :param calls: those in use, then the waiting queues, then the outlook and the attempts that have ended lately, where
-        plans depend on them.
+    :param calls: reads of active and external jobs, then of the waiting queues, then of the outlook and the attempts
+        that have ended lately, if plans depend on them.
     """
 
     policies: Policies
@@ -35,7 +35,7 @@ class ClusterReads:
     calls: tuple[Callable[[], Any], ...]
 
     def cluster_state(self, metadata: Metadata, answers: Sequence[Any]) -> ClusterState | None:
-        """The cluster's state from their results; None if the metadata, read at the same time, asks for other reads."""
+        """Return the cluster's state from the results; None if metadata read at the same time needs other reads."""
         applied = self.policies.of(metadata.policy)
         calls = 1 + len(self.queues) + _calls_ahead(applied.policy)
         if (
@@ -55,7 +55,7 @@ class ClusterReads:
         active: list[list[Job]],
         others: Sequence[Any],
     ) -> ClusterState:
-        """The cluster's state from the results of all calls but the first, and from what else was read."""
+        """Return the cluster's state from the results of all calls but the first, and from the other reads."""
         waiting = dict(zip(self.queues, others, strict=False))
         further = others[len(self.queues) :]
         jobs = latest_versions([*active, *(queue[: self.window] for queue in waiting.values())])
@@ -72,7 +72,7 @@ class ClusterReads:
 
 
 def _calls_ahead(policy: Policy) -> int:
-    """How many calls read what is expected, and what was used."""
+    """Return how many calls read the outlook and the past use."""
     if remembers(policy):
         return 2
     return 1 if plans_with_outlook(policy) else 0
@@ -87,18 +87,18 @@ def cluster_reads(
     ahead: bool = False,
     for_plans: bool = True,
 ) -> ClusterReads:
-    """The reads. Their number does not depend on the waiting jobs.
+    """Return the reads. Their number does not depend on the number of waiting jobs.
 
     :param now: epoch seconds.
-    :param ahead: also what is expected of jobs, whether or not the policy's plans depend on it.
-    :param for_plans: also what the policy's plans depend on besides.
+    :param ahead: also read the outlook, even if the policy's plans do not depend on it.
+    :param for_plans: also read the other data that the policy's plans depend on.
     """
     policy = policies.of(metadata.policy).policy
     queues = tuple(sorted(metadata.waiting_queues))
     waiting = _waiting_queue_reads(repository, queues, policy.settings.window)
     further: list[Callable[[], Any]] = [
         repository.outlook.latest,
-        partial(repository.attempts.ended_since, now - RECENT, now),
+        partial(repository.attempts.ended_since, now - RECENT_SECONDS, now),
     ]
     in_use: Callable[[], Any] = partial(_in_use, repository)
     calls = (in_use, *waiting, *further[: max(int(ahead), _calls_ahead(policy) if for_plans else 0)])
@@ -110,11 +110,11 @@ def read_cluster_state(
 ) -> ClusterState:
     """Read the cluster's state, as the holder of the lease.
 
-    A job that changes during the reads may be read twice or not at all. Planning with a stale version is harmless, as
-    its write will be refused; the change of a job that was missed has raised the generation.
+    A job that changes during the reads may be read twice or not at all. Planning with a stale version is harmless,
+    because its write will be refused. The change of a missed job has raised the generation.
 
     :param now: epoch seconds.
-    :param metadata: where it was read already.
+    :param metadata: the metadata, if it was read before.
     """
     metadata = metadata or repository.metadata()
     reads = cluster_reads(repository, policies, metadata, now)
@@ -132,14 +132,14 @@ def observe_cluster_state(
     ahead: bool = False,
     for_plans: bool = True,
 ) -> ClusterState:
-    """Read the cluster's state while others change it; with consistent reads no job is missed.
+    """Read the cluster's state while others change it. With consistent reads no job is missed.
 
     The active jobs are read before the waiting ones, so a job that goes back to waiting is in one of the reads. Only
-    cycles start jobs: if one has written meanwhile, the active jobs are read again.
+    cycles start jobs: if a cycle has written meanwhile, the active jobs are read again.
 
     :param now: epoch seconds.
-    :param ahead: also what is expected of jobs.
-    :param for_plans: also what the policy's plans depend on besides.
+    :param ahead: also read the outlook.
+    :param for_plans: also read the other data that the policy's plans depend on.
     """
     metadata = repository.metadata()
     active = repository.active()
@@ -151,12 +151,12 @@ def observe_cluster_state(
 
 
 def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalJob]]:
-    """Active jobs, then external ones: whoever records the end of an attempt has recorded its warm pool before."""
+    """Read active jobs, then external ones: the warm pool of an attempt is recorded before the attempt's end."""
     return repository.active(), repository.external()
 
 
 def _waiting_queue_reads(
     repository: JobRepository, queues: Sequence[str], window: int
 ) -> list[Callable[[], list[Job]]]:
-    """Each reads one job more than is planned with, to know whether there are more."""
+    """Return reads of one job more than is planned with, which shows whether there are more."""
     return [partial(repository.waiting, key, window + 1) for key in queues]

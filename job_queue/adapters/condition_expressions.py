@@ -7,79 +7,79 @@ from job_queue.domain.job import Job
 
 
 def name_is_free(now: int) -> ConditionBase:
-    """No job has the name; an expired item that DynamoDB has not deleted yet counts as absent."""
+    """Require that no job has the name. An expired item that DynamoDB has not deleted yet counts as absent."""
     return Attr("jobName").not_exists() | Attr("expires").lt(now)
 
 
 def is_as_read(job: Job) -> ConditionBase:
-    """The job is the one that was read, and in the same version: not a later job of the same name."""
+    """Require that the job is the one that was read, in the same version, and not a later job of the same name."""
     return Attr("version").eq(job.version) & Attr("submission").eq(job.submission)
 
 
 def lease_is_free(holder: str, now: int) -> ConditionBase:
-    """Nobody holds the lease, its holder's time is over, or this holder has it (an answer was lost)."""
+    """Require that the lease is free or over, or that this holder has it (an answer was lost)."""
     return Attr("token").not_exists() | Attr("expiresAt").lt(now) | Attr("owner").eq(holder)
 
 
 def fencing_token_is(fencing_token: int) -> ConditionBase:
-    """No later holder has written, and no earlier write of this holder took effect unseen."""
+    """Require that no later holder has written, and that no earlier write of this holder took effect unseen."""
     return Attr("token").eq(fencing_token)
 
 
-def nobody_else_waits(by: str, now: int, soon: int) -> ConditionBase:
-    """No other invocation has promised to look again by then."""
+def may_promise(by: str, now: int, soon: int) -> ConditionBase:
+    """Require that no other invocation has promised to look again by then."""
     is_over = Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now)
     return is_over | Attr("promisedBy").eq(by) | Attr("looksAt").gt(soon)
 
 
 def is_promised_by(by: str) -> ConditionBase:
-    """It is in this name that somebody looks again."""
+    """Require that the promise to look again is in this name."""
     return Attr("promisedBy").eq(by)
 
 
 def lease_is_held_by(holder: str) -> ConditionBase:
-    """The lease is this holder's to release."""
+    """Require that this holder has the lease."""
     return Attr("owner").eq(holder)
 
 
-def is_locked_by_nobody_else(owner: str, now: int) -> ConditionBase:
-    """No other owner holds the lock, or has for too long."""
+def is_lock_available(owner: str, now: int) -> ConditionBase:
+    """Require that no other owner holds the lock, or that the lock is too old."""
     return Attr("until").not_exists() | Attr("owner").eq(owner) | Attr("until").lt(now)
 
 
 def slot_is_free(now: int) -> ConditionBase:
-    """No request holds the slot, or the invocation that took it can no longer run."""
+    """Require that no request holds the slot, or that the invocation that took it can no longer run."""
     return Attr("until").not_exists() | Attr("until").lt(now)
 
 
 def slot_is_not_of(caller: str, now: int) -> ConditionBase:
-    """No request of this caller holds the slot."""
+    """Require that no request of this caller holds the slot."""
     return slot_is_free(now) | Attr("caller").ne(caller)
 
 
 def is_slot_of(holder: str) -> ConditionBase:
-    """The slot is still held for this request."""
+    """Require that the slot is still held for this request."""
     return Attr("holder").eq(holder)
 
 
 def policy_is(version: int) -> ConditionBase:
-    """The policy that was planned with is still the current one; version 0 means that there is none."""
+    """Require that the policy is still the one that was planned with; version 0 means that there is none."""
     is_version = Attr("version").eq(version)
     return is_version if version else Attr("version").not_exists()
 
 
 def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
-    """The last refusal is the one that was read."""
+    """Require that the last refusal is the one that was read."""
     return Attr("since").eq(backoff.since)
 
 
 def is_last_used_at(last_used: int) -> ConditionBase:
-    """The waiting queue was not registered again since this time (epoch seconds)."""
+    """Require that the waiting queue was not registered again since this time (epoch seconds)."""
     return Attr("lastUsed").eq(last_used)
 
 
 def is_counted_as_read(counted_at: int) -> ConditionBase:
-    """An owner's waiting jobs were not counted again since."""
+    """Require that an owner's waiting jobs were not counted again since this time (epoch seconds)."""
     return Attr("countedAt").eq(counted_at) if counted_at else Attr("countedAt").not_exists()
 
 
@@ -87,5 +87,5 @@ EXISTS = Attr("line").exists()  # an item of the lines table
 
 
 def is_published_before(fencing_token: int) -> ConditionBase:
-    """The published plan is of an earlier cycle, or there is none."""
+    """Require that the published plan is of an earlier cycle, or that there is none."""
     return Attr("token").not_exists() | Attr("token").lt(fencing_token)

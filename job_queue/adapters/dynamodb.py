@@ -1,7 +1,7 @@
-"""DynamoDB in five verbs: get, query, page, update, transact. It knows none of the queue's rules.
+"""DynamoDB in five verbs: get, query, page, update, transact. This module has none of the queue's rules.
 
-`Tables` is what the repository needs; `DynamoDBTables` is the real one. The tests have one in memory
-that passes the same contract suite.
+`Tables` is the interface of the repository; `DynamoDBTables` implements it in DynamoDB. The tests have an
+implementation in memory that passes the same contract suite.
 """
 
 import random
@@ -27,7 +27,7 @@ Key = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Put a whole row; only line rows and new jobs are written so."""
+    """A write of a whole row, for line rows and new jobs only."""
 
     table: str
     item: Item
@@ -36,20 +36,20 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Change the named attributes of a row and leave the others."""
+    """A change of the named attributes of a row; other attributes stay."""
 
     table: str
     key: Key
     set: Mapping[str, Any] = field(default_factory=dict)
-    add: Mapping[str, int] = field(default_factory=dict)  # numbers to add
-    append: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # to lists that exist
+    add: Mapping[str, int] = field(default_factory=dict)  # attribute -> number to add
+    append: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # attribute -> items to append to a list
     remove: Sequence[str] = ()
     when: ConditionBase | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a row; a row that is not there is no error."""
+    """The removal of a row. A missing row is not an error."""
 
     table: str
     key: Key
@@ -58,7 +58,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Write nothing, but refuse the transaction unless the condition holds."""
+    """A condition without a write: the transaction is refused unless the condition holds."""
 
     table: str
     key: Key
@@ -69,34 +69,34 @@ Write = Put | Update | Delete | Check
 
 
 class Tables(Protocol):
-    """What the repository asks of a database.
+    """The operations of a database that the repository needs.
 
     Every read is strongly consistent, except `page`, which reads an index, and except reads for readers only.
     """
 
     def get(self, table: str, key: Key) -> Item | None:
-        """One row, or None."""
+        """Return one row, or None."""
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """The rows of a line in the order of their positions, those behind `after`; all or the first `limit`."""
+        """Return the rows of a line in the order of their positions, after `after`: all, or the first `limit`."""
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
-        """One page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
+        """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
 
     def update(self, update: Update) -> Item:
-        """One update outside a transaction; gives the new row. Raises Refused, also while a transaction has the row."""
+        """Make one update outside a transaction and return the new row. Raise Refused, also during a transaction."""
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """All or none. Raises Refused with the rows that did not meet their condition."""
+        """Make all writes or none. Raise Refused with the rows that did not meet their condition."""
 
 
 class DynamoDBTables:
     """Tables in DynamoDB.
 
-    :param client: a boto3 DynamoDB client. Its own retries are safe: conditions and request tokens make
-        every write here harmless when repeated.
-    :param consistent: whether reads are strongly consistent. Others cost half, and may miss the last moments: they are
-        for readers only, never for decisions.
+    :param client: a boto3 DynamoDB client. Its own retries are safe, because conditions and request tokens make each
+        repeated write harmless.
+    :param consistent: whether reads are strongly consistent. Other reads cost half, and may miss the latest changes.
+        They are for readers only, never for decisions.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class DynamoDBTables:
         self._consistent = consistent
 
     def get(self, table: str, key: Key) -> Item | None:
-        """As `Tables` says."""
+        """Return one row (see `Tables`)."""
         answer = self._call("get_item", TableName=table, Key=_packed(key), ConsistentRead=self._consistent)
         return _unpacked(answer["Item"]) if "Item" in answer else None
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """As `Tables` says."""
+        """Return the rows of a line (see `Tables`)."""
         items: list[Item] = []
         start: Mapping[str, Any] = {}
         while True:
@@ -132,13 +132,13 @@ class DynamoDBTables:
                 return items
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
-        """As `Tables` says."""
+        """Return one page of an index (see `Tables`)."""
         answer = self._call(
             "query",
             TableName=table,
             IndexName=index,
             KeyConditionExpression="#listed = :yes",
-            # A sparse index has the name of the attribute that it lists; one that replaces it has a number as well.
+            # A sparse index is named after the attribute that it lists. An index that replaces it also has a number.
             ExpressionAttributeNames={"#listed": index.partition("-")[0]},
             ExpressionAttributeValues={":yes": {"S": "yes"}},
             ScanIndexForward=False,
@@ -149,12 +149,12 @@ class DynamoDBTables:
         return [_unpacked(item) for item in answer["Items"]], _unpacked(last) if last else None
 
     def update(self, update: Update) -> Item:
-        """As `Tables` says."""
+        """Make one update (see `Tables`)."""
         answer = self._call("update_item", **_rendered_update(update), ReturnValues="ALL_NEW")
         return _unpacked(answer["Attributes"])
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """As `Tables` says."""
+        """Make all writes or none (see `Tables`)."""
         token = str(uuid.uuid4())
         items = [_rendered(write) for write in writes]
         try_again(
@@ -197,11 +197,11 @@ _PASSING = frozenset(
         "ThrottlingError",
         "ProvisionedThroughputExceeded",
     }
-)  # cancellation reasons that say nothing against the transaction itself
+)  # cancellation reasons that are not the fault of the transaction itself
 
 
 class Postponed(Exception):
-    """A transaction met another one, or a throttled key; no condition was refused. The SDK does not try it again."""
+    """A transaction that met another one or a throttled key, without a refused condition. The SDK does not retry."""
 
 
 TRANSACTION_TRIES = 8
@@ -209,9 +209,9 @@ FIRST_PAUSE_SECONDS = 0.04
 
 
 def try_again(transaction: Callable[[], object], sleep: Callable[[float], None]) -> None:
-    """Make a transaction; while it is postponed, make the same request again, after pauses that double.
+    """Make a transaction. While it is postponed, repeat the same request after pauses that double.
 
-    :raises Unavailable: it was postponed each time.
+    :raises Unavailable: all tries were postponed.
     """
     for number in range(1, TRANSACTION_TRIES + 1):
         try:
@@ -300,7 +300,7 @@ def _unpacked(item: Mapping[str, Any]) -> Item:
 
 
 def _plain(content: Any) -> Any:
-    """DynamoDB's numbers as Python's: all that the queue stores are whole."""
+    """Return DynamoDB's numbers as Python's integers: the queue stores only whole numbers."""
     match content:
         case Decimal():
             return int(content)

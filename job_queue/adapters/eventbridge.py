@@ -1,7 +1,8 @@
 """The queue's own events on EventBridge, for people and programs that follow jobs.
 
-Each is sent at most once, in the background, after the transition is recorded: a slow or failing EventBridge neither
-delays nor fails anything. The tables and the API have the truth. docs/events.md describes the events.
+Each event is sent at most once, in the background, after the transition is recorded. So a slow or failing EventBridge
+neither delays nor fails a cycle or a request. The tables and the API are authoritative. docs/events.md describes the
+events.
 """
 
 import json
@@ -22,22 +23,22 @@ if TYPE_CHECKING:
     from mypy_boto3_events.client import EventBridgeClient
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef as Entry
 
-BATCH = 10  # entries that PutEvents takes
-TRIES = 2  # for entries that EventBridge refused; where it did not answer, it may have taken them
+BATCH = 10  # entries in one call of PutEvents
+TRIES = 2  # tries for entries that EventBridge refused; entries without an answer may have been accepted
 LONGEST_TEXT = 1000  # characters
 LONGEST_NAME = 100  # characters of an invocation's name
 
 
-FORGED = "Training Job Forged"  # the detail-type of an event about a training job that is not the queue's
-POLICY_CHANGED = "Training Job Policy Changed"  # the detail-type of an event about the policy
-WAKE_UP = "Wake Up"  # the detail-type of an event with which one invocation wakes another
+FORGED = "Training Job Forged"  # detail-type of events about training jobs that are not the queue's
+POLICY_CHANGED = "Training Job Policy Changed"  # detail-type of events about the policy
+WAKE_UP = "Wake Up"  # detail-type of events with which one invocation wakes another
 
 
 class Notifier(Observer):
-    """Sends events to the default event bus, in batches and in the background.
+    """The sender of events to the default event bus, in batches and in the background.
 
     :param client: a boto3 client of EventBridge with short timeouts.
-    :param background: runs what it is given in another thread.
+    :param background: runs functions in another thread.
     :param lost: called with the number of events that could not be sent.
     :param notice_after: seconds in the queue after which a start has a notice for people.
     """
@@ -55,23 +56,23 @@ class Notifier(Observer):
         self._notice_after = notice_after
         self._lock = Lock()
         self._unsent: list[Entry] = []
-        self._sending: Future[None] | None = None  # while there is anything to send
+        self._sending: Future[None] | None = None  # present while there are events to send
 
     def queued(self, job: Job) -> None:
-        """As `Observer` says."""
+        """Send an event about a new job (see `Observer`)."""
         self._put(_entry(DomainEvent.QUEUED, job, {}))
 
     def transitioned(self, transition: Transition) -> None:
-        """As `Observer` says."""
+        """Send the event of a transition, if it has one (see `Observer`)."""
         event = domain_event(transition)
-        # Backoffs repeat for as long as there is no capacity: metrics count them, and nobody gets a message for each.
+        # Backoffs repeat while there is no capacity. Metrics count them, and people get no message for each.
         if event is not None and event is not DomainEvent.BACKED_OFF:
-            told = notice(transition, self._notice_after)
-            details = _details(event, transition) | ({} if told is None else {"notice": told})
+            text = notice(transition, self._notice_after)
+            details = _details(event, transition) | ({} if text is None else {"notice": text})
             self._put(_entry(event, transition.new, details))
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
-        """As `Observer` says."""
+        """Send an event about a new policy (see `Observer`)."""
         detail = {
             "version": policy.version,
             "appliedBy": policy.applied_by,
@@ -81,16 +82,16 @@ class Notifier(Observer):
         self._put({"Source": QUEUE_NAME, "DetailType": POLICY_CHANGED, "Detail": json.dumps(detail)})
 
     def forged(self, training_job: str, claimed: str) -> None:
-        """As `Observer` says."""
+        """Send an event about a forged attempt (see `Observer`)."""
         detail = {"trainingJobName": training_job, "job": claimed[:MAX_NAME]}
         self._put({"Source": QUEUE_NAME, "DetailType": FORGED, "Detail": json.dumps(detail)})
 
     def wake_up(self, by: str) -> None:
-        """Have another invocation of the function look for work, in the name of this one."""
+        """Wake another invocation of the function to look for work, in the name of this one."""
         self._put({"Source": QUEUE_NAME, "DetailType": WAKE_UP, "Detail": json.dumps({"by": by})})
 
     def flush(self, seconds: float) -> None:
-        """Wait until all is sent, for so many seconds at most. Between invocations the process is frozen."""
+        """Wait until all events are sent, or for this many seconds. Between invocations the process is frozen."""
         with self._lock:
             sending = self._sending
         if sending is not None:
@@ -129,7 +130,7 @@ class Notifier(Observer):
 
 
 def woken_by(event: Mapping[str, Any]) -> str | None:
-    """Who has asked for this invocation, where an event says so."""
+    """Return the invocation that has requested this one; None if the event has no such field."""
     detail = event.get("detail")
     by = detail.get("by") if isinstance(detail, dict) and event.get("detail-type") == WAKE_UP else None
     return by if isinstance(by, str) and len(by) <= LONGEST_NAME else None
@@ -151,7 +152,7 @@ def _entry(event: DomainEvent, job: Job, details: Mapping[str, Any]) -> "Entry":
 
 
 def _details(event: DomainEvent, transition: Transition) -> dict[str, Any]:
-    """The fields of an event besides those of the job."""
+    """Return the fields of an event besides those of the job."""
     old, new = transition.old, transition.new
     attempt = {"trainingJobName": new.launched or old.launched}
     match event:

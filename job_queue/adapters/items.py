@@ -1,10 +1,10 @@
-"""How the queue's records look as items (rows) of its tables.
+"""The form of the queue's records as items (rows) of its tables.
 
 `sagemaker-queue` (key `jobName`) has an item for each job: its attributes, its request, its history and its attempts.
-`sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with the attributes alone: in its
-waiting queue while it waits, in the partition `active` while it holds slots. Two more partitions hold training jobs
-that are not the queue's (`external`) and the queue's own metadata (`control`); another has for each owner about how
-many jobs wait (`owners`).
+`sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with only the attributes: in its
+waiting queue while it waits, in the partition `active` while it holds slots. Other partitions are `external` for
+external jobs, `control` for the queue's metadata, and `owners` for the approximate number of waiting jobs of each
+owner.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,9 +44,9 @@ RESERVATIONS = "reservations"
 LISTING = "listing"
 CHECKPOINTS = "checkpoints"
 UNRECORDED = "unrecorded"
-WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
-BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
-PLAN_PREFIX = "plan#"  # of metadata that says what is known of a training plan
+WAITING_QUEUE_PREFIX = "line#"  # of metadata about the waiting queues in use
+BACKOFF_PREFIX = "pause#"  # of metadata about capacity backoffs
+PLAN_PREFIX = "plan#"  # of metadata about training plans
 
 _ATTRIBUTES = {
     "name": "jobName",
@@ -116,7 +116,7 @@ _ATTRIBUTES = {
 
 
 def job_item(job: Job) -> Item:
-    """The attributes of a job; what is None is left out."""
+    """Return the attributes of a job, without those that are None."""
     item = {attribute: getattr(job, name) for name, attribute in _ATTRIBUTES.items()}
     item["jobState"] = job.state.value
     item["demand"] = [dict(alternative) for alternative in job.demand]
@@ -138,7 +138,7 @@ def job_item(job: Job) -> Item:
 
 
 def job_from(item: Mapping[str, Any]) -> Job:
-    """A job from an item of either table."""
+    """Return a job from an item of either table."""
     values = {name: item[attribute] for name, attribute in _ATTRIBUTES.items() if attribute in item}
     values["state"] = JobState(values["state"])
     values["demand"] = tuple(item["demand"])
@@ -160,7 +160,7 @@ def job_from(item: Mapping[str, Any]) -> Job:
 
 
 def record_from(item: Mapping[str, Any]) -> JobRecord:
-    """A job's record from its item of the jobs table."""
+    """Return a job's record from its item of the jobs table."""
     return JobRecord(
         job=job_from(item),
         details=item["jobDetails"],
@@ -171,7 +171,7 @@ def record_from(item: Mapping[str, Any]) -> JobRecord:
 
 
 def history_item(entry: HistoryEntry) -> Item:
-    """An entry of a job's history."""
+    """Return the form of an entry of a job's history."""
     return {"at": entry.at, "state": entry.state, "attempt": entry.attempt, "cause": entry.cause}
 
 
@@ -180,7 +180,7 @@ def _history_entry_from(item: Mapping[str, Any]) -> HistoryEntry:
 
 
 def attempt_item(attempt: EndedAttempt) -> Item:
-    """An ended attempt in its job's item."""
+    """Return the form of an ended attempt in its job's item."""
     return {
         "attempt": attempt.attempt,
         "trainingJobName": attempt.training_job_name,
@@ -205,27 +205,27 @@ def _attempt_from(item: Mapping[str, Any]) -> EndedAttempt:
 
 
 def live_key(job: Job) -> dict[str, str] | None:
-    """The key of a job's item in the lines table; a finished job has none."""
+    """Return the key of a job's item in the lines table; None for a finished job."""
     if job.state.waits:
         return {"line": job.waiting_queue, "position": live_position(job)}
     return {"line": ACTIVE, "position": job.name} if job.state.holds_slots else None
 
 
 def owner_key(owner: str) -> dict[str, str]:
-    """The key of the item that counts an owner's waiting jobs."""
-    return {"line": OWNERS, "position": owner[:1000]}  # DynamoDB takes 1,024 bytes; ARNs have fewer
+    """Return the key of the item that counts an owner's waiting jobs."""
+    return {"line": OWNERS, "position": owner[:1000]}  # DynamoDB accepts 1,024 bytes; ARNs have fewer
 
 
-# --- training jobs that are not the queue's ----------------------------------------------------------
+# --- external jobs -----------------------------------------------------------------------------------
 
 
 def external_key(name: str) -> dict[str, str]:
-    """The key of an external job's item."""
+    """Return the key of an external job's item."""
     return {"line": EXTERNAL, "position": name}
 
 
 def external_item(job: ExternalJob) -> Item:
-    """An external job's item."""
+    """Return an external job's item."""
     return {
         **external_key(job.name),
         "demand": dict(job.instance_counts),
@@ -249,7 +249,7 @@ def _warm_item(pool: WarmPool) -> Item:
 
 
 def external_from(item: Mapping[str, Any]) -> ExternalJob:
-    """An external job from its item."""
+    """Return an external job from its item."""
     warm = item.get("warm")
     pool = WarmPool(**warm) if warm else None
     return ExternalJob(
@@ -267,12 +267,12 @@ def external_from(item: Mapping[str, Any]) -> ExternalJob:
 
 
 def metadata_key(position: str) -> dict[str, str]:
-    """The key of an item of metadata."""
+    """Return the key of an item of metadata."""
     return {"line": CONTROL, "position": position}
 
 
 def metadata_from(items: Iterable[Item]) -> Metadata:
-    """The metadata from all items of its partition."""
+    """Return the metadata from all items of its partition."""
     by_position = {item["position"]: item for item in items}
     policy, listing = by_position.get(POLICY), by_position.get(LISTING)
     return Metadata(
@@ -301,17 +301,17 @@ def _with_prefix(by_position: Mapping[str, Item], prefix: str) -> Iterable[tuple
 
 
 def bucket_item(bucket: TokenBucket) -> Item:
-    """The launch rate in the lease's item, in thousandths: the tables hold whole numbers only."""
+    """Return the launch rate's attribute in the lease's item, in thousandths: the tables have only whole numbers."""
     return {"tokens": int(1000 * bucket.tokens), "at": int(1000 * bucket.at), "rate": int(1000 * bucket.rate)}
 
 
 def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
-    """The launch rate from the lease's item."""
+    """Return the launch rate from the lease's item."""
     return TokenBucket(item["tokens"] / 1000, item["at"] / 1000, max(item["rate"], 1) / 1000)
 
 
 def listing_item(listing: Listing, reconciled: int | None) -> Item:
-    """Store how far SageMaker's list is known, and when a comparison with it last succeeded (epoch seconds)."""
+    """Return the item of the known part of SageMaker's list, and of the last successful comparison (epoch s)."""
     return {
         **metadata_key(LISTING),
         "since": listing.since,
@@ -327,7 +327,7 @@ def _listing_from(item: Mapping[str, Any]) -> Listing:
 
 
 def checkpoints_item(checkpoints: KnownCheckpoints) -> Item:
-    """The item of what was seen of checkpoints."""
+    """Return the item of the known checkpoints."""
     jobs = {
         name: {"attempt": seen.attempt, "asked": seen.asked, **({} if seen.at is None else {"at": seen.at})}
         for name, seen in checkpoints.items()
@@ -340,7 +340,7 @@ def _checkpoints_from(item: Mapping[str, Any]) -> KnownCheckpoints:
 
 
 def plan_item(plan: KnownPlan) -> Item:
-    """The item of what is known of a training plan."""
+    """Return the item of a training plan's known data."""
     item: Item = {**metadata_key(PLAN_PREFIX + plan.arn), "asked": plan.asked}
     if plan.parts is not None:
         item["parts"] = [
@@ -361,12 +361,12 @@ def _plan_from(arn: str, item: Mapping[str, Any]) -> KnownPlan:
 
 
 def stored_policy_from(item: Mapping[str, Any]) -> StoredPolicy:
-    """The policy from its item."""
+    """Return the policy from its item."""
     return StoredPolicy(item["version"], item["document"], item["appliedBy"], item["appliedAt"])
 
 
 def stored_policy_item(policy: StoredPolicy) -> Item:
-    """The attributes of the policy's item."""
+    """Return the attributes of the policy's item."""
     return {
         "version": policy.version,
         "document": policy.document,
@@ -376,12 +376,12 @@ def stored_policy_item(policy: StoredPolicy) -> Item:
 
 
 def backoff_key(backoff: CapacityBackoff) -> dict[str, str]:
-    """The key of a capacity backoff's item."""
+    """Return the key of a capacity backoff's item."""
     return metadata_key(BACKOFF_PREFIX + backoff.capacity_key)
 
 
 def backoff_item(backoff: CapacityBackoff) -> Item:
-    """The attributes of a capacity backoff's item."""
+    """Return the attributes of a capacity backoff's item."""
     return {
         "until": backoff.until,
         "since": backoff.since,

@@ -1,7 +1,7 @@
-"""Reads and writes jobs, every conditional write under a named condition.
+"""Reads and writes of jobs. Each conditional write has a named condition.
 
-A job's two items, in the jobs table and in the lines table, always change in one transaction, under the version that
-was read. Writes of a cycle also raise the lease's fencing token, so those of a holder that lost the lease fail.
+A job's two items, in the jobs table and in the lines table, always change in one transaction, with the version that was
+read as its condition. Writes of a cycle also raise the lease's fencing token, so the writes of a former holder fail.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,30 +51,30 @@ from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
 
 FINISHED_INDEX = "finished"
-HISTORY_KEPT = 100  # entries and attempts kept in a job's item, the latest
-HISTORY_BYTES = 40_000  # ... and of the history
+HISTORY_KEPT = 100  # the latest entries and attempts are kept in a job's item
+HISTORY_BYTES = 40_000  # ... and at most these bytes of the history
 CAUSE_BYTES = 500  # of a cause in the history
-RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs, each of which reads all that wait
-COUNT_KEPT_SECONDS = 60 * 86_400  # of an owner who submits nothing
-MAX_WRITES = 100  # of one DynamoDB transaction
+RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
+COUNT_KEPT_SECONDS = 60 * 86_400  # for an owner without further submissions
+MAX_WRITES = 100  # in one DynamoDB transaction
 METADATA_WRITES = 3  # fencing token, policy, reservations
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionCount:
-    """An owner's submissions since their waiting jobs were counted, and these."""
+    """The number of an owner's submissions since the owner's waiting jobs were counted, plus that count."""
 
     submitted: int
     counted_at: int  # epoch seconds; 0: never
 
 
 class JobRepository(MetadataRepository):
-    """Reads and writes jobs and metadata.
+    """The repository of jobs and metadata.
 
     :param tables: DynamoDB, or a replacement that passes the same contract suite.
-    :param history_seconds: how long a finished job is kept.
-    :param attempts: keeps what remains of each attempt that has ended.
-    :param observer: notified of every job and every transition once it is recorded.
+    :param history_seconds: retention of finished jobs.
+    :param attempts: keeps the attempt records.
+    :param observer: notified of each job and each transition once it is recorded.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class JobRepository(MetadataRepository):
     def add(
         self, job: Job, details: str, now: float, metadata: Metadata | None = None, *, plain: bool = False
     ) -> JobRecord | None:
-        """Store a new job in its waiting queue. Gives the record that already has its name, None if it was free.
+        """Store a new job in its waiting queue. Return the record that already has its name, None if the name was free.
 
-        :param metadata: where it was read already in this invocation.
-        :param plain: its waiting queue is one of the few that are always there for a project.
-        :raises TooMany: its waiting queue is not in use, and its project or its owner has as many as it may have.
+        :param metadata: the metadata, if it was read before in this invocation.
+        :param plain: whether its waiting queue is one of the few that each project always has.
+        :raises TooMany: its waiting queue is not in use, and its project or its owner has the maximum number.
         """
         metadata = metadata or self.metadata()
         if not plain:
@@ -137,22 +137,23 @@ class JobRepository(MetadataRepository):
         return None
 
     def submissions_of(self, owner: str) -> SubmissionCount:
-        """How much an owner has submitted since their waiting jobs were counted."""
+        """Return how much an owner has submitted since the owner's waiting jobs were counted."""
         row = self._tables.get(self._lines_table, owner_key(owner)) or {}
         return SubmissionCount(int(row.get("submitted", 0)), int(row.get("countedAt", 0)))
 
     def count_submission(self, owner: str, now: float) -> None:
-        """Count a submission of an owner; `check_waiting` judges it. Not in its transaction: others go on meanwhile."""
+        """Count a submission, for `check_waiting`. No transaction is used, so that submissions do not conflict."""
         kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
         self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))
 
     def check_waiting(self, owner: str, count: SubmissionCount, limit: int, now: float, metadata: Metadata) -> None:
-        """Whether one more job of an owner may wait, where fewer than `limit` do.
+        """Check that fewer than `limit` jobs of an owner wait.
 
-        Who has submitted so many since they were counted last is counted anew, as jobs have started since. Some more
-        may come to wait while that is done; one owner's submissions need not wait for one another.
+        The waiting jobs of an owner with this many submissions since the last count are counted again, as jobs have
+        started since. A few more jobs may be accepted meanwhile, so that submissions of one owner need not wait for
+        each other.
 
-        :raises TooMany: that many wait.
+        :raises TooMany: the limit is reached.
         """
         if count.submitted < limit:
             return
@@ -172,7 +173,7 @@ class JobRepository(MetadataRepository):
             )
 
     def record(self, name: str) -> JobRecord | None:
-        """A job's whole record, live or finished; None also for a text that no job can have as its name."""
+        """Return a job's whole record, live or finished; None also for a text that cannot be a job's name."""
         if not 0 < len(name) <= MAX_NAME:
             return None
         item = self._tables.get(self._jobs_table, {"jobName": name})
@@ -181,8 +182,8 @@ class JobRepository(MetadataRepository):
     def apply(self, transition: Transition, now: float, metadata: Metadata | None = None) -> None:
         """Record a transition that needs no lease: a cancel, or the end of an attempt.
 
-        :param metadata: where the job may come back to its waiting queue, which is registered then.
-        :raises Refused: the job is no longer as it was read.
+        :param metadata: required if the job may return to its waiting queue, which is then registered.
+        :raises Refused: the job has changed since it was read.
         """
         writes = self._transition_writes(transition, now)
         if metadata and transition.new.state.waits:
@@ -191,42 +192,42 @@ class JobRepository(MetadataRepository):
         self._recorded(transition)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
-        """A page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
+        """Return a page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
         items, following = self._tables.page(self._jobs_table, FINISHED_INDEX, limit, after)
         return [job_from(item) for item in items], following
 
     # --- live jobs -------------------------------------------------------------------------------
 
     def waiting(self, key: str, limit: int | None = None, after: str | None = None) -> list[Job]:
-        """The first jobs of the waiting queue with this key, in order."""
+        """Return the first jobs of the waiting queue with this key, in order."""
         return [job_from(item) for item in self._tables.query(self._lines_table, key, limit, after)]
 
     def active(self) -> list[Job]:
-        """All jobs that hold slots."""
+        """Return all jobs that hold slots."""
         return [job_from(item) for item in self._tables.query(self._lines_table, ACTIVE)]
 
     def external(self) -> list[ExternalJob]:
-        """All external jobs."""
+        """Return all external jobs."""
         return [external_from(item) for item in self._tables.query(self._lines_table, EXTERNAL)]
 
     def external_job(self, name: str) -> ExternalJob | None:
-        """The external job of this name."""
+        """Return the external job with this name."""
         item = self._tables.get(self._lines_table, external_key(name))
         return external_from(item) if item else None
 
     def add_external(self, job: ExternalJob) -> None:
-        """Count an external job, as it is now."""
+        """Count an external job, or update its record."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
 
     def report_policy(self, policy: StoredPolicy, restored: int | None) -> None:
         """Notify the observers of a policy that is applied.
 
-        :param restored: the earlier version that it is, if it is one.
+        :param restored: the earlier version that was restored; None: a new document.
         """
         self._observer.policy_applied(policy, restored)
 
     def report_unrecorded(self, job: str) -> None:
-        """Notify the observers of a job that cannot be recorded any more."""
+        """Notify the observers of a job that cannot be recorded."""
         self._observer.unrecorded(job)
 
     def report_forged(self, training_job: str, claimed: str) -> None:
@@ -237,7 +238,7 @@ class JobRepository(MetadataRepository):
         self._observer.forged(training_job, claimed)
 
     def drop_external(self, name: str) -> bool:
-        """Stop counting an external job. False: it was not counted."""
+        """Stop counting an external job. Return False if it was not counted."""
         try:
             self._tables.transact([Delete(self._lines_table, external_key(name), EXISTS)])
         except Refused:
@@ -257,8 +258,8 @@ class JobRepository(MetadataRepository):
     ) -> None:
         """Record transitions as the holder of the lease, all or none.
 
-        :raises LeaseLost: the fencing token is a later one.
-        :raises Refused: a job or the policy is no longer as it was read.
+        :raises LeaseLost: the fencing token has changed.
+        :raises Refused: a job or the policy has changed since it was read.
         """
         writes: list[Write] = [self._renewal(lease, now)]
         if policy_version is not None:
@@ -318,7 +319,7 @@ class JobRepository(MetadataRepository):
         return [update, *self._live_writes(old, new), *backoffs, *released, *accounts]
 
     def _live_writes(self, old: Job | None, new: Job) -> list[Write]:
-        """What changes in the lines table, where only live jobs have an item."""
+        """Return the changes of the lines table, where only live jobs have an item."""
         before, after = live_key(old) if old else None, live_key(new)
         writes: list[Write] = []
         if before and before != after:
@@ -329,7 +330,7 @@ class JobRepository(MetadataRepository):
 
 
 def writes_of(transition: Transition) -> int:
-    """The number of writes that a transition takes in a transaction."""
+    """Return the number of writes that a transition takes in a transaction."""
     before, after = live_key(transition.old), live_key(transition.new)
     released = len(transition.old.places) if transition.new.state.finished else 0
     live = (before is not None and before != after) + (after is not None)
@@ -337,7 +338,7 @@ def writes_of(transition: Transition) -> int:
 
 
 def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:
-    """Transitions in as few transactions as they fit in, in their order."""
+    """Return transitions in as few transactions as possible, in their order."""
     parts: list[list[Transition]] = [[]]
     room = MAX_WRITES - METADATA_WRITES
     for transition in transitions:
@@ -350,9 +351,9 @@ def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:
 
 
 def _latest(record: JobRecord) -> dict[str, list[Item]]:
-    """The part of a job's past that is kept."""
+    """Return the part of a job's past that is kept."""
     return {
-        "history": _that_fit([history_item(entry) for entry in record.history[-HISTORY_KEPT:]]),
+        "history": _latest_that_fit([history_item(entry) for entry in record.history[-HISTORY_KEPT:]]),
         "attempts": [attempt_item(attempt) for attempt in record.attempts[-HISTORY_KEPT:]],
     }
 
@@ -363,8 +364,8 @@ def _is_long(record: JobRecord) -> bool:
     return sum(map(_size, map(history_item, record.history))) > HISTORY_BYTES
 
 
-def _that_fit(history: list[Item]) -> list[Item]:
-    """The latest entries that take so many bytes at most together."""
+def _latest_that_fit(history: list[Item]) -> list[Item]:
+    """Return the latest entries that together have at most `HISTORY_BYTES`."""
     left, kept = HISTORY_BYTES, []
     for entry in reversed(history):
         left -= _size(entry)
@@ -375,7 +376,7 @@ def _that_fit(history: list[Item]) -> list[Item]:
 
 
 def _size(entry: Item) -> int:
-    """Bytes that an entry takes in its row, about."""
+    """Return the approximate bytes of an entry in its row."""
     return sum(len(name) + len(str(content).encode(errors="replace")) + 3 for name, content in entry.items())
 
 

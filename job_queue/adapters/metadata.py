@@ -1,4 +1,4 @@
-"""Reads and writes the queue's metadata: the lease, the generation, the waiting queues in use, the policy, backoffs."""
+"""Reads and writes of metadata: the lease, the generation, the waiting queues in use, the policy, backoffs."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from job_queue.adapters.condition_expressions import (
     is_refused_since,
     lease_is_free,
     lease_is_held_by,
-    nobody_else_waits,
+    may_promise,
     policy_is,
 )
 from job_queue.adapters.dynamodb import Delete, Put, Tables, Update
@@ -50,43 +50,44 @@ from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
 from job_queue.scheduler import policy_from_document
 
 UPDATE_TRIES = 10
-WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is bounded
+WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is limited
 WAITING_QUEUES_IN_ALL = 1000
-WAITING_QUEUE_UNUSED_SECONDS = 3600  # after which an empty one is forgotten: no write under way is as old
-WAITING_QUEUE_FRESH_SECONDS = 1800  # ... nor is one registered again so soon
+WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty one is forgotten after this time; no pending write is as old
+WAITING_QUEUE_FRESH_SECONDS = 1800  # ... and a waiting queue is registered again after this time
 
 
-LEASE_SECONDS = 20  # since the last transaction of its holder
+LEASE_SECONDS = 20  # from the last transaction of its holder
 
 
 @dataclass(slots=True)
 class Lease:
     """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token and renews the lease.
 
-    A holder that is too slow loses it and may still call SageMaker: names, and calls that are recorded first, make
-    that harmless.
+    A holder that is too slow loses the lease and may still call SageMaker. Names, and calls that are recorded first,
+    make that harmless.
     """
 
     holder: str
     fencing_token: int
     expires: int  # epoch seconds
-    stops_asked: int = 0  # epoch seconds; when stops that were asked for before were last asked for again
-    bucket: TokenBucket | None = None  # of launches; None: none was ever sent
+    stops_asked: int = 0  # epoch seconds of the last repetition of old stop requests
+    bucket: TokenBucket | None = None  # bucket of launches; None: no launch was ever sent
     cycle_ended: float | None = None  # epoch seconds; None: no cycle has ended under this lease
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseHeld:
-    """Another invocation holds the lease."""
+    """The result when another invocation holds the lease."""
 
     expires: int  # epoch seconds
 
 
 class Policies:
-    """Gives the policy that is in force.
+    """The policies, parsed from their stored form.
 
-    :param max_capacity: instances of the default policy, which holds while none is stored, and of any other at most.
-    :param may_share: whether the stack has what sharing instances takes.
+    :param max_capacity: instances of the default policy, which is in force while none is stored, and maximum of any
+        other.
+    :param may_share: whether the stack supports shared instances.
     """
 
     def __init__(self, max_capacity: int, *, may_share: bool = True) -> None:
@@ -96,7 +97,7 @@ class Policies:
         self._latest = self._default
 
     def of(self, stored: StoredPolicy | None) -> AppliedPolicy:
-        """The stored policy, or the default one."""
+        """Return the stored policy, or the default policy."""
         if stored is None:
             return self._default
         if stored.version != self._latest.version:
@@ -104,7 +105,7 @@ class Policies:
         return self._latest
 
     def read(self, stored: StoredPolicy) -> AppliedPolicy:
-        """A stored policy, in force or not. What it means to the queue is bounded by the stack's ceiling."""
+        """Return a stored policy, in force or not. Its meaning is limited by the stack's ceiling."""
         document = _with_one_market(json.loads(stored.document))
         return AppliedPolicy(
             policy_from_document(document),
@@ -117,7 +118,7 @@ class Policies:
 
 
 def _with_one_market(document: dict[str, Any]) -> dict[str, Any]:
-    """A stored policy as it can be read today: once, a pool could have `spot` and a training plan. The plan counts."""
+    """Return a stored policy in the present form. Pools once could have both `spot` and a plan, which counts."""
     pools = [
         {name: value for name, value in pool.items() if name != "spot" or not pool.get("training_plan")}
         for pool in document["pools"]
@@ -126,9 +127,9 @@ def _with_one_market(document: dict[str, Any]) -> dict[str, Any]:
 
 
 class MetadataRepository:
-    """Reads and writes metadata.
+    """The repository of metadata.
 
-    :param lines_table: the table that has it.
+    :param lines_table: the table with the metadata.
     """
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
@@ -137,15 +138,15 @@ class MetadataRepository:
         self.policy_history = PolicyHistory(tables, lines_table)
 
     def metadata(self) -> Metadata:
-        """All of it."""
+        """Return all metadata."""
         return metadata_from(self._tables.query(self._lines_table, CONTROL))
 
     # --- capacity backoffs -----------------------------------------------------------------------
 
     def end_capacity_backoff(self, backoff: CapacityBackoff, left: CapacityBackoff | None = None) -> bool:
-        """End a backoff. False: SageMaker has refused a job since, or another invocation was first.
+        """End a backoff. Return False if SageMaker has refused a job since, or another invocation was first.
 
-        :param left: what remains of it.
+        :param left: the remaining backoff; None: none remains.
         """
         key, unchanged = backoff_key(backoff), is_refused_since(backoff)
         if left:
@@ -161,7 +162,7 @@ class MetadataRepository:
     # --- SageMaker's list ------------------------------------------------------------------------
 
     def note_listing(self, listing: Listing, reconciled: int | None = None) -> None:
-        """Record how far SageMaker's list is known. Two writers at the same time are both right.
+        """Record the known part of SageMaker's list. Two concurrent writers are both right.
 
         :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.
         """
@@ -170,35 +171,35 @@ class MetadataRepository:
     # --- checkpoints -----------------------------------------------------------------------------
 
     def note_checkpoints(self, checkpoints: KnownCheckpoints) -> None:
-        """Note when jobs wrote checkpoints. What is lost is looked up again."""
+        """Record the known checkpoints. Lost data is looked up again."""
         self._tables.transact([Put(self._lines_table, checkpoints_item(checkpoints))])
 
     # --- jobs that cannot be recorded ------------------------------------------------------------
 
     def note_unrecorded(self, jobs: Mapping[str, int]) -> None:
-        """Note which jobs cannot be recorded, and until when (epoch seconds) to plan without them."""
+        """Record the jobs that cannot be recorded, and until when (epoch seconds) plans leave them out."""
         self._tables.transact([Put(self._lines_table, {**metadata_key(UNRECORDED), "jobs": dict(jobs)})])
 
     # --- training plans --------------------------------------------------------------------------
 
     def note_training_plan(self, plan: KnownPlan) -> None:
-        """Note what SageMaker has told of a training plan. The latest answer counts, whoever has asked."""
+        """Record SageMaker's data about a training plan. The latest answer counts, from any invocation."""
         self._tables.transact([Put(self._lines_table, plan_item(plan))])
 
     # --- the policy ------------------------------------------------------------------------------
 
     def policy(self) -> StoredPolicy | None:
-        """The stored policy; None while nobody has applied one."""
+        """Return the stored policy; None if no policy was ever applied."""
         item = self._tables.get(self._lines_table, metadata_key(POLICY))
         return stored_policy_from(item) if item else None
 
     def apply_policy(
         self, document: str, version: int, by: str, now: float, restored: int | None = None
     ) -> StoredPolicy:
-        """Replace the policy that has this version (0: there is none), and keep it in the history. Gives the new one.
+        """Replace the policy with this version (0: there is none), and keep it in the history. Return the new policy.
 
-        :param restored: the earlier version that it is, if it is one.
-        :raises Refused: somebody else applied one meanwhile.
+        :param restored: the earlier version that is restored; None: a new document.
+        :raises Refused: another policy was applied meanwhile.
         """
         new = StoredPolicy(version + 1, document, by, iso(now))
         kept = version == 0 or self.policy_history.policy(version) is not None
@@ -213,12 +214,12 @@ class MetadataRepository:
     # --- the generation --------------------------------------------------------------------------
 
     def raise_generation(self) -> int:
-        """Count a change that the next cycle has to look at; gives the new generation."""
+        """Count a change that the next cycle must consider. Return the new generation."""
         item = self._tables.update(Update(self._lines_table, metadata_key(GENERATION), add={"requested": 1}))
         return int(item["requested"])
 
     def generation(self) -> int:
-        """How many changes were counted so far."""
+        """Return the number of changes counted so far."""
         item = self._tables.get(self._lines_table, metadata_key(GENERATION))
         return int(item["requested"]) if item else 0
 
@@ -248,7 +249,7 @@ class MetadataRepository:
         )
 
     def last_cycle(self) -> LastCycle:
-        """Return what the row of the lease tells of the last cycle."""
+        """Return the last cycle, according to the row of the lease."""
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
         return LastCycle(item.get("token", 0), item.get("cycleEndedAt", 0) / 1000)
 
@@ -257,7 +258,7 @@ class MetadataRepository:
         return self.last_cycle().fencing_token != metadata.fencing_token
 
     def still_held(self, lease: Lease) -> bool:
-        """After a refused fencing token: whether the lease is still held, as a write took effect unseen."""
+        """Return whether the lease is still held after a refused fencing token, because a write took effect unseen."""
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
         if item.get("owner") != lease.holder:
             return False
@@ -265,7 +266,7 @@ class MetadataRepository:
         return True
 
     def _renewal(self, lease: Lease, now: float) -> Update:
-        """What every write of the holder does to the lease."""
+        """Return the change of the lease that is part of each write of the holder."""
         changes: dict[str, Any] = {"expiresAt": int(now) + LEASE_SECONDS}
         if lease.bucket:
             changes["launches"] = bucket_item(lease.bucket)
@@ -278,16 +279,16 @@ class MetadataRepository:
         )
 
     def promise(self, by: str, now: float, until: float, looks_at: float, soon: float) -> bool:
-        """Promise to look again. False: another invocation has promised it already, and looks soon enough.
+        """Promise to look again. Return False if another invocation has promised it already, and looks soon enough.
 
         All times are epoch seconds.
 
-        :param until: for which others may rely on it.
-        :param looks_at: when the invocation looks.
-        :param soon: another one that looks by then looks soon enough.
+        :param until: end of the time in which others may rely on the promise.
+        :param looks_at: time at which the invocation looks.
+        :param soon: another invocation that looks by then looks soon enough.
         """
         promised = {"promisedUntil": int(until), "promisedBy": by, "looksAt": int(looks_at)}
-        is_free = nobody_else_waits(by, int(now), int(soon))
+        is_free = may_promise(by, int(now), int(soon))
         try:
             self._tables.update(Update(self._lines_table, metadata_key(LEASE), set=promised, when=is_free))
         except Refused:
@@ -295,13 +296,13 @@ class MetadataRepository:
         return True
 
     def withdraw(self, by: str) -> None:
-        """End a promise: from now on others look themselves."""
+        """End a promise: from now on others must look themselves."""
         with suppress(Refused):
             over = {"promisedUntil": 0}
             self._update_alone(Update(self._lines_table, metadata_key(LEASE), set=over, when=is_promised_by(by)))
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back; one that is no longer held is no error."""
+        """Give the lease back. A lease that is no longer held is not an error."""
         learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
         if lease.bucket:
             learned["launches"] = bucket_item(lease.bucket)
@@ -310,7 +311,7 @@ class MetadataRepository:
         self.give_back(lease.holder, learned)
 
     def give_back(self, holder: str, learned: Mapping[str, Any] | None = None) -> None:
-        """End the lease of a holder, also where the answer of the acquisition was lost. No lease of it is no error.
+        """End the lease of a holder, even if the answer of the acquisition was lost. A missing lease is not an error.
 
         :param learned: attributes of the row that the holder has changed.
         """
@@ -322,14 +323,14 @@ class MetadataRepository:
     # --- waiting queues in use -------------------------------------------------------------------
 
     def register_waiting_queue(self, key: str, now: float) -> None:
-        """Make a waiting queue known, so that cycles read it. Done before a job is added to it."""
+        """Register a waiting queue, so that cycles read it. This must be done before a job is added to it."""
         self._update_alone(Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}))
 
     def registration(self, key: str, metadata: Metadata, now: float, owner: str | None = None) -> list[Update]:
-        """The same as a part of a transaction that adds a job; nothing where it was registered a short while ago.
+        """Return the registration as a part of a transaction that adds a job; empty if it was registered lately.
 
-        :param metadata: as it was read in this invocation.
-        :param owner: of the job, who has opened the waiting queue if it was not in use.
+        :param metadata: the metadata, as read in this invocation.
+        :param owner: owner of the job, who opens the waiting queue if it was not in use.
         """
         last_used = metadata.waiting_queues.get(key)
         if last_used is not None and now < last_used + WAITING_QUEUE_FRESH_SECONDS:
@@ -345,9 +346,9 @@ class MetadataRepository:
             return
 
     def check_number_of_waiting_queues(self, job: Job, metadata: Metadata) -> None:
-        """Whether one more may be in use. Nobody opens more of a project's than are left for the others.
+        """Check that one more may be in use. An owner may not open more of a project than remain for others.
 
-        :raises TooMany: it is not in use, and its project, or its owner in that project, has as many as it may have.
+        :raises TooMany: it is not in use, and its project, or its owner in that project, has the maximum number.
         """
         key, keys = job.waiting_queue, metadata.waiting_queues
         project = project_of_waiting_queue(key)
@@ -373,7 +374,7 @@ class MetadataRepository:
             )
 
     def _update_alone(self, update: Update) -> None:
-        """An update that only another transaction can refuse: its item exists, or it has no condition."""
+        """Make an update that only another transaction can refuse: its item exists, or it has no condition."""
         for _ in range(UPDATE_TRIES):
             try:
                 self._tables.update(update)

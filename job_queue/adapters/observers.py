@@ -1,6 +1,6 @@
-"""Observers are notified of what the queue has recorded: the log, the metrics, the notifications.
+"""Observers, which are notified of the queue's records: the log, the metrics, the notifications.
 
-The queue does not depend on them: what an observer raises is logged.
+The queue does not depend on them: an exception of an observer is logged.
 """
 
 from collections import Counter
@@ -15,91 +15,91 @@ from job_queue.scheduler import Plan
 
 
 class Observer:
-    """Is notified of what has happened. This one ignores it."""
+    """An observer of the queue. This one ignores all notifications; others override its methods."""
 
     def queued(self, job: Job) -> None:
-        """A new job is stored."""
+        """Notify of a new job that is stored."""
 
     def transitioned(self, transition: Transition) -> None:
-        """A transition of a job is recorded."""
+        """Notify of a transition of a job that is recorded."""
 
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
-        """A cycle has ended.
+        """Notify of the end of a cycle.
 
-        :param plan: its plan.
+        :param plan: the cycle's plan.
         :param loads: project -> its live jobs after the cycle.
-        :param seconds: its length.
-        :param lasting_refusals: jobs and pools that SageMaker has refused for long.
+        :param seconds: duration of the cycle.
+        :param lasting_refusals: number of jobs and pools that SageMaker has refused for long.
         """
 
     def compared(self, seconds: float) -> None:
-        """Take the time since a comparison of the records with SageMaker's list last succeeded, once per tick."""
+        """Notify once per tick of the seconds since the last successful comparison with SageMaker's list."""
 
     def idle(self, instances: Mapping[str, int]) -> None:
-        """The queue has looked what the GPUs of jobs do.
+        """Notify of a look-up of idle jobs.
 
-        :param instances: pool -> how many that jobs hold do nothing, of pools with jobs that were looked at.
+        :param instances: pool -> idle instances of jobs, for pools with jobs that were looked up.
         """
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
-        """A policy is applied.
+        """Notify of a new policy.
 
-        :param restored: the earlier version that it is, if it is one.
+        :param restored: the earlier version that was restored; None: a new document.
         """
 
     def forged(self, training_job: str, claimed: str) -> None:
-        """A training job has the queue's tags and no proof that the queue launched it.
+        """Notify of a training job that has the queue's tags and no proof that the queue launched it.
 
         :param claimed: the job that its tags name.
         """
 
     def unrecorded(self, job: str) -> None:
-        """A job cannot be recorded any more, and is planned without for a while."""
+        """Notify of a job that cannot be recorded, and that plans leave out for a while."""
 
     def lease_was_held(self) -> None:
-        """This invocation runs no cycle, as another one holds the lease."""
+        """Notify of an invocation without a cycle, because another one holds the lease."""
 
 
 class Observers(Observer):
-    """Notifies several observers; an error of one reaches neither the queue nor the others."""
+    """A group of observers. An error of one reaches neither the queue nor the others."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
 
     def queued(self, job: Job) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.queued(job))
 
     def transitioned(self, transition: Transition) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.transitioned(transition))
 
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds, lasting_refusals))
 
     def compared(self, seconds: float) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.compared(seconds))
 
     def idle(self, instances: Mapping[str, int]) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.idle(instances))
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.policy_applied(policy, restored))
 
     def forged(self, training_job: str, claimed: str) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.forged(training_job, claimed))
 
     def unrecorded(self, job: str) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.unrecorded(job))
 
     def lease_was_held(self) -> None:
-        """As `Observer` says."""
+        """Notify each observer."""
         self._notify(lambda observer: observer.lease_was_held())
 
     def _notify(self, call: Callable[[Observer], None]) -> None:
@@ -111,17 +111,18 @@ class Observers(Observer):
 
 
 class TransitionLog(Observer):
-    """Logs each transition, with its cause, and each cycle.
+    """The log of each transition, with its cause, and of each cycle.
 
-    The reason why each job waits is logged at LOG_LEVEL=DEBUG only: a line for each waiting job in every cycle.
+    The reason why each job waits is logged only at LOG_LEVEL=DEBUG, because it is a line for each waiting job and
+    cycle.
     """
 
     def queued(self, job: Job) -> None:
-        """As `Observer` says."""
+        """Log a new job (see `Observer`)."""
         log.info("queued", job=job.name, project=job.project, priority=job.priority, owner=job.owner)
 
     def transitioned(self, transition: Transition) -> None:
-        """As `Observer` says. A change without a cause is not logged."""
+        """Log a transition (see `Observer`). A change without a cause is not logged."""
         if transition.cause is not None:
             old, new = transition.old, transition.new
             attempt = new.launched or old.launched
@@ -130,7 +131,7 @@ class TransitionLog(Observer):
             )
 
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
-        """As `Observer` says."""
+        """Log a cycle (see `Observer`)."""
         for hold in plan.holds:
             log.debug("hold", job=hold.job, reason=hold.reason, why=hold.message)
         reasons = Counter(hold.reason.value for hold in plan.holds)
@@ -138,13 +139,13 @@ class TransitionLog(Observer):
         log.info("cycle", starts=starts, evictions=evictions, waiting=reasons, seconds=round(seconds, 3))
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
-        """As `Observer` says."""
+        """Log a new policy (see `Observer`)."""
         log.info("policy applied", version=policy.version, by=policy.applied_by, restored=restored)
 
     def forged(self, training_job: str, claimed: str) -> None:
-        """As `Observer` says."""
+        """Log a forged attempt (see `Observer`)."""
         log.warning("forged attempt", attempt=training_job, claimed=claimed)
 
     def lease_was_held(self) -> None:
-        """As `Observer` says."""
+        """Log that the lease is held by another invocation (see `Observer`)."""
         log.info("left to the holder of the lease")

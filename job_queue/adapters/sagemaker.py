@@ -1,4 +1,4 @@
-"""SageMaker: creates, stops, lists and describes training jobs, reads events, and classifies errors."""
+"""SageMaker: create, stop, list and describe training jobs, read events, and classify errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,31 +22,30 @@ from job_queue.domain.launching.proof import (
     is_proven,
     is_signed,
 )
-from job_queue.domain.launching.refusals import may_pass, quota_exceeded
+from job_queue.domain.launching.refusals import is_temporary, quota_exceeded
 from job_queue.domain.names import apply_qstamp, is_name
 from job_queue.scheduler import JobState
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
 
-CLOCK_SECONDS = 60  # by which SageMaker's clock may differ from the queue's
+CLOCK_SECONDS = 60  # the largest difference between SageMaker's clock and the queue's
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
-DELETING = "Deleting"  # SageMaker deletes a training job that has ended, and does not say any more how it ended
-WARM = frozenset({"Available", "InUse"})  # of a training job that has ended: its instances are kept, or about to be
+DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer reports how it ended
+WARM = frozenset({"Available", "InUse"})  # of an ended training job: its instances are kept, or about to be
 
-# The codes of a request that SageMaker will not accept as it is. Another refusal may pass: permissions, expired
-# credentials.
+# The codes for requests that SageMaker will never accept. Other refusals may pass: permissions, expired credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
 
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
 
-# Secondary statuses of a training job that has its instances. Uploading comes after a stop, too.
+# Secondary statuses of a training job that has its instances. Uploading is not included, as it can follow a stop.
 _ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
 
 
-# Secondary statuses of a training job that has ended, and its status then.
+# Secondary statuses of an ended training job, and its status in each case.
 _ENDED_AS = {
     "Completed": "Completed",
     "Failed": "Failed",
@@ -60,14 +59,14 @@ class LaunchResult(Enum):
     """The result of a CreateTrainingJob call."""
 
     LAUNCHED = auto()  # accepted
-    NAME_TAKEN = auto()  # a training job of that name exists; it may be ours
+    NAME_TAKEN = auto()  # a training job of that name exists; it may be the attempt
     REFUSED = auto()  # the request itself is wrong: it will never be accepted
     NO_CAPACITY = auto()  # refused: the account has no such instances left
     NO_QUOTA = auto()  # refused: another quota of the account, or one that is too small for this request
-    POOL_AT_FAULT = auto()  # refused for what the pool put into the request
+    POOL_AT_FAULT = auto()  # refused because of the fields that the pool added to the request
     THROTTLED = auto()  # refused: too many calls in this second
-    NOT_NOW = auto()  # refused, but may be accepted later: without permission, with old credentials
-    UNKNOWN = auto()  # no answer: it may or may not have taken effect, now or later
+    NOT_NOW = auto()  # refused, but may be accepted later: no permission, or expired credentials
+    UNKNOWN = auto()  # no answer: the call may or may not take effect, now or later
 
     @property
     def is_refusal(self) -> bool:
@@ -85,7 +84,7 @@ class StopResult(Enum):
 
     ASKED = auto()
     ENDED_ALREADY = auto()  # or SageMaker does not know it
-    DENIED = auto()  # the queue has no right to: somebody has removed the attempt's tags, or its permission
+    DENIED = auto()  # the queue has no right to: the attempt's tags were removed, or the permission
     UNKNOWN = auto()  # no answer
 
 
@@ -101,34 +100,35 @@ class TrainingJob:
     instance_counts: Mapping[str, int]  # instance type -> instances
     tags: Mapping[str, str]
     instances_came: float | None = None  # epoch seconds; None: not yet, or never
-    starved: bool = False  # stopped because they did not come in time
+    starved: bool = False  # stopped because its instances did not come in time
     plan: str | None = None  # ARN of the training plan that it runs on
-    ended_at: float | None = None  # epoch seconds, where it has ended and that is known
+    ended_at: float | None = None  # epoch seconds, if it has ended and the time is known
     keep_alive: int = 0  # seconds that its instances may be kept warm
-    warm: WarmPool | None = None  # it has ended, and they are
-    created: float | None = None  # epoch seconds, where that is known
-    began: float | None = None  # epoch seconds from which on SageMaker bills it, where that is known
-    carrier: str | None = None  # the carrier's attempt whose agent reports it; None: SageMaker does
+    warm: WarmPool | None = None  # present if it has ended and its instances are kept
+    created: float | None = None  # epoch seconds, if known
+    began: float | None = None  # epoch seconds from which SageMaker bills it, if known
+    carrier: str | None = None  # the carrier's attempt whose agent reports it; None: SageMaker reports it
 
     @property
     def ended(self) -> bool:
-        """Whether it has given its instances back. SageMaker deletes only what has ended."""
+        """Whether it has given its instances back. SageMaker deletes only ended training jobs."""
         return self.tells_end or self.status == DELETING
 
     @property
     def tells_end(self) -> bool:
-        """Whether it has ended, and how is known."""
+        """Whether it has ended, and the way in which it ended is known."""
         return self.status in ENDED
 
     @property
     def of_queue(self) -> bool:
-        """Whether it says that this queue launched it. Anybody can say so."""
+        """Whether it claims that this queue launched it. Other training jobs can claim that, too."""
         return is_of_queue(self.tags)
 
     def is_attempt_of(self, job: Job) -> bool:
-        """Return whether it is the current (or next) attempt of exactly this submission, in the place that is recorded.
+        """Return whether it is the current (or next) attempt of this submission, in the recorded place.
 
-        A training job is never the attempt of a member, and a report from a carrier never that of any other job.
+        A training job is never the attempt of a member, and a report from a carrier is never the attempt of any other
+        job.
         """
         placed = self.carrier == job.on_board
         if self.is_older_than_launch_of(job) or self.is_newer_than_launch_of(job):
@@ -136,17 +136,18 @@ class TrainingJob:
         return placed and is_attempt_of(self.name, self.tags, job)
 
     def is_older_than_launch_of(self, job: Job) -> bool:
-        """Whether it was created before the queue sent the first call for the attempt that it is launching.
+        """Return whether it was created before the queue sent the first call for the attempt that it is launching.
 
-        Tags can be added later, a time of creation cannot be changed.
+        Tags can be added later, but a time of creation cannot be changed.
         """
         launching = job.state is JobState.STARTING and self.created is not None
         return launching and (self.created or 0) + CLOCK_SECONDS < epoch(job.since)
 
     def is_newer_than_launch_of(self, job: Job) -> bool:
-        """Return whether it was created after the queue had recorded that SageMaker has the attempt.
+        """Return whether it was created after the queue had recorded that SageMaker accepted the attempt.
 
-        The attempt was deleted then, and its name was free: a stranger has it, or a late call has launched it again.
+        In that case the attempt was deleted, and its name was free: an external job has it, or a late call launched it
+        again.
         """
         accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.on_board is None
         return accepted and self._is_newer_than(job.started)
@@ -182,10 +183,10 @@ class TrainingJob:
 
 
 def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
-    """A ResourceConfig's alternatives, best first, each {instance type: instances}.
+    """Return a ResourceConfig's alternatives, best first, each {instance type: instances}.
 
-    InstancePreferences are alternatives, of which a running job has selected one; InstanceGroups are
-    needed all at once.
+    InstancePreferences are alternatives, of which a running job has selected one. InstanceGroups are all needed at
+    once.
     """
     preferences = resources.get("InstancePreferences") or ()
     count = resources.get("InstanceCount", 1)
@@ -206,7 +207,7 @@ def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
 
 
 def plans_of(resources: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """The training plan that each alternative of a ResourceConfig names; empty where none does."""
+    """Return the training plan that each alternative of a ResourceConfig names; empty if none names one."""
     preferences = resources.get("InstancePreferences") or ()
     if any(choice.get("TrainingPlanArns") for choice in preferences):
         return tuple((choice.get("TrainingPlanArns") or [None])[0] for choice in preferences)
@@ -215,7 +216,7 @@ def plans_of(resources: Mapping[str, Any]) -> tuple[str | None, ...]:
 
 
 def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> TrainingJob:
-    """A training job from the answer of DescribeTrainingJob or the detail of an event: they have the same fields."""
+    """Return a training job from an answer of DescribeTrainingJob or the detail of an event, with the same fields."""
     transitions = report.get("SecondaryStatusTransitions", ())
     came = [_seconds(entry["StartTime"]) for entry in transitions if entry["Status"] in _ON_INSTANCES]
     job = TrainingJob(
@@ -238,19 +239,22 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
 
 
 def _status(report: Mapping[str, Any]) -> str:
-    """The status; of a training job that is being deleted the one that it ended with, where the report has a trace."""
+    """Return the status. During a deletion, return the status with which it ended if the report has a trace of it."""
     status: str = report["TrainingJobStatus"]
     if status != DELETING:
         return status
-    told = [report.get("SecondaryStatus"), *(it["Status"] for it in report.get("SecondaryStatusTransitions", ())[::-1])]
-    ended = next((_ENDED_AS[it] for it in told if it in _ENDED_AS), None)
+    statuses = [
+        report.get("SecondaryStatus"),
+        *(it["Status"] for it in report.get("SecondaryStatusTransitions", ())[::-1]),
+    ]
+    ended = next((_ENDED_AS[it] for it in statuses if it in _ENDED_AS), None)
     return ended or ("Failed" if report.get("FailureReason") else DELETING)
 
 
 def _ended_at(report: Mapping[str, Any]) -> float | None:
     if report["TrainingJobStatus"] not in (*ENDED, DELETING):
         return None
-    # The deletion is a modification, too.
+    # The deletion also counts as a modification.
     fields = ("TrainingEndTime", "LastModifiedTime") if report["TrainingJobStatus"] in ENDED else ("TrainingEndTime",)
     times = [_seconds(report[field]) for field in fields if report.get(field)]
     return times[0] if times else None
@@ -264,7 +268,7 @@ def _warm_pool(report: Mapping[str, Any]) -> WarmPool | None:
 
 
 def _plan_of(resources: Mapping[str, Any]) -> str | None:
-    """The training plan of a training job: its own, or that of the preference that was selected."""
+    """Return the training plan of a training job: its own, or that of the selected preference."""
     selected = resources.get("SelectedInstanceType")
     plans = plans_of(resources)
     for choice, plan in zip(resources.get("InstancePreferences") or (), plans, strict=False):
@@ -274,12 +278,12 @@ def _plan_of(resources: Mapping[str, Any]) -> str | None:
 
 
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
-    """Whether it was stopped because it waited too long for its instances.
+    """Return whether it was stopped because it waited too long for its instances.
 
-    Nothing in a report says so of MaxPendingTimeInSeconds: the status is Stopped, as after a stop by hand. But such a
-    stop comes before that time is over, or after the instances have come.
+    No field reports that for MaxPendingTimeInSeconds: the status is Stopped, as after a stop by hand. But a stop by
+    hand comes before that time is over, or after the instances have come.
     """
-    has_transitions = bool(report.get("SecondaryStatusTransitions"))  # else the instances may have come
+    has_transitions = bool(report.get("SecondaryStatusTransitions"))  # otherwise the instances may have come
     if (
         job.status != "Stopped"
         or not has_transitions
@@ -300,14 +304,14 @@ def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
 
 
 def _seconds(time: datetime | float | str) -> float:
-    """Seconds since the epoch. boto3 gives datetimes, events give milliseconds as a number or a text."""
+    """Return seconds since the epoch. boto3 returns datetimes, events have milliseconds as a number or a text."""
     return time.timestamp() if isinstance(time, datetime) else float(time) / 1000
 
 
 def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The detail of a `SageMaker Training Job State Change`; None if it names no training job or no status.
+    """Return the detail of a `SageMaker Training Job State Change`; None if it has no valid name or status.
 
-    Where whose it is or how it ended cannot be read, the detail says nothing of it, so that SageMaker is asked.
+    If other fields are not valid, the result has only these two, so that SageMaker is asked.
     """
     detail = event.get("detail")
     if not isinstance(detail, dict):
@@ -343,9 +347,9 @@ class SageMakerTraining:
     """SageMaker's training API.
 
     :param client: a boto3 SageMaker client with ordinary retries, for reading and stopping.
-    :param launcher: a client without retries and with short timeouts, for launches: each call must be recorded before
-        it is made.
-    :param sleep: waits for so many seconds between calls that SageMaker limits.
+    :param launcher: a client without retries and with short timeouts, for launches, because each call must be recorded
+        before it is made.
+    :param sleep: waits for a number of seconds between calls that SageMaker limits.
     """
 
     def __init__(
@@ -364,7 +368,7 @@ class SageMakerTraining:
         return self._client.meta.service_model.operation_model("CreateTrainingJob").input_shape
 
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        """Ask once for a training job; gives the result and SageMaker's message, if there is one."""
+        """Create a training job in one try. Return the result and SageMaker's message, which may be empty."""
         try:
             self._launcher.create_training_job(**request)
         except ClientError as error:
@@ -376,7 +380,7 @@ class SageMakerTraining:
         return LaunchResult.LAUNCHED, ""
 
     def stop(self, name: str) -> StopResult:
-        """Ask for a stop. A training job that is stopping or has ended already is no error."""
+        """Request a stop. A training job that is stopping or has ended is not an error."""
         try:
             self._client.stop_training_job(TrainingJobName=name)
         except ClientError as error:
@@ -389,9 +393,9 @@ class SageMakerTraining:
         return StopResult.ASKED
 
     def release(self, name: str) -> bool:
-        """Ask SageMaker to keep a training job's instances no longer. False: the queue may not.
+        """Ask SageMaker to stop keeping a training job's instances. Return False if the queue has no right to.
 
-        One whose instances are kept no longer is no error.
+        A training job without such instances is not an error.
 
         :raises Unavailable: SageMaker gave no usable answer.
         """
@@ -407,7 +411,7 @@ class SageMakerTraining:
         return True
 
     def describe(self, name: str) -> TrainingJob | None:
-        """A training job with its tags, or None if SageMaker does not know it.
+        """Return a training job with its tags; None if SageMaker does not know it.
 
         :raises Unavailable: SageMaker gave no usable answer.
         """
@@ -417,7 +421,7 @@ class SageMakerTraining:
             for page in self._client.get_paginator("list_tags").paginate(ResourceArn=job["TrainingJobArn"]):
                 tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
         except ClientError as error:
-            if _code(error) in {"ValidationException", "ResourceNotFound"}:  # the name is a valid one, so: not found
+            if _code(error) in {"ValidationException", "ResourceNotFound"}:  # the name is valid, so: not found
                 return None
             raise Unavailable(f"SageMaker could not describe {name}: {_message(error)}") from error
         except BotoCoreError as error:
@@ -425,20 +429,20 @@ class SageMakerTraining:
         return training_job({"TrainingJobName": name, **job}, tags)
 
     def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
-        """Return the times in which a plan has instances for training jobs; none if SageMaker does not know the plan.
+        """Return the times in which a plan has instances for training jobs; empty if SageMaker does not know the plan.
 
-        :param in_use: counts the plan's instances that training jobs use; called only if a plan serves others as well.
+        :param in_use: counts the plan's instances that training jobs use; called only if a plan also serves others.
         :raises Unavailable: SageMaker gave no usable answer.
         """
         return plan_parts(self._client, arn, in_use)
 
     def training_jobs(self) -> TrainingJobList:
-        """All training jobs of the account, for one walk through them."""
+        """Return all training jobs of the account, for one walk through them."""
         return TrainingJobList(self._client, self._sleep)
 
 
 def _meaning(error: ClientError) -> LaunchResult:
-    """What an error of CreateTrainingJob says of the launch; `Launcher` decides what becomes of the job."""
+    """Return the result for an error of CreateTrainingJob. `Launcher` decides the consequences for the job."""
     code, message = _code(error), _message(error)
     if code == "ResourceInUse":
         return LaunchResult.NAME_TAKEN
@@ -450,7 +454,7 @@ def _meaning(error: ClientError) -> LaunchResult:
         return LaunchResult.THROTTLED
     if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
         return LaunchResult.UNKNOWN
-    return LaunchResult.REFUSED if code in _REFUSED and not may_pass(message) else LaunchResult.NOT_NOW
+    return LaunchResult.REFUSED if code in _REFUSED and not is_temporary(message) else LaunchResult.NOT_NOW
 
 
 def _code(error: ClientError) -> str:

@@ -1,4 +1,4 @@
-"""The settings of a deployment, from the environment. Only this module reads it."""
+"""The settings of a deployment, from the environment. No other module reads the environment."""
 
 import os
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ from job_queue.domain.access.rights import Rights
 class DeploymentSettings:
     """The settings of a deployment. ARN patterns may contain `*`."""
 
-    max_capacity: int = 2  # instances that the queue may use, whatever policy is applied
-    allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
-    admin_arns: tuple[str, ...] = ()  # callers that may change all jobs and the policy; a role's ARN: its sessions
-    history_days: int = 30  # how long a finished job stays readable
-    usage_days: int = 400  # how long what remains of an attempt that has ended is kept
+    max_capacity: int = 2  # instances that the queue may use under any policy
+    allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; empty: no job is accepted
+    admin_arns: tuple[str, ...] = ()  # callers that may change all jobs and the policy; a role's ARN means its sessions
+    history_days: int = 30  # retention of finished jobs
+    usage_days: int = 400  # retention of attempt records
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
-    checkpoint_buckets: tuple[str, ...] = ()  # names or patterns; the queue looks there how new checkpoints are
-    work_bucket: str = ""  # for carriers' mailboxes; none: no instance is shared
+    checkpoint_buckets: tuple[str, ...] = ()  # names or patterns of buckets in which the queue looks up checkpoints
+    work_bucket: str = ""  # for carriers' mailboxes; empty: no shared instances
     order_key: str = ""  # ARN of the KMS key that signs orders to agents
-    idle_minutes: int = 30  # after which a job whose GPUs do nothing is idle; 0: nobody looks
-    notice_after_minutes: int = 10  # in the queue after which a start is news for people
+    idle_minutes: int = 30  # time after which a job with idle GPUs is idle; 0: no look-ups
+    notice_after_minutes: int = 10  # time in the queue after which a start is news for people
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
     history_table: str = "sagemaker-queue-history"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "DeploymentSettings":
-        """Read the Lambda's environment; what is missing keeps its default.
+        """Read the Lambda's environment. Missing variables keep their default.
 
-        :raises ValueError: an ARN can mean no caller. The template refuses such ones, too.
+        :raises ValueError: an ARN cannot match a caller. The template refuses such an ARN, too.
         """
         for arn in _split(environment.get("ADMIN_ARNS", "")):
             if issue := identity.pattern_issue(arn):
@@ -57,12 +57,12 @@ class DeploymentSettings:
         )
 
     def allows_role(self, arn: str) -> bool:
-        """Whether a job may run under this role."""
+        """Return whether a job may run under this role."""
         return any(fnmatchcase(arn, pattern) for pattern in self.allowed_role_arns)
 
     @property
     def rights(self) -> Rights:
-        """Who may do what in this deployment."""
+        """The rights of callers in this deployment."""
         return Rights(self.admin_arns)
 
 

@@ -1,4 +1,4 @@
-"""What is known of an attempt at its end: from SageMaker's report, the policy, and what the queue has seen before."""
+"""Facts about an attempt at its end, from SageMaker's report, the policy, and earlier records of the queue."""
 
 import json
 
@@ -12,9 +12,9 @@ from job_queue.scheduler import Policy
 
 
 def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata, policy: Policy) -> EndReport:
-    """What is known of a job's attempt that has ended.
+    """Return the known facts about a job's attempt that has ended.
 
-    :param ended: as SageMaker reports it; None: it does not know it any more.
+    :param ended: the training job as SageMaker reports it; None if SageMaker no longer knows the training job.
     """
     job, request = record.job, json.loads(record.details)
     algorithm = request.get("AlgorithmSpecification", {})
@@ -39,16 +39,17 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
 
 
 def _began(job: Job, ended: TrainingJob | None) -> float | None:
-    """Return from when on an attempt is charged: a member whose agent reports no start, from its assignment."""
+    """Return the time from which an attempt is charged: for a member without a reported start, from its assignment."""
     if ended is not None and ended.began is not None:
         return ended.began
     return epoch(job.started) if job.on_board is not None and job.started is not None else None
 
 
 def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:
-    """Instance type -> instances, as SageMaker says; else by the pools; else as the job asked, if for one thing.
+    """Return the number of instances by instance type.
 
-    A member has none: its carrier's instance is its carrier's.
+    SageMaker's report comes first, then the instance types of the pools, then the demand if it is unambiguous.
+    A member has none, because the instance belongs to its carrier.
     """
     if job.gpus is not None:
         return {}

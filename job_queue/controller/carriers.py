@@ -1,7 +1,7 @@
-"""Carry out what a plan says of carriers and members, and read the mailboxes (ADR 0079, 0080, 0082).
+"""Carry out a plan's decisions about carriers and members, and read the mailboxes (ADR 0079, 0080, 0082).
 
-A carrier is a job like others, but that it never waits: one that is not launched is given up, and one that has ended
-is not tried again. Members go through the protocol of all jobs; their attempts are in mailboxes instead of SageMaker.
+A carrier is a job that never waits: a carrier that is not launched is given up, and one that has ended is not tried
+again. Members follow the protocol of all jobs, but their attempts are in mailboxes instead of SageMaker.
 """
 
 import json
@@ -29,30 +29,30 @@ from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Launch, Plan, Start
 
-SILENT_SECONDS = 5 * 60  # without an authentic heartbeat, after which a carrier is stopped
-BEAT_SECONDS = 60  # after which a heartbeat says nothing about members any more
-START_SECONDS = 60 * 60  # from a carrier's launch until its agent has introduced itself at the latest
-ASSIGNED_SECONDS = 60  # after which an agent has seen an assignment
+SILENT_SECONDS = 5 * 60  # a carrier without an authentic heartbeat for this time is stopped
+BEAT_SECONDS = 60  # an older heartbeat says nothing about members
+START_SECONDS = 60 * 60  # from a carrier's launch until its agent must have introduced itself
+ASSIGNED_SECONDS = 60  # an agent has seen an assignment after this time
 DEFAULT_RUNTIME = 86_400  # SageMaker's MaxRuntimeInSeconds, if a request has none
-OVERDUE_SECONDS = 6 * 3600  # beyond MaxRuntimeInSeconds: downloads come before it, and an agent saves for four hours
+OVERDUE_SECONDS = 6 * 3600  # beyond MaxRuntimeInSeconds, which excludes downloads and up to four hours of saving
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
 TRIES = 5  # against writers that change the same carrier at the same time
-CLOCK_SECONDS = 5  # by which the clocks of S3 and SageMaker may differ
+CLOCK_SECONDS = 5  # the largest difference between the clocks of S3 and SageMaker
 LOST = "InternalServerError: its carrier has ended"
 
 
 @dataclass(frozen=True, slots=True)
-class Boarding:
-    """What a plan's decisions about carriers become."""
+class CarrierChanges:
+    """The result of a plan's decisions about carriers."""
 
     cluster: ClusterState  # with the carriers that are to be launched
-    plan: Plan  # which starts them
+    plan: Plan  # a plan that starts these carriers
     transitions: list[Transition]
-    deferred: bool = False  # another cycle has to launch some
+    deferred: bool = False  # some launches are left to another cycle
 
 
 class Carriers:
-    """Carriers and their members, for the holder of the lease; `listen` needs none."""
+    """Carriers and their members, for the holder of the lease. Only `listen` needs no lease."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Carriers:
     # --- before the plan ---------------------------------------------------------------------------------
 
     def settle(self, lease: Lease, cluster: ClusterState) -> ClusterState:
-        """Give up carriers that were not launched, and end attempts whose carriers have ended; gives what is left."""
+        """Give up carriers that were not launched, and end attempts whose carriers have ended. Return the new state."""
         cluster = self._give_up(lease, cluster)
         alive = {job.launched for job in cluster.active.values() if job.carries is not None}
-        bereft = [job for job in cluster.active.values() if job.on_board is not None and job.on_board not in alive]
-        changed = [job for job in self._parallel([partial(self._end_of, job) for job in bereft]) if job is not None]
+        orphaned = [job for job in cluster.active.values() if job.on_board is not None and job.on_board not in alive]
+        changed = [job for job in self._parallel([partial(self._end_of, job) for job in orphaned]) if job is not None]
         for job in changed:
             cluster = cluster.with_changed([job])
             if job.state.waits:
@@ -86,7 +86,7 @@ class Carriers:
         now = self._clock()
         for carrier in [job for job in cluster.waiting.values() if job.carries is not None]:
             given_up = [transitions.give_up(carrier, now)]
-            if carrier.backoff_until is not None:  # for its own sake; of a pool that backs off all know
+            if carrier.backoff_until is not None:  # its own backoff; the backoff of a pool is recorded for all jobs
                 founders = (cluster.waiting.get(name) for name in carrier.founders)
                 given_up += [transitions.back_off_with(job, carrier, now) for job in founders if job is not None]
             for part in transactions(given_up):
@@ -101,13 +101,13 @@ class Carriers:
         return cluster
 
     def _end_of(self, job: Job) -> Job | None:
-        """End the attempt of a member whose carrier has ended: as it reported itself, or else by the carrier's end."""
+        """End the attempt of a member whose carrier has ended, as the member's report says, or else as lost."""
         try:
             found = self._training.describe_attempt(job)
             record = self._repository.record(job.name)
             if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
                 return None
-            # Of the same name may be an attempt of an earlier submission, and this one was never assigned.
+            # The report may be of an earlier submission with the same name, if this attempt was never assigned.
             if found is None or not found.ended or not found.is_attempt_of(record.job):
                 found = _lost(record.job)
             self._reconciler.end(record, found)
@@ -119,19 +119,24 @@ class Carriers:
 
     # --- carrying out a plan -----------------------------------------------------------------------------
 
-    def carry_out(self, cluster: ClusterState, decided: Plan, call: LaunchCall, calls: int, now: float) -> Boarding:
-        """Members take their seats, empty carriers are closed, new ones are made, for as many calls as there are."""
+    def carry_out(
+        self, cluster: ClusterState, decided: Plan, call: LaunchCall, calls: int, now: float
+    ) -> CarrierChanges:
+        """Assign members, close empty carriers and create new ones.
+
+        :param calls: the number of CreateTrainingJob calls that are left.
+        """
         cluster, decided, deferred = self._found(cluster, decided, max(0, calls), now)
-        return Boarding(cluster, decided, list(self._changes(cluster, decided, call, now)), deferred)
+        return CarrierChanges(cluster, decided, list(self._changes(cluster, decided, call, now)), deferred)
 
     def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[Transition]:
         gone = {eviction.job: eviction for eviction in decided.evictions}
-        boarding = {it.seat.carrier for it in decided.seats}
+        assigned = {it.seat.carrier for it in decided.seats}
         for it in decided.seats:
             carrier, member = cluster.active[it.seat.carrier], cluster.waiting[it.job]
             log.info("assign", job=it.job, carrier=carrier.launched, gpus=list(it.seat.gpus))
-            yield transitions.sit_down(member, it.seat, carrier, call, now)
-        used = {job.seat.carrier for job in cluster.active.values() if job.seat is not None} | boarding
+            yield transitions.assign(member, it.seat, carrier, call, now)
+        used = {job.seat.carrier for job in cluster.active.values() if job.seat is not None} | assigned
         for carrier in cluster.active.values():
             if carrier.carries is None or carrier.state is not JobState.RUNNING or carrier.cancelled:
                 continue
@@ -140,9 +145,9 @@ class Carriers:
             elif carrier.name in decided.closes:
                 yield transitions.close(carrier, now)
             elif carrier.name in used and carrier.empty_since is not None:
-                yield transitions.boarded(carrier, now)
+                yield transitions.occupied(carrier, now)
             elif carrier.agent_key is not None and carrier.name not in used and carrier.empty_since is None:
-                yield transitions.left_alone(carrier, now)
+                yield transitions.emptied(carrier, now)
 
     def _found(self, cluster: ClusterState, decided: Plan, calls: int, now: float) -> tuple[ClusterState, Plan, bool]:
         """Store the carriers that are to be launched, as waiting jobs that the plan starts."""
@@ -164,7 +169,7 @@ class Carriers:
         pool = next(pool for pool in cluster.applied.policy.pools if pool.name in launch.slots)
         if record is None or mailboxes is None:
             return None
-        mailboxes.bring_agent()
+        mailboxes.upload_agent()
         wanted, secret = json.loads(record.details), secrets.token_hex(16)
         owner = owner_of_kind(wanted, leader.owner, leader.kind, preemptible=leader.preemptible)
         name = carrier_name(leader.project, owner, secrets.token_hex(4))
@@ -191,11 +196,11 @@ class Carriers:
     def apply(self, reported: Iterable[tuple[str, str | None]]) -> bool:
         """Apply reports. Return whether a cycle may do more now.
 
-        An object in a mailbox tells only where to look: nothing is read, written or counted unless a live carrier, and
-        a live job that is recorded on exactly this carrier, have these attempts.
+        An object in a mailbox only says where to look. Nothing is read, written or counted unless a live carrier has
+        the attempt, or a live job that is recorded on exactly this carrier.
 
-        :param reported: the attempts of carriers, and of members whose end is reported; None: the agent has introduced
-            itself.
+        :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
+            member means that the agent has introduced itself.
         """
         active = self._repository.active()
         carriers = {job.launched: job for job in active if job.carries is not None}
@@ -203,13 +208,13 @@ class Carriers:
         changed = False
         for carrier, attempt in dict.fromkeys(reported):
             if attempt is None and carrier in carriers:
-                changed = self._meet(carriers[carrier]) or changed
+                changed = self._record_agent_key(carriers[carrier]) or changed
             elif member := members.get((carrier, attempt)):
                 changed = self._reconciler.examine_attempt(member) or changed
         return changed
 
-    def _meet(self, carrier: Job) -> bool:
-        """Record the key of a carrier's agent, the first that was published after the container had started."""
+    def _record_agent_key(self, carrier: Job) -> bool:
+        """Record the key of a carrier's agent: the first key that was published after the container had started."""
         if carrier.agent_key is not None or carrier.state is not JobState.RUNNING or carrier.cancelled:
             return False
         found = self._training.introduction(carrier.launched or "")
@@ -221,9 +226,9 @@ class Carriers:
         if found.written + CLOCK_SECONDS < running.began:
             log.warning("a key was published before the agent started", job=carrier.name, attempt=carrier.launched)
             return False
-        return self._introduce(carrier, found.number)
+        return self._store_agent_key(carrier, found.number)
 
-    def _introduce(self, carrier: Job, number: str) -> bool:
+    def _store_agent_key(self, carrier: Job, number: str) -> bool:
         for _ in range(TRIES):
             record = self._repository.record(carrier.name)
             if record is None or record.job.launched != carrier.launched or record.job.agent_key is not None:
@@ -238,9 +243,9 @@ class Carriers:
         return False  # the next tick looks again
 
     def listen(self, enough_time: Callable[[], bool]) -> bool:
-        """Look for reports of which no event told, for silent agents and for members that do not end.
+        """Look for reports that arrived without an event, for silent agents and for members that do not end.
 
-        Return whether a cycle may do more now. Each carrier takes one call, and one for each report that is missing.
+        Return whether a cycle may do more now. Each carrier takes one call, plus one for each missing report.
         """
         active = self._repository.active()
         more = False
@@ -260,13 +265,13 @@ class Carriers:
         if carrier.state is not JobState.RUNNING or carrier.cancelled:
             return sum(self._examine(job) for job in members) > 0  # each of them
         if carrier.agent_key is None:
-            if self._meet(carrier):
+            if self._record_agent_key(carrier):
                 return True
             since, limit = epoch(carrier.started or carrier.since), START_SECONDS
         else:
             heard = self._training.heard_of(carrier)
-            more = sum(self._hear(job, heard) for job in members) > 0  # each of them
-            # Between the introduction and the first heartbeat are seconds.
+            more = sum(self._look_for_end(job, heard) for job in members) > 0  # each of them
+            # Some seconds pass between the introduction and the first heartbeat.
             since, limit = heard.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
             if more or (since + limit >= now and not any(_is_due(job, now) for job in members)):
                 return more
@@ -274,22 +279,22 @@ class Carriers:
                 return True
         if since + limit < now:
             log.warning("carrier is silent", job=carrier.name, attempt=carrier.launched)
-            self._repository.apply(transitions.is_silent(carrier, since, now), now)
+            self._repository.apply(transitions.stop_as_silent(carrier, since, now), now)
             return True
         return False
 
     def _stop_for_a_member(self, carrier: Job, members: Sequence[Job], now: float) -> bool:
-        """Stop a carrier with a member that should have ended; return whether there is one."""
+        """Stop a carrier with a member that should have ended. Return whether there is such a member."""
         for job in members:
             if _is_due(job, now):
                 log.warning("member does not end", job=job.name, attempt=job.launched, state=job.state)
-                decided = transitions.is_stuck if job.state is JobState.STOPPING else transitions.is_overdue
+                decided = transitions.stop_as_stuck if job.state is JobState.STOPPING else transitions.stop_as_overdue
                 self._repository.apply(decided(carrier, job, now), now)
                 return True
         return False
 
-    def _hear(self, job: Job, heard: Heard) -> bool:
-        """Look for the end of a member that the agent does not run any more."""
+    def _look_for_end(self, job: Job, heard: Heard) -> bool:
+        """Look for the end of a member that the agent no longer runs. Return whether an end was recorded."""
         member = member_of(job)
         if heard.alive_at is None or heard.alive_at + BEAT_SECONDS < self._clock():
             return self._examine(job)  # the agent may have reported the end before it died
@@ -305,7 +310,7 @@ class Carriers:
         return job.state is not JobState.STARTING and self._reconciler.examine_attempt(job)
 
     def _end_unreported(self, job: Job) -> bool:
-        """End a member of which the agent says that it has ended, and whose report was removed or changed."""
+        """End a member that has ended according to its agent, but whose report was removed or changed."""
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
             return False
@@ -314,7 +319,7 @@ class Carriers:
 
 
 def _is_due(job: Job, now: float) -> bool:
-    """Return whether a member should have ended by now: it was asked to, or its MaxRuntimeInSeconds is long over."""
+    """Return whether a member should have ended: long after a stop request, or long after its MaxRuntimeInSeconds."""
     if job.state is JobState.STOPPING:
         return epoch(job.since) + STOPPING_SECONDS < now
     if job.state is not JobState.RUNNING or job.started is None:
@@ -323,7 +328,7 @@ def _is_due(job: Job, now: float) -> bool:
 
 
 def _lost(job: Job) -> TrainingJob:
-    """Return the end of a member whose agent can report nothing any more."""
+    """Return the end of a member whose agent can no longer report."""
     status = "Stopped" if job.evicted_for is not None else "Failed"
     return TrainingJob(
         job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.on_board

@@ -1,4 +1,4 @@
-"""The scheduling cycle. Each change wakes the controller; the holder of the lease runs cycles, one at a time.
+"""The scheduling cycle. Each change wakes the controller. The holder of the lease runs cycles, one at a time.
 
 A cycle reads the cluster's state, plans, records its intents, and only then calls SageMaker.
 """
@@ -16,7 +16,7 @@ from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.adapters.telemetry import log
 from job_queue.controller.carriers import Carriers
-from job_queue.controller.dependencies import Dependencies, is_waited_for
+from job_queue.controller.dependencies import Dependencies, has_dependents
 from job_queue.controller.fleet.checkpoints import CheckpointTimes
 from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_notices
 from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
@@ -41,32 +41,32 @@ from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Plan, Policy, Reason, plan
 
-LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
-CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
+LAUNCH_SECONDS = 15  # time that must be left of an invocation to launch a job
+CYCLE_SECONDS = LAUNCH_SECONDS + 5  # time that must be left to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
-UNAVAILABLE_SECONDS = 2.0  # after which a cycle that AWS did not answer is tried again
-UNRECORDED_SECONDS = 10 * 60  # for which a job that cannot be recorded is planned without
-MOST_UNRECORDED = 500  # such jobs that are remembered
+UNAVAILABLE_SECONDS = 2.0  # pause before a cycle is tried again that AWS did not answer
+UNRECORDED_SECONDS = 10 * 60  # time for which a job that cannot be recorded is left out of plans
+MOST_UNRECORDED = 500  # limit on the remembered jobs that cannot be recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One invocation of the function, in which the queue runs."""
+    """One invocation of the function."""
 
-    holder: str  # of the lease; unique
-    remaining: Callable[[], float]  # seconds until it is killed
+    holder: str  # holder of the lease; unique
+    remaining: Callable[[], float]  # seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # whether to start a further cycle
-    may_wait: bool = False  # nobody waits for its answer, so it may sleep until there is more to do
-    woken_by: str | None = None  # who has promised that it looks
+    may_wait: bool = False  # no caller waits for its answer, so it may sleep until there is more to do
+    woken_by: str | None = None  # the holder that has promised that this invocation looks
 
     def has_time(self) -> bool:
-        """Whether there is time for more before the cycle."""
+        """Return whether there is time for more work before the cycle."""
         return self.remaining() > CYCLE_SECONDS and self.may_go_on()
 
 
 @dataclass(slots=True)
 class _Work:
-    """What a cycle leaves to do."""
+    """The work that a cycle leaves."""
 
     more: bool = False  # another cycle may do more at once
     unrecorded: bool = False  # some of the plan could not be recorded
@@ -74,15 +74,15 @@ class _Work:
 
 
 class Controller:
-    """Runs scheduling cycles.
+    """The controller that runs scheduling cycles.
 
-    :param clock: gives seconds since the epoch.
+    :param clock: returns seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param newest_object: gives when an object was last written under an address in S3; None: nobody may look there.
-    :param observer: notified of cycles, and of invocations that run none as another one holds the lease.
-    :param create_rate: how fast attempts may be launched.
-    :param sleep: waits for so many seconds.
-    :param wake_up: has another invocation run cycles, one that may wait, in the name of who asks for it.
+    :param newest_object: returns when an object was last written under an address in S3; None if access is not granted.
+    :param observer: notified of cycles, and of invocations without a cycle because another one holds the lease.
+    :param create_rate: the rate at which attempts may be launched.
+    :param sleep: waits for a number of seconds.
+    :param wake_up: lets another invocation, which may wait, run cycles in the name of the given holder.
     """
 
     def __init__(
@@ -129,28 +129,28 @@ class Controller:
             self.wake(invocation, metadata)
 
     def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:
-        """Apply what agents have written into their mailboxes, and run cycles if they may do more now.
+        """Apply reports that agents have written into their mailboxes, and run cycles if they may do more now.
 
-        :param reported: the attempts of carriers, and of members whose end is reported; None: the agent has introduced
-            itself.
+        :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
+            member means that the agent has introduced itself.
         """
         if self._carriers.apply(reported):
             self.wake(invocation)
 
     def wake(self, invocation: Invocation, seen: Metadata | None = None) -> None:
-        """Raise the generation and run cycles; or leave them to the holder of the lease, which will see the generation.
+        """Raise the generation and run cycles, or leave them to the holder of the lease, which will see the generation.
 
-        An error ends this invocation's cycles only: what is recorded stays, and the next invocation continues from it.
+        An error ends only this invocation's cycles: records stay, and the next invocation continues from them.
 
-        :param seen: the metadata, where it was read before what has changed was stored: it saves a call.
+        :param seen: the metadata, if it was read before the change was stored, to save a call.
         """
         self._run(invocation, seen, [])
 
     def tick(self, invocation: Invocation) -> None:
-        """Compare the records with what SageMaker knows, then do as `wake` does.
+        """Compare the records with SageMaker, then do the same as `wake`.
 
         SageMaker is asked before the lease is taken, so that no other invocation waits for it. Mailboxes are read after
-        the cycle: users can make that work large. They are not read if there is no carrier.
+        the cycle, because users can make that work large. They are not read if there is no carrier.
         """
         compared = Comparison()
         try:
@@ -158,7 +158,7 @@ class Controller:
             compared = replace(compared, reconciled=metadata.reconciled)
             self._refresh_training_plans(metadata)
             compared = self.reconciler.compare(metadata, invocation.has_time)
-        except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
+        except Exception as error:  # SageMaker did not answer: the cycle plans with the records
             log.exception("reconciliation failed", exc_info=error)
         if compared.reconciled is not None:
             self._observer.compared(max(0.0, self._clock() - compared.reconciled))
@@ -175,7 +175,7 @@ class Controller:
             return False
 
     def _refresh_training_plans(self, metadata: Metadata) -> None:
-        """What is learned is for the cycle that follows; the comparison needs none of it."""
+        """Refresh the training plans for the next cycle. The comparison does not need them: errors are only logged."""
         try:
             self._training_plans.refresh(metadata)
         except Exception as error:
@@ -189,7 +189,7 @@ class Controller:
         except QueueError as error:
             log.warning("left to the next cycle", why=error.message, exc_info=error)
         except Exception as error:
-            log.exception("left to the next cycle", exc_info=error)  # whoever submitted a job need not know
+            log.exception("left to the next cycle", exc_info=error)  # the submitter of a job need not know
 
     def _wake(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
         opening = Opening(self._repository, self._policies, self._parallel, self._clock, invocation.holder)
@@ -214,13 +214,13 @@ class Controller:
                 finally:
                     self._repository.release(opened.lease)
                 if work is unfinished:
-                    self._sleep(UNAVAILABLE_SECONDS)  # a throttled key has units again then
+                    self._sleep(UNAVAILABLE_SECONDS)  # a throttled key has units again after this pause
                     opened = opening.acquire()
                     continue
-                # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
+                # Read after the release: a raise during the lease has left the cycle to this invocation.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
-                if not more and work.due is None and watch.end():  # who relied on the promise has raised it before
+                if not more and work.due is None and watch.end():  # others that relied on the promise raised it before
                     more = self._repository.generation() != generation
                 planned = generation
                 ends = not (more and invocation.may_go_on())
@@ -230,11 +230,11 @@ class Controller:
                     if due is None or not self._look_again(invocation, watch, due):
                         return
             opened = opening.acquire()
-        if isinstance(opened, Opened):  # taken, and no time is left for a cycle
+        if isinstance(opened, Opened):  # acquired, but no time is left for a cycle
             self._repository.release(opened.lease)
 
     def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
-        """Whether to run another cycle here, now that it is due. Otherwise another invocation does so, or the tick."""
+        """Wait until another cycle is due. Return False if another invocation or the tick runs it instead."""
         if not watch.keep(due):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
@@ -255,21 +255,21 @@ class Controller:
         *,
         one_by_one: bool,
     ) -> _Work:
-        """One cycle.
+        """Run one cycle.
 
-        :param adoptions: attempts that a comparison has found; empty afterwards.
-        :param one_by_one: record each transition in its own transaction, so that one that cannot be recorded does not
-            keep the others from being recorded.
+        :param adoptions: attempts that a comparison has found. The list is empty afterwards.
+        :param one_by_one: record each transition in its own transaction, so that one failing transition does not
+            prevent the others.
         """
         began, lease, first_token = self._clock(), opened.lease, opened.lease.fencing_token
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
-        # 2. Read the cluster's state, and let go who waited for jobs that have ended.
-        cluster = self._read(opening, opened, anew=bool(adoptions))
+        # 2. Read the cluster's state, and release jobs whose dependencies have ended.
+        cluster = self._read(opening, opened, again=bool(adoptions))
         adoptions.clear()
         cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
         now = self._clock()
-        # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
+        # 3. Continue earlier decisions: stops of cancelled jobs, launches without an answer.
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
@@ -284,14 +284,14 @@ class Controller:
         if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
             cluster = seen
             decided = plan(cluster.snapshot(now))
-        aboard = self._carriers.carry_out(cluster, decided, call, bucket.calls - len(relaunches), now)
-        cluster, placement = aboard.cluster, place(aboard.cluster, aboard.plan, claims)
+        carrier_changes = self._carriers.carry_out(cluster, decided, call, bucket.calls - len(relaunches), now)
+        cluster, placement = carrier_changes.cluster, place(carrier_changes.cluster, carrier_changes.plan, claims)
         decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, call, now)
         launches = [*relaunches, *starts]
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
         starts, decided = paced(starts, decided, max(0, bucket.calls - len(relaunches)))
-        leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *aboard.transitions]
+        leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
         notices = cut_off_notices(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
         transitions = [*leaving, *kept_warm(starts, placement), *notices]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
@@ -306,12 +306,12 @@ class Controller:
         more = self._warm_pools.release([*claims.to_release, *placement.in_the_way])
         more = self._stops.ask(lease, cluster, _new(recorded), now) or more
         if more:
-            self._announce()
+            self._raise_generation()
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
         not_launched = [job for job, (result, _) in results if result.is_refusal or result is LaunchResult.NAME_TAKEN]
         self._warm_pools.put_back(placement, not_launched)
         more_started, throttled = self._settle_all(lease, results, _after(recorded, placement, cluster))
-        # 7. Keep the window for jobs that can start, and forget what is not needed any more.
+        # 7. Keep the window for jobs that can start, and forget data that is no longer needed.
         more = self._parking.tidy(lease, cluster, decided) or more
         loads = cluster.loads(_new(recorded))
         lasting = cluster.lasting_refusals(loads, now)
@@ -320,14 +320,14 @@ class Controller:
         self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
         due = [lease.bucket.next_at] if throttled or len(launches) > bucket.calls else []
         return _Work(
-            more=any((more, more_started, deferred, aboard.deferred, more_ended))
-            or is_waited_for(_new(recorded), cluster),
+            more=any((more, more_started, deferred, carrier_changes.deferred, more_ended))
+            or has_dependents(_new(recorded), cluster),
             unrecorded=unplanned,
             due=min([*due, *_lag_ends(cluster, decided, now)], default=None),
         )
 
-    def _read(self, opening: Opening, opened: Opened, *, anew: bool) -> ClusterState:
-        cluster = opening.read(opened, anew=anew)
+    def _read(self, opening: Opening, opened: Opened, *, again: bool) -> ClusterState:
+        cluster = opening.read(opened, again=again)
         learned = self._training_plans.learn_new(cluster)
         return replace(cluster, metadata=self._repository.metadata()) if learned else cluster
 
@@ -341,7 +341,7 @@ class Controller:
         *,
         one_by_one: bool,
     ) -> tuple[list[Transition], bool]:
-        """Record transitions; gives those that are recorded, and whether to plan again for the others."""
+        """Record transitions. Return the recorded ones, and whether to plan again for the others."""
         unchanged = cluster.metadata.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
         recorded: list[Transition] = []
@@ -372,7 +372,7 @@ class Controller:
         return recorded, bool(unwritable)
 
     def _plan_without(self, cluster: ClusterState, names: list[str], now: float) -> None:
-        """Note jobs whose rows cannot be written: they must not hold the places of others."""
+        """Note jobs whose rows cannot be written, so that they do not hold the slots of others."""
         if not names:
             return
         noted = {name: until for name, until in cluster.metadata.unrecorded.items() if now < until}
@@ -381,17 +381,17 @@ class Controller:
         for name in names:
             self._repository.report_unrecorded(name)
 
-    def _announce(self) -> None:
-        """Count a change that was recorded without the lease. It may be another's by now, who has read before."""
+    def _raise_generation(self) -> None:
+        """Count a change that was recorded without the lease: a holder may have read the state before the change."""
         try:
             self._repository.raise_generation()
         except Unavailable as error:
-            log.warning("change not announced", why=error.message)
+            log.warning("generation not raised", why=error.message)
 
     def _launch_all(
         self, invocation: Invocation, policy: Policy, recorded: list[Transition], details: Mapping[str, str]
     ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
-        """Ask SageMaker for every recorded launch; gives the answers, without those for which no time was left."""
+        """Ask SageMaker for every recorded launch. Return the answers, without launches for which no time was left."""
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
@@ -403,12 +403,12 @@ class Controller:
     ) -> tuple[bool, bool]:
         """Record the results one after the other.
 
-        Gives whether planning again may do more, and whether SageMaker throttled a call.
+        Return whether planning again may do more, and whether SageMaker throttled a call.
         """
         throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
         if lease.bucket and throttled:
             lease.bucket = lease.bucket.throttled()
-        more = [self._settle(lease, job, result, cluster) for job, result in results]  # each of them
+        more = [self._settle(lease, job, result, cluster) for job, result in results]  # each of them is settled
         return any(more), throttled
 
     def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str], cluster: ClusterState) -> bool:
@@ -424,28 +424,28 @@ class Controller:
         self, invocation: Invocation, policy: Policy, job: Job, details: str
     ) -> tuple[LaunchResult, str] | None:
         if invocation.remaining() < LAUNCH_SECONDS:
-            return None  # its intent is recorded; a later cycle asks
+            return None  # its intent is recorded; a later cycle sends the call
         return self._launcher.create(job, details, policy)
 
 
 def _may_sleep(invocation: Invocation, seconds: float) -> bool:
-    """Whether an invocation may wait for so long, and has time for a cycle afterwards."""
+    """Return whether an invocation may sleep for so long and has time for a cycle afterwards."""
     return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
 
 
 def _after(recorded: Iterable[Transition], placement: Placement, cluster: ClusterState) -> ClusterState:
-    """Return the cluster with what is recorded, and without the warm pools on which jobs were launched."""
+    """Return the cluster with the recorded changes, and without the warm pools on which jobs were launched."""
     external = tuple(pool for pool in cluster.external if pool not in placement.reused.values())
     return replace(cluster.with_changed(_new(recorded)), external=external)
 
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return when jobs that wait are tried again where SageMaker still counts instances of jobs that have ended."""
+    """Return when jobs that wait because of quota lag are tried again (epoch seconds)."""
     backs_off = any(hold.reason is Reason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]
 
 
 def _new(transitions: Iterable[Transition]) -> list[Job]:
-    """The jobs as the transitions make them."""
+    """Return the jobs as the transitions leave them."""
     return [transition.new for transition in transitions]

@@ -1,8 +1,8 @@
-"""Jobs that wait for others to end (tag `after`): finds out what has ended, and lets them go or stops them.
+"""Find the dependencies (tag `after`) that have ended, and release or stop their dependents.
 
-A dependency that is in the cluster's state is alive. One that is not has ended, or waits behind the window. An end that
-this process has recorded is known. For other dependencies the cycle reads the record, at most `MOST_LOOKED_UP` in one
-step. So an end needs no message to the dependents, none can be lost, and a cycle without dependents reads nothing.
+A dependency in the cluster's state is alive. Any other dependency has ended, or is waiting behind the window. Ends that
+this process has recorded are remembered. For the rest, the cycle reads at most `MOST_LOOKED_UP` records in one step.
+Therefore an end needs no message to the dependents, none can be lost, and a cycle without dependents reads nothing.
 """
 
 from collections import defaultdict
@@ -21,16 +21,16 @@ from job_queue.domain.job import Dependency, Job, JobRecord
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
-MOST_LOOKED_UP = 25  # records in one step; others each minute
-MOST_REMEMBERED = 20_000  # names of which the last look-up is remembered
-LEVELS = 20  # of dependents of dependents that are stopped in one cycle
+MOST_LOOKED_UP = 25  # records in one step; other records follow in later minutes
+MOST_REMEMBERED = 20_000  # names whose last look-up is remembered
+LEVELS = 20  # depth to which dependents of dependents are stopped in one cycle
 
 Ends = dict[Dependency, JobState | None]
-"""How dependencies have ended; None: nobody knows any more."""
+"""How dependencies have ended. None: the end is no longer known."""
 
 
 class Dependencies:
-    """Lets dependents go, as the holder of the lease."""
+    """The settlement of dependents, for the holder of the lease."""
 
     def __init__(self, repository: JobRepository, parallel: Parallel, clock: Callable[[], float]) -> None:
         self._repository = repository
@@ -39,9 +39,9 @@ class Dependencies:
         self._lookups = Lookups()
 
     def settle(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
-        """Record what has become of the dependents in the cluster's state, and of their dependents in turn.
+        """Record the transitions of dependents in the cluster's state, and of their dependents in turn.
 
-        Gives the state with them, and whether another cycle may find more.
+        Return the state with these changes, and whether another cycle may find more.
         """
         tried: set[str] = set()
         for _ in range(LEVELS):
@@ -55,7 +55,7 @@ class Dependencies:
         return cluster, True
 
     def transitions(self, jobs: Iterable[Job], cluster: ClusterState) -> list[Transition]:
-        """What becomes of those jobs of which a dependency has ended."""
+        """Return the transitions of these jobs that have a dependency that has ended."""
         now = self._clock()
         unrecorded = cluster.unrecorded(now)
         dependents = [job for job in jobs if job.after and job.state.waits and job.name not in unrecorded]
@@ -73,7 +73,7 @@ class Dependencies:
         live = {(job.name, job.submission) for job in (*cluster.active.values(), *cluster.waiting.values())}
         ends: Ends = {}
         unseen: dict[Dependency, None] = {}
-        names: defaultdict[str, dict[str, None]] = defaultdict(dict)  # to look up, of each owner of dependents
+        names: defaultdict[str, dict[str, None]] = defaultdict(dict)  # names to look up, by owner of the dependents
         for job in dependents:
             for it in job.after:
                 recorded = self._repository.recorded_ends.state(it.job, it.submission)
@@ -97,12 +97,12 @@ class Dependencies:
         return [transition for part in parts for transition in self._commit(lease, part)]
 
     def _commit(self, lease: Lease, part: list[Transition]) -> list[Transition]:
-        """Record these together; where one of them cannot be recorded, each by itself. Gives those that are."""
+        """Record transitions together, or one by one if one of them cannot be recorded. Return the recorded ones."""
         try:
             self._repository.commit(lease, part, self._clock())
         except LeaseLost:
             raise
-        except (Refused, Unavailable) as error:  # who has changed one of them has it looked at again
+        except (Refused, Unavailable) as error:  # an invocation that changed one of them wakes another cycle
             if len(part) > 1 and isinstance(error, Refused | Unwritable):
                 return [transition for one in part for transition in self._commit(lease, [one])]
             log.info("dependents not recorded", jobs=[it.old.name for it in part], why=repr(error))
@@ -111,7 +111,7 @@ class Dependencies:
 
 
 class Lookups:
-    """Chooses the records to look up, so that no owner's dependents use the share of another owner's."""
+    """The choice of records to look up, with look-ups shared between owners."""
 
     def __init__(self) -> None:
         self._of_names: dict[str, int] = {}  # name -> number of its last look-up
@@ -119,14 +119,14 @@ class Lookups:
         self._count = 0
 
     def forget(self, name: str) -> None:
-        """Look up a name early once it leaves the cluster's state, which it has just been seen in."""
+        """Forget the last look-up of a job in the cluster's state, so that it is looked up early once it leaves."""
         self._of_names.pop(name, None)
 
     def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
-        """Return at most `MOST_LOOKED_UP` names: in turn one of each owner, the longest not looked up first.
+        """Return at most `MOST_LOOKED_UP` names, one per owner in turn. Names not looked up for longest come first.
 
-        A name that was looked up and is wanted again was found alive, so it comes after new names. In a new process,
-        which remembers nothing, the order starts at another place each minute.
+        A name that is wanted again after a look-up was found alive, so it comes after new names. A new process has no
+        such memory; there the order starts at another position each minute.
 
         :param names: owner of dependents -> names of their dependencies.
         """
@@ -149,7 +149,7 @@ class Lookups:
     def _note(self, owner: str, name: str) -> None:
         self._count += 1
         for numbers, key in ((self._of_owners, owner), (self._of_names, name)):
-            numbers.pop(key, None)  # the oldest stand first
+            numbers.pop(key, None)  # the oldest come first
             numbers[key] = self._count
             for oldest in list(islice(numbers, max(0, len(numbers) - MOST_REMEMBERED))):
                 del numbers[oldest]
@@ -160,8 +160,8 @@ def _rotated(names: list[str], by: int) -> list[str]:
     return [*names[first:], *names[:first]]
 
 
-def is_waited_for(jobs: Iterable[Job], cluster: ClusterState) -> bool:
-    """Whether one of these jobs has ended, and others of the cluster's state wait for it."""
+def has_dependents(jobs: Iterable[Job], cluster: ClusterState) -> bool:
+    """Return whether one of these jobs has ended and is a dependency of a job in the cluster's state."""
     ended = {job.name for job in jobs if job.state.finished}
     return bool(ended) and any(it.job in ended for job in cluster.waiting.values() for it in job.after)
 
@@ -171,5 +171,5 @@ def _is_alive(dependency: Dependency, record: JobRecord | None) -> bool:
 
 
 def _end(dependency: Dependency, record: JobRecord | None) -> JobState | None:
-    """None where the record is gone, or is another job's of that name."""
+    """Return how a dependency has ended; None if its record is gone or belongs to another submission."""
     return record.job.state if record is not None and record.job.submission == dependency.submission else None

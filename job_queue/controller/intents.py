@@ -1,4 +1,4 @@
-"""The transitions that a cycle intends: those of its plan, and those that continue what was decided before."""
+"""The transitions that a cycle intends: those of its plan, and those that continue earlier decisions."""
 
 import secrets
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from job_queue.scheduler import JobState, Plan
 
 
 def cancelled_transitions(cluster: ClusterState, now: float) -> list[Transition]:
-    """Stop attempts of cancelled jobs; those that SageMaker never heard of need no stop."""
+    """Stop attempts of cancelled jobs. Attempts that SageMaker has never received need no stop."""
     transitions = []
     for job in cluster.active.values():
         if job.cancelled and job.state is JobState.RUNNING and not job.is_stop_denied(now):
@@ -27,14 +27,14 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[Transition]
 
 
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[Transition]:
-    """Launch again what was not answered, or was throttled: the most important first."""
+    """Repeat launches that were not answered or were throttled, the most important first."""
     jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
     again = [job for job in jobs if is_unanswered(job, now) and not (job.cancelled and is_unsent(job))]
     return [state_machine.launch_again(job, call, now) for job in again]
 
 
 def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[Transition]:
-    """Evict as planned."""
+    """Return the evictions of the plan as transitions."""
     transitions = []
     for eviction in plan.evictions:
         log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
@@ -44,9 +44,10 @@ def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[
 
 
 def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: float) -> tuple[list[Transition], bool]:
-    """Start as planned, in the plan's order; but where SageMaker lacked instances, one job of each capacity key.
+    """Return the starts of the plan as transitions, in the plan's order.
 
-    Gives also whether starts were deferred. The next plan knows that the capacity key backs off again, and may start
+    Where SageMaker lacked instances, only one job of each capacity key is started; the others are deferred.
+    Return also whether starts were deferred. The next plan knows that the capacity key backs off again, and may start
     a deferred job in another pool.
     """
     transitions, deferred = [], False
@@ -70,13 +71,13 @@ def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: 
 
 
 def paced(starts: list[Transition], decided: Plan, calls: int) -> tuple[list[Transition], Plan]:
-    """The starts for which there are calls. The others keep their slots, or the next plan may undo what was decided."""
+    """Return the first `calls` starts. The others keep their slots, so that the next plan keeps the decision."""
     kept = {it.new.name: it.new.slots for it in starts[calls:]}
     return starts[:calls], replace(decided, reservations={**decided.reservations, **kept})
 
 
 def _used_by_project(cluster: ClusterState) -> dict[str, dict[str, int]]:
-    """Project -> pool -> instances that its jobs hold."""
+    """Return the instances that jobs hold, by project and pool."""
     used: dict[str, dict[str, int]] = {}
     for job in cluster.active.values():
         _add(used.setdefault(job.project, {}), job.slots)

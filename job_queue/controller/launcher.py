@@ -1,4 +1,4 @@
-"""Launching exactly once: ask SageMaker for an attempt whose intent is recorded, and record the result.
+"""Launches, exactly once: ask SageMaker for an attempt whose intent is recorded, and record the result.
 
 The fencing token guards the tables, not SageMaker: a late call still takes effect there. The attempt's name and the
 order of these steps make that harmless, see "Launching exactly once" in docs/design.md.
@@ -29,19 +29,23 @@ from job_queue.domain.policy import is_changed, is_spot, placed
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy
 
-SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; one more for clocks that differ
-RELAUNCH_SECONDS = 10  # before another call for an unanswered launch: the first call may take as long
+SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; one more minute for clocks that differ
+RELAUNCH_SECONDS = 10  # pause before another call for an unanswered launch: the first call may take as long
 
 
 def new_call(now: float, remaining: float) -> LaunchCall:
-    """The call that an invocation is about to send, which is killed after so many seconds."""
+    """Return the call that an invocation is about to send.
+
+    :param now: epoch seconds.
+    :param remaining: seconds until the invocation is killed.
+    """
     return LaunchCall(sent_at=int(now), expires_at=int(now + remaining) + SIGNATURE_SECONDS)
 
 
 def is_unanswered(job: Job, now: float) -> bool:
-    """Whether a launch is unanswered for so long that another call should be sent, or its calls were throttled.
+    """Return whether another call is due: the launch is unanswered for long enough, or its calls were throttled.
 
-    One that was refused while an older call may still take effect backs off first.
+    A launch that was refused while an older call may still take effect backs off first.
     """
     if job.state is not JobState.STARTING or (job.backoff_until is not None and job.backoff_until > now):
         return False
@@ -49,12 +53,12 @@ def is_unanswered(job: Job, now: float) -> bool:
 
 
 def is_unsent(job: Job) -> bool:
-    """Whether all calls for a launch were throttled: SageMaker knows no such attempt, and will not by itself."""
+    """Return whether all calls for a launch were throttled: SageMaker has no such attempt and will not get one."""
     return job.state is JobState.STARTING and not job.calls and not job.in_doubt
 
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
-    """The CreateTrainingJob request of a job's current attempt: the user's request with its slots, name and tags."""
+    """Return the CreateTrainingJob request of a job's current attempt: the user's request with slots, name and tags."""
     request = placed(json.loads(details), job, policy)
     request["TrainingJobName"] = job.launched
     tags = request.get("Tags", [])
@@ -63,7 +67,7 @@ def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
 
 
 class Launcher:
-    """Launches attempts and records the results, as the holder of the lease."""
+    """The launches of attempts and the records of their results, for the holder of the lease."""
 
     def __init__(
         self, repository: JobRepository, training: Training, reconciler: Reconciler, clock: Callable[[], float]
@@ -74,7 +78,7 @@ class Launcher:
         self._clock = clock
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
-        """Ask SageMaker once; not while an earlier attempt is alive again."""
+        """Ask SageMaker once, unless an earlier attempt is alive again."""
         if again := self._earlier_attempt(job):
             return LaunchResult.NOT_NOW, again
         request = attempt_request(job, details, policy)
@@ -82,7 +86,8 @@ class Launcher:
             return self._training.assign(job, request)
         result, message = self._training.create(request)
         if result is LaunchResult.REFUSED and is_changed(json.loads(details), request):
-            # The user did not ask for this: SageMaker may object to what the pool put in, and the job never fails.
+            # The user did not ask for this: SageMaker may object to fields that the pool adds. The job never fails for
+            # it.
             of_pool = len(job.slots) == 1 and objects_to_pool(message)
             return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
@@ -91,9 +96,9 @@ class Launcher:
         return result, message
 
     def _earlier_attempt(self, job: Job) -> str | None:
-        """Say why the job's attempt must not be launched yet: an earlier one was deleted and is alive again.
+        """Return why the attempt must not be launched yet: an earlier, deleted attempt is alive again. None: it may.
 
-        A late call may have launched it. No such call can take effect any more, so asking once is enough.
+        A late call may have launched it. No such call can take effect any more, so one check is enough.
         """
         if job.late is None:
             return None
@@ -105,9 +110,9 @@ class Launcher:
         return f"{name} was deleted in SageMaker and is alive again." if found and not found.ended else None
 
     def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
-        """Record the result of a launch. True if planning again may now do more.
+        """Record the result of a launch. Return whether planning again may now do more.
 
-        :param cluster: as the cycle has recorded it, with all that was launched together with the job.
+        :param cluster: the state that the cycle has recorded, with all jobs that were launched together with this one.
         :raises LeaseLost: the launch stays unanswered, and a later cycle sends another call.
         """
         log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
@@ -128,11 +133,11 @@ class Launcher:
 
     def _launched(self, lease: Lease, job: Job, call: int | None) -> bool:
         recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock(), call))
-        # A job whose launch was unanswered can be stopped or preempted only now, and a carrier has seats.
+        # A job whose launch was unanswered can be stopped or preempted only now. A new carrier can take members.
         return recorded is not None and (recorded.cancelled or job.in_doubt or job.carries is not None)
 
     def _end_lag(self, job: Job, cluster: ClusterState) -> bool:
-        """End quota lag where SageMaker has accepted a launch. Return whether others may be launched at once."""
+        """End quota lag after SageMaker has accepted a launch. Return whether other jobs may be launched at once."""
         now, ended = self._clock(), False
         wanted = instances_by_capacity_key(job, job.slots, cluster.applied.policy)
         for backoff in cluster.capacity_backoffs(now).values():
@@ -146,10 +151,10 @@ class Launcher:
         except Unavailable:
             self._record(lease, job, lambda latest: taken_names.name_is_taken_unseen(latest, self._clock()))
             return False
-        return self._neither_free_nor_found(lease, job) if found is None else self._found(lease, job, found)
+        return self._name_taken_but_missing(lease, job) if found is None else self._found(lease, job, found)
 
     def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
-        """SageMaker refused: a wrong request fails its job; for any other reason, the job waits again."""
+        """Record a refusal: a wrong request fails its job; after any other refusal the job waits again."""
         sent_at = job.calls[-1].sent_at
         if job.in_doubt:
             # An earlier call may have taken effect unseen, and SageMaker may refuse this one before it checks the name.
@@ -171,7 +176,7 @@ class Launcher:
             backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)
 
         def refused(latest: Job, record: JobRecord) -> Transition:
-            # What SageMaker took once is no wrong request: a role, data or a plan has gone since.
+            # SageMaker accepted the request once, so it is not wrong: a role, data or a plan has been removed since.
             for_good = result is LaunchResult.REFUSED and not record.attempts
             lasting = result is LaunchResult.NO_QUOTA
             return state_machine.refused(
@@ -182,16 +187,16 @@ class Launcher:
         return recorded is not None and not recorded.state.holds_slots
 
     def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
-        """This training job has the attempt's name."""
+        """Record the result of a launch whose name is taken by this training job. Return whether to plan again."""
         if not job.in_doubt:
-            # Nobody could add the proof of a call that was made just now: what has it was launched before the tables
-            # were restored to an earlier time.
+            # The proof of a call that was made just now cannot be on an older training job. A training job with this
+            # proof was launched before the tables were restored to an earlier time.
             found = replace(found, created=None)
         if found.is_attempt_of(job):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
-        # Whoever has the name cannot prove to be this job's attempt: it is left alone, and counted while it is alive.
+        # The training job cannot prove to be this job's attempt, so it is left alone, and counted while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):
@@ -200,8 +205,12 @@ class Launcher:
         self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=self._clock()))
         return True
 
-    def _neither_free_nor_found(self, lease: Lease, job: Job) -> bool:
-        """One such result proves nothing: the next cycle asks again. After `MISSING_SECONDS` it was deleted."""
+    def _name_taken_but_missing(self, lease: Lease, job: Job) -> bool:
+        """Record that the name is taken and no training job is found. One such result proves nothing.
+
+        The next cycle asks again. After `MISSING_SECONDS` the training job counts as deleted. Return whether to plan
+        again.
+        """
         now, sent_at = self._clock(), job.calls[-1].sent_at
         overdue = job.missing_since is not None and job.missing_since + state_machine.MISSING_SECONDS <= now
         if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
@@ -211,16 +220,16 @@ class Launcher:
         return True
 
     def _give_up(self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], Transition]) -> Job | None:
-        """Record a transition that may bring the job back to its waiting queue, which is registered before."""
+        """Record a transition that may return the job to its waiting queue, which is registered first."""
         self._repository.register_waiting_queue(job.waiting_queue, self._clock())
         record = self._repository.record(job.name)
         if record is None or not is_current(record.job, job):
             return None
-        # With the whole record, so that the history of a job that is refused again and again is cut.
+        # With the whole record, so that the history of a job that is refused repeatedly is truncated.
         return self._record(lease, record.job, lambda latest: replace(make_transition(latest, record), record=record))
 
     def _record(self, lease: Lease, job: Job, make_transition: Callable[[Job], Transition]) -> Job | None:
-        """Record a transition of a launch, of this job alone; None if an event has ended the attempt meanwhile."""
+        """Record a transition of the launch of this job only. Return None if an event has ended the attempt."""
         latest = job
         while True:
             transition = make_transition(latest)
@@ -238,16 +247,16 @@ class Launcher:
 
 
 def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Policy) -> LaunchResult:
-    """What a refusal for a quota says of a job in its pool."""
+    """Return the result that a refusal for a quota means for a job in its pool."""
     if result is LaunchResult.NO_CAPACITY and quota.is_for_spot and not is_spot(job, policy):
-        return LaunchResult.NO_QUOTA  # it says nothing about a pool that others use on demand
+        return LaunchResult.NO_QUOTA  # the refusal says nothing about a pool that others use on demand
     if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and quota.is_for_warm_pools:
-        return LaunchResult.NOT_NOW  # the pool asked for it, not the job: without, it can be launched
+        return LaunchResult.NOT_NOW  # the pool asked for a warm pool, not the job; the job can be launched without
     return result
 
 
 def is_current(recorded: Job, launched: Job) -> bool:
-    """Whether the launch is still the one that the job's record has."""
+    """Return whether the job's record still has this launch."""
     return (
         recorded.submission == launched.submission
         and recorded.attempt == launched.attempt

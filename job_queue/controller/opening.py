@@ -1,4 +1,4 @@
-"""How an invocation comes to a cycle: it counts what has changed, takes the lease, and reads the queue's state."""
+"""The opening of a cycle: count the change, take the lease, and read the queue's state."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import QueueError
 
-PROMISE_SECONDS = 30  # for which one invocation promises to look again, so that others need not
-PROMISE_AGAIN_SECONDS = 10  # before its end
-SOONER_SECONDS = 2  # by which one must look sooner to promise it in spite of another's promise
+PROMISE_SECONDS = 30  # time for which one invocation promises to look again, so that others need not
+PROMISE_AGAIN_SECONDS = 10  # the promise is renewed this long before its end
+SOONER_SECONDS = 2  # an invocation that looks this much earlier than the promised look promises its own
 
 
 @dataclass(slots=True)
 class Opened:
-    """A cycle may be run: the lease, and what was read while it was taken."""
+    """An opened cycle: the lease, and the data that was read while the lease was taken."""
 
     lease: Lease
     metadata: Metadata
-    cluster: ClusterState | None = None  # None: still to be read
+    cluster: ClusterState | None = None  # None: not read yet
 
     @property
     def is_current(self) -> bool:
@@ -32,9 +32,9 @@ class Opened:
 
 
 class Opening:
-    """Opens the cycles of one invocation.
+    """The opening of the cycles of one invocation.
 
-    :param holder: of the lease; unique.
+    :param holder: holder of the lease; unique.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Opening:
         self._holder = holder
 
     def begin(self, seen: Metadata | None) -> tuple[int, Opened | LeaseHeld]:
-        """Raise the generation and try the lease. Gives the generation that the cycle will have planned with, too.
+        """Raise the generation and try to take the lease. Return the generation to plan with, and the result.
 
-        :param seen: the metadata as it was before what has changed was stored. If nobody held the lease then, all is
-            done at once: what is read may miss what others store meanwhile, but not what they had counted in `seen`.
+        :param seen: the metadata from before the change was stored. If the lease was free then, all calls are made at
+            once: the reads may miss later changes of other invocations, but no change that is counted in `seen`.
         """
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
@@ -72,15 +72,16 @@ class Opening:
         return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
     def acquire(self) -> Opened | LeaseHeld:
-        """Try the lease."""
+        """Try to take the lease."""
         return self._try([self._acquire, self._repository.metadata], lambda lease, answers: Opened(lease, answers[1]))
 
     def _try(
         self, calls: Sequence[Callable[[], Any]], opened: Callable[[Lease, list[Any]], Opened]
     ) -> Opened | LeaseHeld:
-        """Make calls at the same time, of which one tries the lease. After an error, give the lease back.
+        """Make calls concurrently, one of which tries to take the lease. After an error, give the lease back.
 
-        Every call has ended before the lease is given back: an acquisition under way would take it again afterwards.
+        Every call has ended before the lease is given back, because a pending acquisition would take it again
+        afterwards.
 
         :param opened: makes the result from the lease and the answers.
         :raises Exception: the error of the first call that has failed.
@@ -99,20 +100,20 @@ class Opening:
     def _give_back(self) -> None:
         try:
             self._repository.give_back(self._holder)
-        except QueueError as error:  # nobody else can run a cycle until the lease expires
+        except QueueError as error:  # no other invocation can run a cycle until the lease expires
             log.warning("lease not given back", why=error.message)
 
-    def read(self, opened: Opened, *, anew: bool) -> ClusterState:
-        """The cluster's state.
+    def read(self, opened: Opened, *, again: bool) -> ClusterState:
+        """Return the cluster's state.
 
-        The metadata, read while the lease was taken, is valid if no holder wrote in between. Who has registered a
-        waiting queue or applied a policy since then raises the generation afterwards.
+        Metadata that was read while the lease was taken is valid if no holder wrote in between. A later registration of
+        a waiting queue, or a later policy, raises the generation afterwards.
 
-        :param anew: whatever was read before.
+        :param again: read again, even if the state was read before.
         """
-        if opened.cluster is not None and not anew:
+        if opened.cluster is not None and not again:
             return opened.cluster
-        metadata = opened.metadata if opened.is_current and not anew else None
+        metadata = opened.metadata if opened.is_current and not again else None
         return read_cluster_state(self._repository, self._policies, self._parallel, self._clock(), metadata)
 
     def _acquire(self) -> Lease | LeaseHeld:
@@ -120,7 +121,7 @@ class Opening:
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
-    """Make a call; return its answer or its error."""
+    """Make a call. Return its answer or its error."""
     try:
         return call()
     except Exception as error:
@@ -128,10 +129,10 @@ def _outcome(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """The promise to look again when that may do more: of many invocations one keeps it, and that one may wait.
+    """The promise to look again when a cycle is due. One of many invocations keeps it, and only that one waits.
 
-    :param by: who promises; an invocation that was woken for it has the name of who woke it.
-    :param woken: whether it was promised already that this invocation looks.
+    :param by: holder that promises. An invocation that was woken for the promise uses the name of the one that woke it.
+    :param woken: whether it was already promised that this invocation looks.
     """
 
     def __init__(self, repository: JobRepository, clock: Callable[[], float], by: str, *, woken: bool) -> None:
@@ -142,10 +143,11 @@ class Watch:
         self._looks_at = clock()
 
     def keep(self, due: float) -> bool:
-        """Whether it is this invocation that looks again.
+        """Return whether this invocation looks again.
 
-        :param due: when it would (epoch seconds). Another's promise to look later than `SOONER_SECONDS` after it does
-            not count: launches that wait for the rate do not wait for quota that comes back, too.
+        :param due: when it would look (epoch seconds). A promise of another invocation to look more than
+            `SOONER_SECONDS` later does not count: launches that wait for the rate must not wait until quota is
+            released.
         """
         now = self._clock()
         due = max(now, due)
@@ -157,7 +159,7 @@ class Watch:
         return True
 
     def end(self) -> bool:
-        """There is nothing to look for. True if others may have relied on it until now."""
+        """Withdraw the promise. Return whether another invocation may have relied on it until now."""
         if not self._until:
             return False
         self._repository.withdraw(self.by)

@@ -1,8 +1,8 @@
-"""Keeps the window for jobs that can start: of a waiting queue that is longer, others are parked behind it.
+"""Parking: keep the window for jobs that can start, and move other jobs behind the rest of a long waiting queue.
 
-A cycle reads the first jobs of a waiting queue (the policy's `window`). Jobs that are held, back off, never fit or are
-beyond what their group may run or their owner's budget allows would fill it, and nobody behind them would ever be
-looked at. The cost of a cycle stays independent of the backlog.
+A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of them cannot start: jobs on hold,
+in backoff, too large, or beyond the limit of their group or the budget of their owner. They would fill the window, and
+no job behind them would ever be considered. Parking keeps the cost of a cycle independent of the backlog.
 """
 
 from collections import Counter
@@ -23,14 +23,14 @@ from job_queue.domain.policy import alternatives, project_of
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import Hold, Plan, Reason
 
-PARKED_SECONDS = 10 * 60  # of what only another policy, or time, would let start
+PARKED_SECONDS = 10 * 60  # for jobs that only another policy, or time, lets start
 _UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
 _UNTIL_OTHERS_END = frozenset({Reason.GROUP_LIMIT, Reason.OWNER_LIMIT, Reason.DEPENDENCY})
-GROUP_KEPT = 1  # jobs of a group that stay in the window beyond those that may be active; and of an owner's limit
+GROUP_KEPT = 1  # jobs of a full group, or of an owner at the limit, that stay in the window
 
 
 class Parking:
-    """Parks jobs and brings them back, as the holder of the lease."""
+    """The parking of jobs and their return, for the holder of the lease."""
 
     def __init__(
         self, repository: JobRepository, dependencies: Dependencies, parallel: Parallel, clock: Callable[[], float]
@@ -41,9 +41,9 @@ class Parking:
         self._clock = clock
 
     def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
-        """Park jobs of waiting queues that are longer than the window, and forget what nobody needs any more.
+        """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.
 
-        True if another cycle sees other jobs.
+        Return whether another cycle sees other jobs.
         """
         self._forget(cluster)
         if not cluster.cut:
@@ -64,7 +64,7 @@ class Parking:
         return done
 
     def _forget(self, cluster: ClusterState) -> None:
-        """Waiting queues that have long been empty, and backoffs that are long over."""
+        """Forget waiting queues that have long been empty, and backoffs that are long over."""
         now, in_use = self._clock(), {job.waiting_queue for job in cluster.waiting.values()} | cluster.cut
         for key, last_used in cluster.metadata.waiting_queues.items():
             if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < now:
@@ -74,20 +74,20 @@ class Parking:
                 self._repository.end_capacity_backoff(backoff)
 
     def _due(self, cluster: ClusterState, now: float) -> list[Transition]:
-        """Parked jobs whose time has come go back to their place, a window of each waiting queue at a time."""
+        """Return the transitions of parked jobs that are due, from one window of each waiting queue."""
         window = cluster.applied.policy.settings.window
         keys = sorted(cluster.cut)
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
         later = [job for jobs in found for job in jobs if job.parked is not None and job.parked > now]
-        early = wanted_of_groups(cluster, later, now)
+        early = next_of_groups(cluster, later, now)
         let_go = self._dependencies.transitions(later, cluster)
         return [*(state_machine.park(job, None, now) for job in [*due, *early]), *let_go]
 
 
-def wanted_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
-    """Jobs that were parked as their group had no place, and that come next in it."""
+def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
+    """Yield the jobs that were parked because their group was full, and that come next in their group."""
     in_view: Counter[tuple[str, str, str | None]] = Counter()
     most: dict[tuple[str, str, str | None], int] = {}
     for job in (*cluster.active.values(), *cluster.waiting.values()):
@@ -100,8 +100,8 @@ def wanted_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -
         if job.parked_for != Reason.GROUP_LIMIT:
             continue
         group = _group(job)
-        figures = [figure for figure in (job.max_parallel, most.get(group)) if figure is not None]
-        if not figures or in_view[group] < min(figures) + GROUP_KEPT:
+        limits = [limit for limit in (job.max_parallel, most.get(group)) if limit is not None]
+        if not limits or in_view[group] < min(limits) + GROUP_KEPT:
             in_view[group] += 1
             yield job
 
@@ -111,9 +111,9 @@ def _group(job: Job) -> tuple[str, str, str | None]:
 
 
 def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Transition]:
-    """Transitions of jobs that take a place in the window of a longer waiting queue and cannot start."""
+    """Return the transitions that park jobs that cannot start but use the window of a longer waiting queue."""
     useless: dict[str, tuple[int, Reason]] = {}
-    kept: Counter[tuple[str, str, str | None]] = Counter()  # of groups, and of owners, that have no place
+    kept: Counter[tuple[str, str, str | None]] = Counter()  # jobs of full groups and owners so far
     for hold in holds:
         job = cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
@@ -137,7 +137,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
         return FOR_EVER
     if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason in _UNTIL_OTHERS_END:
         return int(now) + PARKED_SECONDS
-    if hold.reason is Reason.OVER_BUDGET:  # where it is the project's own, nobody behind it in its waiting queue starts
+    if hold.reason is Reason.OVER_BUDGET:  # a project's own budget stops all jobs of the waiting queue
         project = project_of(cluster.policy, job.project)
         return int(now) + PARKED_SECONDS if project and project.owner_budget else None
     if hold.reason is not Reason.BACKOFF:
@@ -148,7 +148,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
 
 
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
-    """SageMaker lacks instances for so many: smaller jobs behind it may start. None: nobody behind it may."""
+    """Return how long SageMaker lacks instances for this many. None: smaller jobs behind it may not start either."""
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]
     backoffs = [it for key, it in cluster.capacity_backoffs(now).items() if any(key in need for need in needs)]

@@ -1,7 +1,7 @@
-"""Publishes what cycles have decided for readers, who therefore need not plan.
+"""Publication of the decisions of cycles, so that readers need not plan.
 
-It is done after the lease is released, and no cycle fails with it. A plan that tells readers the same as the one before
-is not written again.
+Plans are published after the release of the lease, and no cycle fails because of it. A plan that tells readers nothing
+new is not written again.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.scheduler import Plan
 
-PAUSE_SECONDS = 5  # between two writes of one process while its cycles follow each other
+PAUSE_SECONDS = 5  # shortest time between two writes of one process while its cycles follow each other
 
 
 class Publication:
-    """Publishes the plans of one process.
+    """The publication of the plans of one process.
 
-    :param clock: seconds since the epoch.
+    :param clock: returns seconds since the epoch.
     """
 
     def __init__(self, repository: JobRepository, clock: Callable[[], float]) -> None:
         self._repository = repository
         self._clock = clock
-        self._waiting: tuple[Packed, int] | None = None  # to be published, and the fencing token of its cycle
-        self._digest: str | None = None  # of the published plan; None: not known
-        self._token = 0  # of the lease, at the end of the last cycle here
+        self._waiting: tuple[Packed, int] | None = None  # the plan to publish, and the fencing token of its cycle
+        self._digest: str | None = None  # digest of the published plan; None: not known
+        self._token = 0  # fencing token of the lease at the end of the last cycle in this process
         self._written = 0.0  # epoch seconds
 
     def take(self, began: int, lease: Lease, cluster: ClusterState, decided: Plan, now: float) -> None:
@@ -39,8 +39,8 @@ class Publication:
         """
         try:
             new = packed(PublishedPlan.of(cluster, decided, now))
-        except Exception as error:  # readers are told the plan before, and how old it is
-            log.exception("plan not packed for readers", exc_info=error)
+        except Exception as error:  # readers get the previous plan and its age
+            log.exception("plan for readers not serialised", exc_info=error)
             return
         if began != self._token + 1:  # another process has run cycles since, and may have published
             self._digest = None
@@ -50,7 +50,7 @@ class Publication:
     def publish(self, *, last: bool) -> None:
         """Publish the plan of the latest cycle if readers do not know it yet.
 
-        :param last: no cycle follows at once. Otherwise the plan can wait, as writes cost by their size.
+        :param last: no cycle follows at once. Otherwise the plan can wait, because writes cost by size.
         """
         if self._waiting is None or not (last or self._clock() >= self._written + PAUSE_SECONDS):
             return

@@ -1,4 +1,4 @@
-"""Brings the queue's records in line with SageMaker: by events as they come, by a comparison with each tick.
+"""Reconcile the queue's records with SageMaker: by events as they arrive, and by a comparison with each tick.
 
 Events may be late, repeated, out of order or lost; nothing here depends on their order. Ends are final.
 """
@@ -39,13 +39,13 @@ from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # against writers that change the same job at the same time
-MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and others use SageMaker's API, too
+MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and other programs also use SageMaker's API
 
 T = TypeVar("T")
 
 
 class Known(NamedTuple):
-    """What was read of the job of an event, and of the queue, before the event is applied."""
+    """The data that was read of the event's job, and of the queue, before the event is applied."""
 
     record: JobRecord | None
     metadata: Metadata | None = None
@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """An attempt that runs, and that its waiting job would launch next: it takes slots, so only a cycle records it."""
+    """A running attempt that its waiting job would launch next. As attempts take slots, only a cycle may record it."""
 
     job: str
     found: TrainingJob
@@ -61,15 +61,15 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison of the records with SageMaker's leaves to do."""
+    """The work that a comparison of the records with SageMaker leaves."""
 
     adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record them
-    has_carriers: bool = True  # some may have to be listened to
+    has_carriers: bool = True  # there may be mailboxes to read
     reconciled: int | None = None  # epoch seconds of the last comparison that succeeded; None: none has yet
 
 
 class Reconciler:
-    """Compares the queue's records with SageMaker's and corrects the records."""
+    """The comparison of the queue's records with SageMaker, and the correction of the records."""
 
     def __init__(
         self, repository: JobRepository, training: Training, policies: Policies, clock: Callable[[], float]
@@ -82,20 +82,20 @@ class Reconciler:
     # --- events ----------------------------------------------------------------------------------
 
     def job_of(self, detail: Mapping[str, Any]) -> str | None:
-        """The job whose attempt an event says has ended."""
+        """Return the name of the job whose attempt has ended according to an event; None if no end is reported."""
         reported = _reported(detail)
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
     def handle_event(self, detail: Mapping[str, Any], known: Known | None = None) -> bool:
-        """Apply a `SageMaker Training Job State Change`. True if a cycle may do more now: slots are free, or taken.
+        """Apply a `SageMaker Training Job State Change`. Return whether a cycle may do more: slots were freed or taken.
 
-        :param known: what was read for it already.
+        :param known: data that was already read for the event.
         """
         reported = _reported(detail)
         if reported is None:
             return self.examine(str(detail["TrainingJobName"]))
         if reported.of_queue and reported.ended:
-            self._tell_if_forged(reported, known)
+            self._report_if_forged(reported, known)
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended and reported.keep_alive:
             return self.examine(reported.name, reported) or resumed  # its instances may be kept warm
@@ -103,16 +103,16 @@ class Reconciler:
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
-            return resumed  # the next comparison looks whether it is one
+            return resumed  # the next comparison checks whether it is an attempt
         counted = self._repository.external_job(reported.name)
         if counted and counted.instance_counts == reported.instance_counts:  # described once is enough
             return False
         return self.examine(reported.name)
 
     def count_external(self, found: TrainingJob) -> None:
-        """Count a training job that is alive and that no job records.
+        """Count a live training job that no job records.
 
-        One that has the queue's tags and no proof is told of, and otherwise as anybody's.
+        A training job that has the queue's tags and no proof is reported as forged, and counted as an external job.
         """
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
         orphan = record is not None and found.is_leftover_of(record)
@@ -125,12 +125,12 @@ class Reconciler:
             self._repository.report_forged(found.name, found.tags.get(JOB_TAG, ""))
 
     def apply_end(self, ended: TrainingJob, known: Known | None = None) -> bool:
-        """Record the end of an attempt, if it is the one that its job records."""
+        """Record the end of an attempt if its job records this attempt. Return whether it was recorded."""
         for _ in range(TRIES):
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
                 return False
-            if not ended.tells_end:  # it is being deleted: `_check` waits for an event that tells
+            if not ended.tells_end:  # it is being deleted: `_check` waits for an event with the end
                 return False
             if self.end(record, ended, metadata):
                 return True
@@ -138,17 +138,17 @@ class Reconciler:
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def examine(self, name: str, reported: TrainingJob | None = None) -> bool:
-        """Describe a training job; apply its end, or count it as an external job. True if a cycle may do more now.
+        """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
-        That is so, too, if an external job takes the slots for which others are being stopped: more have to be. It is
-        described first, so that a late event does not count a training job that has ended.
+        An external job also requires a cycle, because it may take slots for which other jobs are being stopped. The
+        training job is described first, so that a late event does not count a training job that has ended.
 
-        :param reported: its end as an event tells it, which counts if the training job was deleted since.
+        :param reported: its end according to an event, used if the training job was deleted since.
         """
         found = self._training.describe(name)
         if found is None or found.ended:
-            told = found or reported
-            if told and told.of_queue and self.apply_end(told):
+            end = found or reported
+            if end and end.of_queue and self.apply_end(end):
                 return True
             counted = self._repository.external_job(name) if found and found.warm else None
             return self._drop_or_keep_warm(name, found, counted.warm if counted else None)
@@ -160,19 +160,20 @@ class Reconciler:
     def backoffs_after_refusal(
         self, job: Job, sent_at: float, at_fault: str | None = None, metadata: Metadata | None = None
     ) -> tuple[CapacityBackoff, ...]:
-        """The backoff after SageMaker had no instances for the call that was sent then (epoch seconds).
+        """Return the backoff after SageMaker had no instances for a call.
 
-        :param at_fault: what it said, where it refuses what the pool puts into requests.
+        :param sent_at: epoch seconds of the call.
+        :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests.
         """
         return after_refusal(*self._backoffs_and_instances(job, metadata), sent_at, self._clock(), at_fault)
 
     def backoffs_after_lag(
         self, job: Job, sent_at: float, quota: QuotaExceeded, lag: str
     ) -> tuple[CapacityBackoff, ...]:
-        """Return the backoff after SageMaker has refused a call as it still counts instances of jobs that have ended.
+        """Return the backoff after SageMaker refused a call because it still counts instances of finished jobs.
 
         :param sent_at: epoch seconds.
-        :param lag: what it counts.
+        :param lag: message about the instances that it counts.
         """
         metadata = self._repository.metadata()
         known, wanted = self._backoffs_and_instances(job, metadata)
@@ -180,7 +181,7 @@ class Reconciler:
         return after_refusal(known, counted, sent_at, self._clock(), lag=lag)
 
     def examine_attempt(self, job: Job) -> bool:
-        """Ask for a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
+        """Describe a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
         if job.on_board is None:
             return self.examine(job.launched or "")
         found = self._training.describe_attempt(job)
@@ -189,22 +190,23 @@ class Reconciler:
     # --- the comparison with each tick -----------------------------------------------------------
 
     def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare the records with SageMaker's list. No lease is needed: nothing that it records takes a slot.
+        """Compare the records with SageMaker's list. No lease is needed, because these records take no slot.
 
-        Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of
-        each kind are described, others each minute.
+        Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of each
+        kind are described, the rest in later minutes.
 
-        A comparison succeeds if the list was read, and if a training job was described where some had to be. A walk
-        that ends after `MOST_PAGES` pages is a success: the newest training jobs are known, and the next walk goes on.
+        A comparison succeeds if the list was read, and if at least one training job was described where some had to be.
+        A walk that ends after `MOST_PAGES` pages is a success: the newest training jobs are known, and the next walk
+        continues.
 
-        :param metadata: as it was read before.
+        :param metadata: the metadata, as read before.
         :param enough_time: asked before each training job; the next comparison continues where this one stops.
         """
         now = self._clock()
         walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
-        active = self._repository.active()  # after the list: what was launched before is in the list or described
+        active = self._repository.active()  # after the list: each earlier launch is in the list or is described
         external = self._repository.external()
-        # The name of a training job that was deleted may be another's.
+        # A training job of this name may be another one, if the first was deleted.
         same = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
         known = {job.launched for job in active if job.on_board is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
@@ -233,7 +235,7 @@ class Reconciler:
         return Comparison(adoptions, any(job.carries is not None for job in active), reconciled)
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
-        """Record what a comparison has left for the holder of the lease."""
+        """Record the adoptions that a comparison has left for the holder of the lease."""
         for adoption in adoptions:
             record = self._repository.record(adoption.job)
             if record is None or not record.job.state.waits or not adoption.found.is_attempt_of(record.job):
@@ -250,12 +252,12 @@ class Reconciler:
                 log.info("job changed meanwhile", job=record.job.name)
 
     def _batch(self, found: list[T]) -> list[T]:
-        """The part that is described in this comparison; another one each minute."""
+        """Return the part that is described in this comparison; the part changes each minute."""
         first = int(self._clock() / 60) * MOST_DESCRIBED % max(1, len(found))
         return [*found[first:], *found[:first]][:MOST_DESCRIBED]
 
     def _try(self, name: str, step: Callable[[], Adoption | None]) -> tuple[bool, Adoption | None]:
-        """Whether a step was done. An error with one training job does not keep the others from being compared."""
+        """Return whether a step succeeded, and its result. An error must not prevent the comparison of other jobs."""
         try:
             return True, step()
         except Exception as error:
@@ -283,7 +285,7 @@ class Reconciler:
             self._note(state_machine.found_again(record.job, self._clock()))
 
     def _wait_for_an_event(self, record: JobRecord, metadata: Metadata) -> None:
-        """Wait for `MISSING_SECONDS` for an event that tells how a deleted attempt has ended; then end it without."""
+        """Wait `MISSING_SECONDS` for an event with the end of a deleted attempt, then record the end without one."""
         job = record.job
         if job.missing_since is None:
             self._note(state_machine.missing(job, self._clock()))
@@ -310,7 +312,7 @@ class Reconciler:
         return None
 
     def _find(self, name: str) -> Adoption | None:
-        """A training job that no record names."""
+        """Describe a training job that no record names. Return an adoption if it is a waiting job's next attempt."""
         found = self._training.describe(name)
         if found is None or found.ended:
             if found is not None and found.warm:
@@ -327,33 +329,35 @@ class Reconciler:
         return None
 
     def _recording(self, found: TrainingJob) -> JobRecord | None:
-        """The job that has recorded this attempt meanwhile, or that waits with its number and adopts it."""
+        """Return the record of the job that has recorded this attempt meanwhile, or that waits and can adopt it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
             return None
         return record
 
     def _count_and_stop(self, found: TrainingJob) -> None:
-        """Count an attempt that no job records, and stop it: what the queue did not launch is left alone."""
+        """Count an attempt that no job records, and stop it if the queue launched it. Leave others alone."""
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is not None and found.is_leftover_of(record):
             log.warning("training job of a finished attempt", job=record.job.name, attempt=found.name)
             self._training.stop(found.name)
 
-    def _tell_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
-        """Tell of an end that says to be an attempt's and is not."""
+    def _report_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
+        """Report the end of a training job that claims to be an attempt and is not."""
         record = known.record if known else self._repository.record(ended.tags.get(JOB_TAG, ""))
         if record is None or ended.is_attempt_of(record.job) or ended.is_proven_of(record.job):
             return
-        is_earlier = any(it.training_job_name == ended.name for it in record.attempts)  # of a version without proofs
+        is_earlier = any(
+            it.training_job_name == ended.name for it in record.attempts
+        )  # launched by a version without proofs
         if not is_earlier and (ended.name != record.job.launched or record.job.on_board is not None):
             self._repository.report_forged(ended.name, record.job.name)
 
     # --- pieces ----------------------------------------------------------------------------------
 
     def end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
-        """Record how an attempt has ended. False: its job has changed meanwhile."""
+        """Record how an attempt has ended. Return False if its job has changed meanwhile."""
         job, metadata = record.job, metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
         ending = self._ending(record, ended, metadata, policy)
@@ -376,9 +380,9 @@ class Reconciler:
         return True
 
     def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
-        """Count the instances of a training job that has ended as long as they are kept.
+        """Count the instances of a training job that has ended for as long as they are kept warm.
 
-        True if a cycle may use them now: they are free, or have just become warm, which makes room for who needs them.
+        Return whether a cycle may use them now: they are free, or have just become warm and can be released.
         """
         if found is None or found.warm is None:
             return self._repository.drop_external(name)
@@ -394,7 +398,7 @@ class Reconciler:
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan.name if plan else None, report)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
-        """End the backoffs of an attempt's capacity key, once it has its instances. True if one has ended."""
+        """End the backoffs of an attempt's capacity key, once it has its instances. Return whether one has ended."""
         if reported.instances_came is None:
             return False
         metadata = (known and known.metadata) or self._repository.metadata()
@@ -413,7 +417,7 @@ class Reconciler:
     def _backoffs_and_instances(
         self, job: Job, metadata: Metadata | None = None
     ) -> tuple[CapacityBackoffs, Mapping[str, int]]:
-        """All capacity backoffs, and the instances that this active job holds by capacity key."""
+        """Return all capacity backoffs, and the instances that this active job holds by capacity key."""
         metadata = metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
         return metadata.capacity_backoffs, instances_by_capacity_key(job, job.slots, policy)
@@ -431,10 +435,10 @@ class Reconciler:
         return self._is_launched(found)
 
     def _is_launched(self, found: TrainingJob) -> bool:
-        """Return whether SageMaker has accepted this attempt. Its tags do not matter any more.
+        """Return whether SageMaker has accepted this attempt, whatever its tags are.
 
-        The name alone does not tell: the attempt may have been deleted, and its name taken again later. The name of an
-        attempt on a carrier is free in SageMaker: a training job of that name is another's.
+        The name alone proves nothing: the attempt may have been deleted, and its name reused. The name of an attempt on
+        a carrier is free in SageMaker, so a training job of that name is not the attempt.
         """
         if not is_stamped(found.name):
             return False
@@ -447,7 +451,7 @@ def _is_accepted(job: Job) -> bool:
 
 
 def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
-    """The training job of an event; None if it has no tags or cannot be read."""
+    """Return the training job of an event; None if it has no tags or cannot be read."""
     tags = detail.get("Tags")
     try:
         return None if tags is None else training_job(detail, tags)
@@ -457,7 +461,7 @@ def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
 
 
 def _must_be_described(job: Job, walk: Walk, refused_since: int | None) -> bool:
-    """Whether an active job must be described: it may have ended, or have got instances where some were lacking."""
+    """Return whether an active job must be described: it may have ended, or have got the instances it waited for."""
     if job.state is JobState.STARTING:
         return False
     probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since

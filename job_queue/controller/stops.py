@@ -1,4 +1,4 @@
-"""Asks SageMaker to stop attempts, as it was recorded before, and records where SageMaker denies it."""
+"""Stops of attempts: ask SageMaker for the recorded stops, and record the stops that SageMaker denies."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -17,11 +17,11 @@ from job_queue.domain.errors import LeaseLost, QueueError, Refused
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
-STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
+STOP_AGAIN_SECONDS = 10  # pause before a stop is requested again
 
 
 class Stops:
-    """Asks for stops, as the holder of the lease."""
+    """The requests for stops, for the holder of the lease."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Stops:
         self._clock = clock
 
     def ask(self, lease: Lease, cluster: ClusterState, recorded: Iterable[Job], now: float) -> bool:
-        """Ask for every intended stop, and now and then again. True if planning again may do more.
+        """Request every intended stop, and repeat old requests. Return whether planning again may do more.
 
         :param recorded: jobs as this cycle has recorded them.
         """
@@ -57,7 +57,10 @@ class Stops:
         return ended
 
     def _stop(self, job: Job) -> StopResult:
-        """Ask for a stop. `ENDED_ALREADY`: the end is recorded. `DENIED`: and it is not stopping for another reason."""
+        """Request a stop, check the attempt, and return the result.
+
+        `ENDED_ALREADY` means that the end is recorded, `DENIED` that the attempt is not stopping for another reason.
+        """
         result = self._training.stop_attempt(job)
         try:
             if result is StopResult.ENDED_ALREADY and not self._reconciler.examine_attempt(job):
@@ -65,18 +68,18 @@ class Stops:
             if result is StopResult.DENIED:
                 found = self._training.describe_attempt(job)
                 if found is None or found.ended or found.status == "Stopping" or found.is_newer_than_launch_of(job):
-                    return StopResult.UNKNOWN  # its end comes by itself; or it was deleted, and another has its name
+                    return StopResult.UNKNOWN  # its end will be reported; or it was deleted, and its name is reused
         except QueueError as error:
             log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
             return StopResult.UNKNOWN
         return result
 
     def _record_denied(self, lease: Lease, job: Job) -> bool:
-        """Record that SageMaker denies a stop, so that another job makes room. False: the job has changed meanwhile."""
+        """Record that SageMaker denies a stop, so that another job makes room. Return False if the job has changed."""
         log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
         try:
             denied = state_machine.stop_denied(job, self._clock())
-            record = self._repository.record(job.name)  # so that a long history is cut
+            record = self._repository.record(job.name)  # with the record, so that a long history is truncated
             self._repository.commit(lease, [replace(denied, record=record)], self._clock())
         except LeaseLost:
             raise

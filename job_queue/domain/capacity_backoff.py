@@ -1,10 +1,10 @@
-"""Backoff of capacity keys: where SageMaker lacks instances, one job at a time is tried, after ever longer waits.
+"""Backoff of capacity keys: where SageMaker lacks instances, one job at a time is tried, after increasing waits.
 
-A capacity key is what SageMaker can lack: a pool, or in a pool of any type the pool and the instance types,
-`<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller ones.
+A capacity key identifies what SageMaker can lack: a pool, or for a pool of any type the pool and the instance types,
+`<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller jobs.
 
-Quota lag is no failure: SageMaker still counts instances of jobs that have ended (`launching.quota_lag`). One job is
-tried every `LAG_SECONDS` then, and after `LONGEST_LAG_SECONDS` the refusal counts like any other.
+Quota lag is no failure: SageMaker still counts instances of jobs that have ended (`launching.quota_lag`). In that case
+one job is tried every `LAG_SECONDS`. After `LONGEST_LAG_SECONDS` the refusal counts like any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,68 +15,68 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import Policy, Slots
 
 LONGEST_TEXT = 500  # characters
-FORGOTTEN_SECONDS = 3600  # after its end; what SageMaker lacked so long ago says nothing about now
+FORGOTTEN_SECONDS = 3600  # after its end; so old a refusal says nothing about the present
 LAG_SECONDS = 20  # between two tries while SageMaker counts instances of jobs that have ended
 LONGEST_LAG_SECONDS = 600  # from the first such refusal, or from the last end of a job there
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityBackoff:
-    """SageMaker refused instances; no job asks for them before `until`."""
+    """A capacity backoff: SageMaker refused instances, and no job asks for them before `until`."""
 
     capacity_key: str
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
-    failures: int = 1  # refusals in a row since a job ended there; those by quota lag not counted
-    instances: int = 1  # it holds for jobs that ask for so many or more
+    failures: int = 1  # refusals in a row since a job ended there, without those by quota lag
+    instances: int = 1  # the backoff holds for jobs that ask for this many or more
     largest: int = 1  # the largest number that was refused
-    at_fault: str | None = None  # what SageMaker said, where it refuses what the pool puts into requests
+    at_fault: str | None = None  # SageMaker's message, if it refuses fields that the pool adds to requests
     refused_since: int | None = None  # epoch seconds of the first refusal since a job got its instances
-    lag: str | None = None  # what SageMaker still counts, where it counts more instances than the queue
+    lag: str | None = None  # message about the instances that SageMaker counts, if it counts more than the queue
     lag_since: int = 0  # epoch seconds of the first such refusal, or of the last end of a job since
 
     @property
     def is_lag(self) -> bool:
-        """Return whether the last refusal was quota lag, and no failure."""
+        """Whether the last refusal was quota lag and not a failure."""
         return self.lag is not None and self.since < self.lag_since + LONGEST_LAG_SECONDS
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a launch has failed, besides quota lag."""
+        """Whether a launch has failed for a reason other than quota lag."""
         return self.failures > 0 or not self.is_lag
 
     @property
     def fewest(self) -> int:
-        """Return the fewest instances for which it holds.
+        """The smallest number of instances for which the backoff holds.
 
-        Quota that comes back is kept for the first in line, which may need more instances than the others.
+        Released quota is kept for the first job in line, which may need more instances than the others.
         """
         return 1 if self.is_lag else self.instances
 
     @property
     def lasts(self) -> bool:
-        """Return whether SageMaker has refused every launch for so long that somebody should look."""
+        """Whether SageMaker has refused every launch for so long that an operator should look."""
         return self.refused_since is not None and self.since - self.refused_since >= LASTING_SECONDS
 
     def is_forgotten(self, now: float) -> bool:
-        """Return whether its end is so long ago that it is ignored."""
+        """Return whether the backoff ended so long ago that it is ignored."""
         return self.until + (FORGOTTEN_SECONDS if self.has_failed else LONGEST_LAG_SECONDS) < now
 
     def is_open(self, now: float) -> bool:
-        """Return whether plans need not know of it any more: no launch has failed, and the next try is due."""
+        """Return whether plans can ignore the backoff: no launch has failed, and the next try is due."""
         return not self.has_failed and self.until <= now
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
-        """Whether it holds for a job that asks for these instances by capacity key."""
+        """Return whether the backoff holds for a job that asks for these instances by capacity key."""
         return wanted.get(self.capacity_key, 0) >= self.fewest
 
     def tried_again(self, now: float) -> "CapacityBackoff":
-        """One job is launched in spite of it. The others wait for its outcome, as long as after a refusal at most."""
+        """Return the backoff after a launch in spite of it. Others wait for the outcome, at most as after a refusal."""
         seconds = LAG_SECONDS if self.is_lag else backoff_seconds(self.capacity_key, max(1, self.failures))
         return replace(self, until=int(now) + seconds)
 
     def without_lag(self, now: float) -> "CapacityBackoff | None":
-        """Return what is left of it once SageMaker has accepted a launch: its failures; None if there are none."""
+        """Return the backoff once SageMaker has accepted a launch: only its failures; None if there are none."""
         return replace(self, lag=None, lag_since=0).tried_again(now) if self.has_failed else None
 
 
@@ -85,16 +85,16 @@ CapacityBackoffs = Mapping[str, CapacityBackoff]
 
 
 def instances_by_capacity_key(job: Job, slots: Slots, policy: Policy) -> dict[str, int]:
-    """The instances that slots of a job take, by capacity key.
+    """Return the instances that slots of a job take, by capacity key.
 
-    In a pool of any type, lack of one type is no lack of another.
+    In a pool of any type, lack of one instance type is not lack of another.
     """
     (instance_type,) = instance_types(job, (slots,), policy) or (None,)
     return {f"{pool}/{instance_type}" if instance_type else pool: count for pool, count in slots.items()}
 
 
 def instance_types(job: Job, alternatives: Sequence[Slots], policy: Policy) -> tuple[str, ...]:
-    """The instance types of each alternative of a job, for pools of any type; empty where pools have types."""
+    """Return the instance types of each alternative of a job, for pools of any type; empty if the pools have types."""
     if all(pool.instance_type for pool in policy.pools):
         return ()
     return tuple("+".join(sorted(job.alternative_of(sum(need.values())))) for need in alternatives)
@@ -108,14 +108,14 @@ def after_refusal(
     at_fault: str | None = None,
     lag: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
-    """The backoff after a refusal; none where the job asked for several capacity keys: any of them may lack instances.
+    """Return the backoff after a refusal; empty if the job asked for several capacity keys, as any may be lacking.
 
     :param wanted: the instances that were refused, by capacity key.
-    :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known counts as no
-        further failure: jobs that were launched together fail once.
-    :param at_fault: what SageMaker said, where it refuses what the pool puts into requests, of any size.
-    :param lag: what SageMaker still counts, where it counts more instances than the queue. Such a refusal is no failure
-        in the first `LONGEST_LAG_SECONDS`.
+    :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known does not add a
+        failure, so that jobs that were launched together fail once.
+    :param at_fault: SageMaker's message, if it refuses fields that the pool adds to requests of any size.
+    :param lag: message about the instances that SageMaker counts, if it counts more than the queue. Such a refusal is
+        no failure in the first `LONGEST_LAG_SECONDS`.
     """
     if len(wanted) != 1:
         return ()
@@ -123,7 +123,7 @@ def after_refusal(
     before = known.get(capacity_key)
     if before is None or before.is_forgotten(now):
         before = CapacityBackoff(capacity_key, 0, since=0, failures=0, instances=instances, largest=instances)
-    # Nobody has asked for instances for long: these refusals have nothing to do with earlier ones.
+    # No instances were requested for long: these refusals have nothing to do with earlier ones.
     first = before.refused_since is None or before.until + LONGEST_SECONDS < now
     refused = replace(
         before,
@@ -141,16 +141,15 @@ def after_refusal(
 
 
 def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """The backoffs that apply to a job, as they are after its launch."""
+    """Return the backoffs that apply to a job, as they are after its launch."""
     return tuple(backoff.tried_again(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 
 def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """The backoffs where a job has given its instances back, as they are then: one job may try at once to get them.
+    """Return the backoffs of capacity keys whose instances a job has given back: one job may try at once to get them.
 
-    Earlier failures say nothing about these instances, so they are counted from 0 again. While SageMaker counts
-    instances of jobs that have ended it will count these, too: the next try stays when it is, and the lag may last
-    longer.
+    Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag, SageMaker
+    will also count these instances: the next try is not brought forward, and the lag may last longer.
     """
     return tuple(
         replace(backoff, failures=0, lag_since=int(now))
@@ -164,9 +163,9 @@ def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) ->
 def after_success(
     known: CapacityBackoffs, wanted: Mapping[str, int], came: float
 ) -> list[tuple[CapacityBackoff, CapacityBackoff | None]]:
-    """The backoffs that end because a job got its instances, each with what is left of it.
+    """Return the backoffs that end because a job got its instances, each with its remainder or None.
 
-    Where more instances were refused than the job got, the backoff stays for jobs that ask for more than it got.
+    If more instances were refused than the job got, the backoff stays for jobs that ask for more than it got.
 
     :param wanted: the job's instances, by capacity key.
     :param came: epoch seconds of their arrival; a refusal after it still holds.

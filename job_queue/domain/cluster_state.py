@@ -1,4 +1,4 @@
-"""The state that a cycle plans with: live jobs, external jobs and metadata; and the planner's snapshot of it."""
+"""The state that a cycle plans with: live jobs, external jobs and metadata. The planner's snapshot is made from it."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,21 +31,21 @@ from job_queue.scheduler import (
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the queue keeps besides jobs, as one strongly consistent read saw it."""
+    """The metadata of the queue, as one strongly consistent read returned it."""
 
-    fencing_token: int = 0  # of the lease
-    lease_expires: int = 0  # epoch seconds until which somebody may hold it
+    fencing_token: int = 0  # fencing token of the lease
+    lease_expires: int = 0  # epoch seconds until which a holder may have it
     generation: int = 0  # the wake-up counter
     waiting_queues: Mapping[str, int] = field(default_factory=dict)  # in use -> epoch seconds of the last job added
-    opened_by: Mapping[str, str] = field(default_factory=dict)  # ... -> owner of its first job, where known
+    opened_by: Mapping[str, str] = field(default_factory=dict)  # ... -> owner of its first job, if known
     policy: StoredPolicy | None = None
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
-    listing: Listing | None = None  # how far SageMaker's list is known
+    listing: Listing | None = None  # the known part of SageMaker's list
     reconciled: int | None = None  # epoch seconds of the last successful comparison with that list
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
-    unrecorded: Mapping[str, int] = field(default_factory=dict)  # jobs that could not be -> epoch seconds of next try
+    unrecorded: Mapping[str, int] = field(default_factory=dict)  # jobs that cannot be recorded -> epoch s of next try
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class ProjectLoad:
     """The live jobs of a project, as far as a cycle reads its waiting queues (the policy's `window`)."""
 
     waiting: int = 0  # jobs
-    refused: int = 0  # ... that SageMaker has refused for long
+    refused: int = 0  # waiting jobs that SageMaker has refused for long
     active: int = 0  # jobs that hold slots
-    instances: int = 0  # ... and how many
+    instances: int = 0  # instances that these jobs hold
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Live jobs and all else that uses capacity."""
+    """The live jobs, and all other users of capacity."""
 
     metadata: Metadata
     applied: AppliedPolicy
@@ -68,14 +68,14 @@ class ClusterState:
     waiting: Mapping[str, Job]
     external: tuple[ExternalJob, ...]
     cut: frozenset[str] = frozenset()  # waiting queues longer than the policy's `window`: the rest was not read
-    outlook: Outlook = Outlook()  # empty where no plan asks for it
-    ended: tuple[AttemptRecord, ...] = ()  # attempts that have ended lately, where plans look at what was used
+    outlook: Outlook = Outlook()  # empty if no plan needs it
+    ended: tuple[AttemptRecord, ...] = ()  # attempts that have ended lately, if plans depend on past use
 
     @property
     def policy(self) -> Policy:
-        """The policy, with projects added that it no longer has but that still have jobs.
+        """The policy, with added projects that it no longer has but that still have jobs.
 
-        An added project has no quota and no over-quota share: its running jobs are the first to make room.
+        An added project has no quota and no over-quota share: its running jobs are evicted first.
         """
         known = {project.name for project in self.applied.policy.projects}
         jobs = [*self.active.values(), *self.waiting.values()]
@@ -86,25 +86,25 @@ class ClusterState:
         return replace(self.applied.policy, projects=(*self.applied.policy.projects, *added))
 
     def with_changed(self, jobs: Iterable[Job]) -> "ClusterState":
-        """The same state with some active jobs changed."""
+        """Return the same state with some active jobs changed."""
         active = {**self.active, **{job.name: job for job in jobs}}
         return replace(self, active={name: job for name, job in active.items() if job.state.holds_slots})
 
     def with_waiting(self, job: Job) -> "ClusterState":
-        """The same state with one more waiting job."""
+        """Return the same state with one more waiting job."""
         return replace(self, waiting={**self.waiting, job.name: job})
 
     def with_waiting_changed(self, jobs: Iterable[Job]) -> "ClusterState":
-        """The same state with some waiting jobs changed, or finished."""
+        """Return the same state with some waiting jobs changed, or finished."""
         waiting = {**self.waiting, **{job.name: job for job in jobs}}
         return replace(self, waiting={name: job for name, job in waiting.items() if job.state.waits})
 
     def more_wait(self, projects: Container[str]) -> bool:
-        """Whether more jobs of these projects wait than were read."""
+        """Return whether these projects have more waiting jobs than were read."""
         return any(project_of_waiting_queue(key) in projects for key in self.cut)
 
     def capacity_backoffs(self, now: float) -> CapacityBackoffs:
-        """The capacity backoffs that still count."""
+        """Return the capacity backoffs that still count."""
         return {
             capacity_key: backoff
             for capacity_key, backoff in self.metadata.capacity_backoffs.items()
@@ -112,7 +112,7 @@ class ClusterState:
         }
 
     def loads(self, changed: Iterable[Job]) -> dict[str, ProjectLoad]:
-        """The load of each project, after some jobs have changed."""
+        """Return the load of each project, after some jobs have changed."""
         jobs = {**self.waiting, **self.active} | {job.name: job for job in changed}
         by_project: dict[str, list[Job]] = {project.name: [] for project in self.policy.projects}
         for job in jobs.values():
@@ -125,7 +125,7 @@ class ClusterState:
         return sum(load.refused for load in loads.values()) + sum(it.lasts for it in backoffs)
 
     def external_slots(self) -> dict[str, int]:
-        """What training jobs that are not the queue's use of each pool, warm pools not counted."""
+        """Return the slots of each pool that external jobs use, without warm pools that can be released."""
         used: dict[str, int] = {}
         for job in self.external:
             if job.warm is not None and not job.warm.fixed:
@@ -135,7 +135,7 @@ class ClusterState:
         return used
 
     def warm(self) -> dict[str, int]:
-        """Instances of each pool that are kept warm, for jobs that match or until they are released."""
+        """Return the instances of each pool that are kept warm, for matching jobs or until their release."""
         kept: dict[str, int] = {}
         for job in idle(self.external):
             for pool, count in warm_slots(job, self.applied.policy).items():
@@ -143,15 +143,15 @@ class ClusterState:
         return kept
 
     def calendars(self, now: float) -> dict[str, Calendar]:
-        """When the pools of training plans have instances."""
+        """Return the times at which the pools of training plans have instances."""
         return calendars(self.metadata.training_plans, self.applied.policy, now)
 
     def unrecorded(self, now: float) -> frozenset[str]:
-        """Jobs of which no transition could be recorded, and that are planned without for a while."""
+        """Return the jobs whose transitions could not be recorded. Plans leave them out for a while."""
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
-        """What was used, up to the last attempt that has ended: its end is when its project's next job is decided."""
+        """Return the past use up to the last end of an attempt, because the next job is decided at that time."""
         if not remembers(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)
@@ -168,7 +168,7 @@ class ClusterState:
         return Snapshot(under_ceiling(self.policy, self.applied.ceiling, plans), now, calendars=calendars)
 
     def snapshot(self, now: float) -> Snapshot:
-        """The planner's input."""
+        """Return the planner's input."""
         policy, unrecorded = self.applied.policy, self.unrecorded(now)
         warm = fitting_jobs(self.waiting.values(), self.external, policy, now)
         expected = self.outlook.expected
@@ -212,7 +212,7 @@ class ClusterState:
 
 
 def latest_versions(reads: Iterable[Iterable[Job]]) -> dict[str, Job]:
-    """Each job by its name, in the latest version that was read of it."""
+    """Return each job by name, in its latest version among the reads."""
     jobs: dict[str, Job] = {}
     for job in chain.from_iterable(reads):
         if job.name not in jobs or jobs[job.name].version < job.version:

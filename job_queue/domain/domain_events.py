@@ -1,4 +1,4 @@
-"""Which event a recorded transition is to observers."""
+"""The events and notices of recorded transitions, for observers."""
 
 from enum import StrEnum
 
@@ -19,20 +19,20 @@ class DomainEvent(StrEnum):
     PREEMPTED = "Training Job Preempted"  # its attempt has ended to make room for another job, and it waits again
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was preempted or had failed
     EXPIRING = "Training Job Expiring"  # its training plan ends, and its instances are taken back
-    UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denies the queue to stop its attempt
-    BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job itself; it waits
+    UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denies a request to stop its attempt
+    BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed without the job's fault; it waits
     FINISHED = "Training Job Finished"
 
 
 def domain_event(transition: Transition) -> DomainEvent | None:
-    """The event of a transition; None: it has none."""
+    """Return the event of a transition; None if it has none."""
     old, new = transition.old, transition.new
     if new.state.finished:
         return DomainEvent.FINISHED
     if new.state is JobState.RUNNING:
         return _of_running(old, new)
     if new.retried > old.retried:
-        return None  # its own failure is no backoff; its end is an event when no retries are left
+        return None  # a failure of the job itself is no backoff; its end is an event when no retries are left
     if old.state.holds_slots and new.state.waits:
         made_room = transition.ended is not None and transition.ended.outcome == "preempted"
         return DomainEvent.PREEMPTED if made_room else DomainEvent.BACKED_OFF
@@ -48,24 +48,24 @@ def _of_running(old: Job, new: Job) -> DomainEvent | None:
 
 
 def notice(transition: Transition, after: float) -> str | None:
-    """What a person may want to hear of a transition, as a sentence on one line; None: nothing.
+    """Return a transition that is news to people as a sentence on one line; None if it is no news.
 
-    :param after: seconds in the queue after which a start is news.
+    :param after: seconds in the queue from which a start is news.
     """
     old, new = transition.old, transition.new
     waited = epoch(new.since) - epoch(new.entered)
     match domain_event(transition):
         case DomainEvent.STARTED if waited >= after:
-            told = f"has started, after {duration(waited)} in the queue"
+            news = f"has started, after {duration(waited)} in the queue"
         case DomainEvent.PREEMPTED:
             makes_room = f" for {old.evicted_for}" if old.evicted_for else ""
-            told = f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again"
+            news = f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again"
         case DomainEvent.FINISHED:
-            told = _finished(new, waited)
+            news = _finished(new, waited)
         case _:
             return None
     whose = f"{new.name} ({new.owner.rpartition('/')[2]}, project {new.project})"
-    return _sentence(f"{whose} {told}")
+    return _sentence(f"{whose} {news}")
 
 
 def _finished(job: Job, seconds: float) -> str:
@@ -73,13 +73,13 @@ def _finished(job: Job, seconds: float) -> str:
         return f"is completed, {duration(seconds)} after it was submitted"
     how = "has failed" if job.state is JobState.FAILED else "was stopped"
     reason = job.reason or ""
-    if without_program_output(reason) != reason:  # not everybody who is told may read that
+    if without_program_output(reason) != reason:  # not all readers of notices may see the output
         return f"{how} by an error of its own; smq logs {job.name} has it"
     return f"{how}: {reason}" if reason else how
 
 
 def _sentence(text: str) -> str:
-    """Some of it others have written: what is no print and what a chat obeys is no part of it."""
+    """Return a sentence on one line. The text may contain user input: remove unprintable characters and chat markup."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_ORDERS)
     if len(line) > LONGEST_NOTICE:
         return f"{line[: LONGEST_NOTICE - 1]}…"

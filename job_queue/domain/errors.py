@@ -1,22 +1,22 @@
-"""Errors that a caller is meant to see, and signals inside the queue.
+"""Errors for callers, and signals inside the queue.
 
-QueueError                  root: what is wrong, where, and what to do; what HTTP makes of each is the api's matter
+QueueError                  root: message, field and remedy; the api maps each class to HTTP
 ├── InvalidRequest          the request is wrong; names the fields
 ├── Forbidden               a rule forbids it
 ├── NotFound                no such job
 ├── NameTaken               another request has that name
-├── Conflict                not in the state that the job is in
-├── StalePolicy             somebody else applied a policy meanwhile
-├── InUse                   a policy takes what live jobs need
+├── Conflict                the job's state does not allow it
+├── StalePolicy             the policy was changed meanwhile
+├── InUse                   a policy removes resources that live jobs need
 ├── TooMany                 the queue holds as much of a kind as it can
 ├── TooLarge                the request does not fit
 ├── TakesTooLong            the answer cannot be computed while a caller waits
 ├── Busy                    as many requests of the kind are in progress as may be at once
 └── Unavailable             AWS did not do its part; the same request may be sent again
 
-Signal                      root of what the queue tells itself; never leaves it
+Signal                      root of signals inside the queue; never leaves it
 └── Refused                 a conditional write was refused
-    └── LeaseLost           ... because the lease has moved on
+        └── LeaseLost           ... because another holder has the lease
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,21 +26,21 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class ValidationIssue:
-    """One thing that is wrong with a request."""
+    """One fault of a request."""
 
     field: str
-    """Where: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
+    """The place: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
     message: str
-    """A sentence that says what is wrong and where, and needs nothing else to be understood."""
+    """A complete sentence with the fault and its place."""
     remedy: str | None = None
-    """What to do about it, where the message does not say so."""
+    """Advice, if the message has none."""
 
 
 class QueueError(Exception):
-    """Something that the caller should read.
+    """An error that the caller should read.
 
-    :param field: the field at fault, if a single one is.
-    :param remedy: what to do about it.
+    :param field: the faulty field, if it is a single one.
+    :param remedy: advice to the caller.
     """
 
     def __init__(self, message: str, *, field: str | None = None, remedy: str | None = None) -> None:
@@ -49,83 +49,83 @@ class QueueError(Exception):
 
     @classmethod
     def of(cls, issues: Sequence[ValidationIssue]) -> Self:
-        """The error that several issues are, at least one."""
+        """Return one error for several issues, at least one."""
         error = cls(" ".join(issue.message for issue in issues))
         error.issues = tuple(issues)
         return error
 
     @property
     def message(self) -> str:
-        """All that is wrong, in sentences."""
+        """The messages of all issues, in sentences."""
         return str(self)
 
     @property
     def field(self) -> str | None:
-        """The field at fault, of several the first."""
+        """The faulty field; of several fields the first."""
         return self.issues[0].field or None
 
 
 class InvalidRequest(QueueError):
-    """The request cannot be accepted as it is."""
+    """An error because the request is not valid."""
 
 
 class Forbidden(QueueError):
-    """The caller may not do this."""
+    """An error because the caller does not have the right."""
 
 
 class NotFound(QueueError):
-    """There is no such job."""
+    """An error because there is no such job."""
 
 
 class NameTaken(QueueError):
-    """The job name belongs to another request."""
+    """An error because the job name belongs to another request."""
 
 
 class Conflict(QueueError):
-    """The job is not in a state in which this can be done."""
+    """An error because the job's state does not allow the command."""
 
 
 class StalePolicy(QueueError):
-    """The policy is no longer the one that was read."""
+    """An error because the policy is no longer the one that was read."""
 
 
 class InUse(QueueError):
-    """A policy takes what live jobs need: it drops a project or a pool, or lowers a quota below them."""
+    """An error because a policy drops a project or a pool of live jobs, or lowers a quota below them."""
 
 
 class TooMany(QueueError):
-    """The queue holds as much of a kind as it can."""
+    """An error because the queue holds the maximum number of a kind."""
 
 
 class TooLarge(QueueError):
-    """The request is larger than the queue can keep."""
+    """An error because the request is larger than the queue can store."""
 
 
 class TakesTooLong(QueueError):
-    """The answer cannot be computed in the time that a caller waits."""
+    """An error because the answer cannot be computed in the time that a caller waits."""
 
 
 class Busy(QueueError):
-    """As many requests of this kind are in progress as may be at once; the same request may be sent again."""
+    """An error because too many requests of this kind are in progress. The same request may be sent again."""
 
 
 class Unavailable(QueueError):
-    """A service that the queue needs did not answer; nothing is lost, ask again."""
+    """An error because a service that the queue needs did not answer. Nothing is lost; the caller may try again."""
 
 
 class Unwritable(Unavailable):
-    """A row cannot be stored, now or later: it is larger than the database allows."""
+    """An error because a row can never be stored: it is larger than the database allows."""
 
 
 class Signal(Exception):
-    """Root of the queue's signals to itself."""
+    """The root of signals inside the queue."""
 
 
 class Refused(Signal):
-    """A conditional write was refused.
+    """A signal that a conditional write was refused.
 
-    `items` maps the place of each refused write in its transaction to the row that stood there
-    (empty where none did).
+    `items` maps the index of each refused write in its transaction to the row that was there (empty if there was no
+    row).
     """
 
     def __init__(self, items: Mapping[int, Mapping[str, Any]]) -> None:
@@ -134,4 +134,4 @@ class Refused(Signal):
 
 
 class LeaseLost(Refused):
-    """The lease's token is no longer ours."""
+    """A signal that another holder has the lease."""

@@ -1,8 +1,8 @@
-"""Whose a call is: what API Gateway's ARN of a caller means, and which ARNs that people write down mean which callers.
+"""Identities of callers: the owner that a caller's ARN means, and the callers that a pattern in the policy matches.
 
-API Gateway names a user by the user's ARN, and whoever has assumed a role by that of the session,
-`arn:aws:sts::A:assumed-role/NAME/SESSION`, without the role's path. Who assumes a role names the session; where nobody
-does, a library makes up a name, which is another one each time. Sources of such names: botocore's
+API Gateway names a user by the user's ARN, and the caller in a role's session by the session's ARN,
+`arn:aws:sts::A:assumed-role/NAME/SESSION`, without the role's path. The caller that assumes a role names the session.
+If it gives no name, a library invents one, which differs each time. Sources of invented names: botocore's
 AssumeRoleCredentialFetcher, the role providers of the SDKs for JavaScript, Java, Go, .NET and PHP, and the documents of
 ECS, EKS and CodeBuild about their sessions.
 """
@@ -23,7 +23,7 @@ _LIBRARIES = (
 )
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _INVENTED = re.compile(
-    rf"({'|'.join(_LIBRARIES)})-[0-9]{{9,}}"  # and the time, in whatever unit
+    rf"({'|'.join(_LIBRARIES)})-[0-9]{{9,}}"  # and the time, in any unit
     "|[0-9]{19}"  # Go's first SDK: the time in nanoseconds
     "|[0-9a-f]{32}"  # a task of ECS
     rf"|(.*-)?{_UUID}",  # a build, a pod of EKS, an older task
@@ -31,8 +31,8 @@ _INVENTED = re.compile(
 )
 _ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]+)")
 _ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
-_WILD = "*"
-EVERYBODY = "*"  # the only pattern that is no ARN
+_WILDCARD = "*"
+ANY_CALLER = "*"  # the only pattern that is not an ARN
 _PATH_OF_IDENTITY_CENTER = "aws-reserved/"
 # Resource types of callers, and the service that their ARNs name.
 _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", "federated-user": "sts"}
@@ -40,7 +40,7 @@ _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", 
 
 @dataclass(frozen=True, slots=True)
 class RoleSession:
-    """Somebody who has assumed a role."""
+    """A session of a role."""
 
     account: str  # with its partition: arn:aws:iam::111122223333
     role: str  # its name, without its path
@@ -48,17 +48,17 @@ class RoleSession:
 
     @property
     def role_arn(self) -> str:
-        """The role's ARN, but for its path, which nobody can tell from a session."""
+        """The role's ARN without its path, which a session's ARN does not have."""
         return f"{self.account}:role/{self.role}"
 
     @property
     def is_invented(self) -> bool:
-        """Whether the session's name says nothing about who it is: a library or a service made it up."""
+        """Whether the session's name does not identify a person, because a library or a service invented it."""
         return bool(_INVENTED.fullmatch(self.session))
 
 
 def role_session(arn: str) -> RoleSession | None:
-    """What a caller's ARN says, if it has assumed a role."""
+    """Return the session of a caller's ARN; None if the caller has not assumed a role."""
     found = _ROLE_SESSION.fullmatch(arn)
     if found is None:
         return None
@@ -67,26 +67,26 @@ def role_session(arn: str) -> RoleSession | None:
 
 
 def owner_of(caller: str) -> str:
-    """Who owns what a caller submits: the caller, or the role where the session's name was made up."""
+    """Return the owner of a caller's submissions: the caller, or the role if the session's name was invented."""
     found = role_session(caller)
     return found.role_arn if found and found.is_invented else caller
 
 
 def acts_for(caller: str, owner: str) -> bool:
-    """Whether a caller is the owner of a job. What a role owns belongs to all its sessions.
+    """Return whether a caller is the owner of a job. The jobs of a role belong to all its sessions.
 
-    :param owner: as it is recorded; records of before may have a session whose name was made up.
+    :param owner: recorded owner; old records may have a session with an invented name.
     """
     meant, found = owner_of(owner), role_session(caller)
     return meant in (caller, found.role_arn if found else None)
 
 
 def matches(pattern: str, caller: str) -> bool:
-    """Whether an ARN that may contain `*` means a caller. A role's ARN means all its sessions.
+    """Return whether an ARN that may contain `*` matches a caller. A role's ARN matches all its sessions.
 
-    `*` stands for characters of one part of a name, and crosses neither `/` nor `:`. Alone it means everybody.
+    `*` stands for characters of one part of a name, and crosses neither `/` nor `:`. Alone it matches all callers.
     """
-    if pattern == EVERYBODY or fits(pattern, caller):
+    if pattern == ANY_CALLER or fits(pattern, caller):
         return True
     found, role = role_session(caller), _ROLE_PATTERN.fullmatch(pattern)
     if found is None or role is None:
@@ -96,11 +96,11 @@ def matches(pattern: str, caller: str) -> bool:
 
 
 def pattern_issue(pattern: str) -> str | None:
-    """Why a pattern can mean no caller, or not those that it seems to; None where nothing is wrong.
+    """Return why a pattern cannot match a caller, or would match others than it seems to; None if it is valid.
 
-    The message goes on after the pattern: "arn:... is ...".
+    The message follows the pattern: "arn:... is ...".
     """
-    if pattern == EVERYBODY:
+    if pattern == ANY_CALLER:
         return None
     if not pattern.startswith("arn:"):
         return "is not an ARN, and callers are known by theirs"
@@ -114,20 +114,20 @@ def pattern_issue(pattern: str) -> str | None:
 
 def _arn_issue(service: str, region: str, account: str, resource: str) -> str | None:
     kind, slash, name = resource.partition("/")
-    if _WILD in service + region + kind:
+    if _WILDCARD in service + region + kind:
         return "leaves open what it is the ARN of: write user/, role/ or assumed-role/ and what follows"
     if kind not in _CALLERS or bool(slash) is (kind == "root") or (slash and not name):
         return "is not the ARN of a caller: those are users, roles and sessions of roles (assumed-role)"
     if service != _CALLERS[kind] or region:
         return f"is not as ARNs of its kind are: they begin with arn:aws:{_CALLERS[kind]}::"
-    if _WILD not in account and not re.fullmatch("[0-9]{12}", account):
+    if _WILDCARD not in account and not re.fullmatch("[0-9]{12}", account):
         return "names no account, which has 12 digits"
     special = {"role": _role_issue, "assumed-role": _session_issue}
     return (special[kind](name) if kind in special else None) or _name_issue(name.rpartition("/")[2], kind)
 
 
 def _name_issue(name: str, kind: str) -> str | None:
-    """IAM's rule for the names of users, roles and sessions."""
+    """Return a violation of IAM's rule for the names of users, roles and sessions; None if there is none."""
     if kind == "root" or re.fullmatch(r"[\w+=,.@*-]+", name, re.ASCII):
         return None
     return "can match nobody: the last part of a name has letters, digits and _+=,.@- only"
@@ -137,10 +137,10 @@ def _role_issue(name: str) -> str | None:
     path, slash, last = name.rpartition("/")
     if not last:
         return "names no role"
-    if not slash or _WILD not in last:
+    if not slash or _WILDCARD not in last:
         return None
-    # Sessions do not tell the path, so that the name alone would count: of whatever path.
-    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILD):
+    # A session does not show the role's path, so only the name would count, with any path.
+    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILDCARD):
         return None
     return (
         "would mean roles of other paths, too, as a session does not tell its role's path: name each role, "

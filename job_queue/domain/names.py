@@ -1,7 +1,7 @@
-"""Names of attempts in SageMaker: a job's name and a stamp that says which attempt it is.
+"""Names of attempts in SageMaker: a job's name and a stamp with the number of the attempt.
 
-A training job's name is taken for ever, so a name that depends only on the job and the number of the
-attempt is what keeps two attempts of a job from being alive at once.
+SageMaker never accepts the same name twice. So a name that depends only on the job and the number of the attempt
+prevents that two attempts of a job are alive at once.
 """
 
 import hashlib
@@ -16,18 +16,18 @@ SUBMISSION_TAG = "queue-submission"
 ATTEMPT_TAG = "queue-attempt"
 PROOF_TAG = "queue-proof"
 RESERVED_TAG_PREFIX = "queue-"
-CARRIER_PREFIX = "carrier--"  # of jobs of the queue's own, on which others run; nobody else's has such a name
+CARRIER_PREFIX = "carrier--"  # of the queue's own jobs, on which members run; other jobs cannot have such a name
 
-_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # SageMaker's pattern; the length is a limit of its own
+_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # SageMaker's pattern; the length has its own limit
 _STAMP = "-qstamp-"
 _STAMPED = re.compile(r".*-qstamp-(\d+)", re.ASCII)
 _HASH_LENGTH = 10
 
 
 def apply_qstamp(job_name: str, attempt: int) -> str:
-    """The name of a job's attempt: `<job>-qstamp-<n>`, at most 63 characters.
+    """Return the name of a job's attempt: `<job>-qstamp-<n>`, at most 63 characters.
 
-    A job name that leaves no room is cut and given a hash of the whole, so that two long names stay apart.
+    A job name that leaves no room is shortened, with a hash of the whole name, so that two long names stay different.
     """
     stamp = f"{_STAMP}{attempt}"
     if len(job_name) + len(stamp) <= MAX_NAME:
@@ -38,16 +38,16 @@ def apply_qstamp(job_name: str, attempt: int) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a training job, and so a job, may have this name."""
+    """Return whether a training job, and so a job, may have this name."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
 def is_stamped(name: str) -> bool:
-    """Whether a name looks like an attempt's; such names are refused for jobs."""
+    """Return whether a name looks like an attempt's name. Such names are refused for jobs."""
     return _STAMPED.fullmatch(name) is not None
 
 
 def attempt_number(name: str) -> int | None:
-    """The number of the attempt with this name; None: it is no attempt's name."""
+    """Return the number of the attempt with this name; None if it is not an attempt's name."""
     stamped = _STAMPED.fullmatch(name)
     return int(stamped[1]) if stamped and len(name) <= MAX_NAME else None

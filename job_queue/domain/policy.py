@@ -1,4 +1,4 @@
-"""The policy that is applied, and what it means for a job: its pools, its slots, and the request for SageMaker."""
+"""The policy in force, and its meaning for a job: its pools, its slots, and the request for SageMaker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,12 @@ from job_queue.scheduler import (
     policy_from_document,
 )
 
-MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
+MOST_COMBINATIONS = 16  # combinations of pools for one alternative of a heterogeneous cluster
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
-    """A policy as it is stored: its document is text that nobody has read yet."""
+    """A policy as it is stored: the document is text that is not parsed yet."""
 
     version: int
     document: str
@@ -38,29 +38,29 @@ class PastPolicy:
     version: int
     applied_by: str
     applied_at: str  # ISO time
-    restored: int | None = None  # the earlier version that it is; None: its author gave the document
+    restored: int | None = None  # the earlier version that was restored; None: a new document
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedPolicy:
-    """The policy that is in force. Version 0 is the default policy, which nobody applied."""
+    """The policy in force. Version 0 is the default policy, which was never applied."""
 
     policy: Policy
     version: int = 0
     document: Mapping[str, Any] = field(default_factory=dict)
     applied_by: str | None = None
     applied_at: str | None = None  # ISO time
-    ceiling: int | None = None  # instances that its pools may have together, whatever it says; None: any number
+    ceiling: int | None = None  # limit on the instances of its pools together; None: no limit
 
     @property
     def excess(self) -> int:
-        """Instances that its pools have together above the ceiling."""
+        """The instances of its pools together above the ceiling."""
         total = sum(pool.capacity for pool in self.policy.pools if pool.capacity != UNLIMITED)
         return max(0, total - self.ceiling) if self.ceiling is not None else 0
 
 
 def default_policy(max_capacity: int) -> AppliedPolicy:
-    """Without a policy: one pool of any instance type and one project that owns all of it."""
+    """Return the default policy: one pool of any instance type, and one project with a quota of the whole pool."""
     document = {
         "pools": [{"name": DEFAULT, "capacity": max_capacity}],
         "projects": [{"name": DEFAULT, "quota": {DEFAULT: max_capacity}}],
@@ -69,11 +69,11 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
 
 
 def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
-    """The policy with pools that have no more instances together than the ceiling allows, the first pools first.
+    """Return the policy with pools that together are within the ceiling. The first pools get their instances first.
 
-    A training plan's pool without a capacity has what the others leave.
+    The pool of a training plan without a capacity gets the rest.
 
-    :param plans: pool -> instances that its training plan has now; of those without a capacity whose plan is open.
+    :param plans: pool -> instances that its training plan has now, for each pool whose plan is open.
     """
     if ceiling is None:
         return policy
@@ -89,23 +89,23 @@ def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int])
 
 
 def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
-    """The slots that each alternative of a job takes, best first.
+    """Return the slots that each alternative of a job takes, best first.
 
-    They are derived for each plan, so that a new policy needs no migration.
+    Slots are derived for each plan, so that a new policy needs no migration.
 
-    Each alternative of the request is served by the pools of its instance types that the project (or the tag
-    `pools`) allows, in the order in which they are allowed. An instance type that no allowed pool offers stands
-    under its own name: no pool has that, and the planner says so. A project that is no longer there allows nothing.
-    An alternative that names a training plan is served by the allowed pools of that plan alone. Of a job that accepts
-    several sizes, the best size comes first, in each of its pools.
+    Each alternative of the request is served by the pools of its instance types that the project (or the tag `pools`)
+    allows, in the order in which they are allowed. An instance type without an allowed pool is returned under its own
+    name: no pool has that name, and the planner reports it. A project that no longer exists allows no pool. An
+    alternative with a training plan is served only by the allowed pools of that plan. If a job accepts several sizes,
+    the best size comes first, in each of its pools.
     """
     allowed = allowed_pools(job, policy)
-    if job.pools and len(job.demand[0]) == 1:  # the tag names pools of whatever type, for as many instances
+    if job.pools and len(job.demand[0]) == 1:  # the tag names pools of any type, for the same number of instances
         sizes = job.sizes or (None,)
         return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
     found = []
     for alternative, plan in zip_longest(job.demand, job.plans):
-        if plan is not None:  # one that no allowed pool has is nobody's to use
+        if plan is not None:  # a plan that no allowed pool has cannot be used
             eligible = [pool for pool in allowed if isinstance(pool.market, TrainingPlan) and pool.market.arn == plan]
         else:
             eligible = allowed
@@ -122,7 +122,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
 
 
 def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
-    """Pools in which a job may run, in order of preference: its tag's, else its project's, else all."""
+    """Return the pools in which a job may run, in order of preference: its tag's, else its project's, else all."""
     by_name = {pool.name: pool for pool in policy.pools}
     project = project_of(policy, job.project)
     if project is None:
@@ -132,21 +132,22 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
 
 
 def project_of(policy: Policy, name: str) -> Project | None:
-    """The project of that name."""
+    """Return the project with that name; None if there is none."""
     return next((project for project in policy.projects if project.name == name), None)
 
 
 def is_plain(job: Job, policy: Policy) -> bool:
-    """Whether a job asks for what a project's jobs usually do: for one type, which a pool has, wherever it may be."""
+    """Return whether a job asks for a single instance type that a pool has, and names no pools, as most jobs do."""
     types = {pool.instance_type for pool in policy.pools}
     asked = {instance_type for alternative in job.demand for instance_type in alternative}
     return not job.pools and len(asked) == 1 and asked <= types
 
 
 def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:
-    """The slots of a training job that is not the queue's.
+    """Return the slots of an external job.
 
-    It counts in the first pool of each instance type: of those of its training plan, else of those without one.
+    Each of its instance types counts in one pool: the first with the job's training plan, or for a job without a plan
+    the first without one.
     """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
@@ -158,7 +159,7 @@ def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | Non
 
 
 def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
-    """The request for SageMaker, on the slots that the job holds."""
+    """Return the request for SageMaker, on the slots that the job holds."""
     pools = [pool for pool in policy.pools if pool.name in job.slots]
     resources = dict(request["ResourceConfig"])
     if len(pools) == 1 and "InstanceGroups" not in resources:
@@ -180,7 +181,7 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
 
 
 def is_changed(request: Mapping[str, Any], placed_request: Mapping[str, Any]) -> bool:
-    """Whether a pool has put a plan, a market or another type into a request."""
+    """Return whether a pool has added a plan, a market or another instance type to a request."""
     asked, sent = request["ResourceConfig"], placed_request["ResourceConfig"]
     choices = [asked, *asked.get("InstancePreferences", ())]
     types = {choice.get("InstanceType") for choice in choices}
@@ -193,12 +194,12 @@ def is_changed(request: Mapping[str, Any], placed_request: Mapping[str, Any]) ->
 
 
 def is_spot(job: Job, policy: Policy) -> bool:
-    """Whether the job's slots are in pools of spot instances."""
+    """Return whether the job's slots are in pools of spot instances."""
     return all(isinstance(pool.market, Spot) for pool in policy.pools if pool.name in job.slots)
 
 
 def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
-    """The training plan that the request itself names for the instances that it gets."""
+    """Return the training plan that the request itself names for its instances."""
     for alternative, plan in zip(job.demand, job.plans, strict=False):
         if plan is not None and resources.get("InstanceType") in alternative:
             return [plan]
@@ -206,7 +207,7 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
 
 
 def _count_in(pool: Pool, demand: Demand) -> int:
-    """Instances that a job asks for in a pool that it names: of the preference for its type, else of the first."""
+    """Return the instances that a job asks for in a named pool: of the preference for its type, else of the first."""
     for alternative in demand:
         if pool.instance_type is not None and pool.instance_type in alternative:
             return alternative[pool.instance_type]

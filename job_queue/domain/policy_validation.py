@@ -1,4 +1,4 @@
-"""Validates a policy before it is applied; a stored one is not validated again."""
+"""Validation of a policy before it is applied. A stored policy is not validated again."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -27,9 +27,9 @@ ISSUES_SHOWN = 10
 NAMES_SHOWN = 10
 MOST_POOLS = 100
 MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time grows with them
-MOST_INSTANCES = 1_000_000  # and of a project's weight
+MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
 MOST_PRICES = 500
-HIGHEST_PRICE = 1_000_000  # an hour, in whatever currency
+HIGHEST_PRICE = 1_000_000  # an hour, in any currency
 MOST_SECONDS = 10 * 365 * 24 * 3600
 MOST_STRETCH = 10_000
 SHORTEST_HALF_LIFE = 60  # seconds
@@ -37,8 +37,8 @@ MOST_BUDGET_HOURS = 1_000_000_000
 LONGEST_PERIOD_DAYS = 366
 WIDEST_WINDOW = 10_000
 MOST_WAITING = 100_000
-MOST_PATTERNS = 500  # of a project: each is compared with a caller
-LONGEST_WARM_SECONDS = 3600  # that SageMaker keeps instances warm
+MOST_PATTERNS = 500  # of a project; each pattern is compared with a caller
+LONGEST_WARM_SECONDS = 3600  # SageMaker's maximum for warm instances
 
 # Names become values of tags, parts of keys in the tables, and items of lists that are separated by commas and spaces.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/=@-]{0,62}")
@@ -47,11 +47,11 @@ _TRAINING_PLAN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:trai
 
 
 def parse_policy(document: object, max_capacity: int | None = None, *, may_share: bool = True) -> Policy:
-    """A policy that may be applied.
+    """Return a valid policy.
 
-    :param max_capacity: instances that its pools may have together; None: any number.
-    :param may_share: whether the stack has what sharing instances takes.
-    :raises InvalidRequest: it may not; the message names the first issues.
+    :param max_capacity: limit on the instances of its pools together; None: no limit.
+    :param may_share: whether the stack supports shared instances.
+    :raises InvalidRequest: the policy is not valid; the message has the first issues.
     """
     try:
         policy = policy_from_document(document)
@@ -70,7 +70,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     sized = list(_sizes(policy))
     yield from sized
     if sized:
-        return  # the rest takes time that grows with it
+        return  # the other rules take time that grows with the sizes
     for rule in (_names, _settings, _numbers, _budgets, _pools, _patterns, _prices):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
@@ -132,7 +132,7 @@ def _settings(policy: Policy) -> Iterator[str]:
 
 
 def _numbers(policy: Policy) -> Iterator[str]:
-    """Bounds of numbers, so that nothing that is computed from them overflows."""
+    """Check bounds of numbers, so that no computation overflows."""
     for pool in policy.pools:
         if pool.capacity > MOST_INSTANCES and pool.capacity != UNLIMITED:
             yield f"the capacity of {pool.name} may be at most {MOST_INSTANCES}"
@@ -160,7 +160,7 @@ def _budgets(policy: Policy) -> Iterator[str]:
 
 
 def _pools(policy: Policy) -> Iterator[str]:
-    """What a pool puts into requests: SageMaker would refuse the jobs for good where it is wrong."""
+    """Check the values that a pool adds to requests: SageMaker would refuse all jobs with a wrong value."""
     for pool in policy.pools:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
@@ -186,7 +186,7 @@ def _prices(policy: Policy) -> Iterator[str]:
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
-    """The stack's own ceiling. A training plan's pool without a capacity has what the ceiling leaves."""
+    """Check the stack's ceiling. The pool of a training plan without a capacity has what the ceiling leaves."""
     total = sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
     if max_capacity is not None and total > max_capacity:
         yield (
@@ -196,7 +196,7 @@ def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
 
 
 def _patterns(policy: Policy) -> Iterator[str]:
-    """Who a project's people are, and what its jobs may use."""
+    """Check the patterns of a project's members and admins, and of its resources."""
     for project in policy.projects:
         if len(project.members) + len(project.admins) + len(project.roles) + len(project.buckets) > MOST_PATTERNS:
             yield f"{project.name} has more than {MOST_PATTERNS} members, admins, roles and buckets together"
@@ -242,7 +242,7 @@ def _quota_issues(holder: Department | Project, pools: set[str]) -> Iterator[str
 
 
 def listing(names: Iterable[str]) -> str:
-    """Names in a sentence, in order; of very many the first ones."""
+    """Return names as a sorted list in a sentence; of very many names only the first."""
     ordered = sorted(names)
     more = f" and {len(ordered) - NAMES_SHOWN} more" if len(ordered) > NAMES_SHOWN else ""
     return ", ".join(ordered[:NAMES_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""Scheduling options: a request carries them as tags, and a policy restricts them."""
+"""Scheduling options: tags of a request, restricted by the policy."""
 
 import re
 from collections.abc import Mapping
@@ -27,16 +27,16 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Another job that a job is to run after."""
+    """A job in the tag `after`."""
 
     job: str
     any_outcome: bool
-    field: str  # that names it
+    field: str  # field that names it
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingOptions:
-    """How a job wants to be scheduled."""
+    """The scheduling options of a job."""
 
     project: str
     group: str | None = None  # jobs that people treat as one
@@ -45,16 +45,16 @@ class SchedulingOptions:
     preemptible: bool = True
     interactive: bool = False
     pools: tuple[str, ...] = ()
-    retries: int = 0  # how often it is tried again after it failed by itself
-    sizes: tuple[int, ...] = ()  # numbers of instances that it accepts, best first; empty: the request's alone
+    retries: int = 0  # allowed retries after failures of its own
+    sizes: tuple[int, ...] = ()  # accepted numbers of instances, best first; empty: only the request's
     gpus: int | None = None  # tenths of GPUs of an instance that it shares; None: whole instances
 
 
 def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> SchedulingOptions:
-    """Read the tags that say how a job is scheduled, and check them against the policy.
+    """Read the tags with scheduling options, and check them against the policy.
 
     :raises InvalidRequest: a tag is wrong; the field names it.
-    :raises Forbidden: the policy forbids it.
+    :raises Forbidden: the policy forbids an option.
     """
     tags = {tag["Key"]: (f"Tags[{index}].Value", tag["Value"]) for index, tag in enumerate(request.get("Tags", []))}
     project = _project(tags.get("project"), owner, policy)
@@ -85,7 +85,7 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
 
 
 def named_dependencies(request: Mapping[str, Any]) -> tuple[After, ...]:
-    """The jobs that the tag `after` names, with spaces, commas or plus signs between: `prepare train-1:any`.
+    """Return the jobs that the tag `after` names, separated by spaces, commas or plus signs: `prepare train-1:any`.
 
     :raises InvalidRequest: the tag is wrong; the field names it.
     """
@@ -96,11 +96,11 @@ def named_dependencies(request: Mapping[str, Any]) -> tuple[After, ...]:
 
 
 def accepted_sizes(request: Mapping[str, Any]) -> tuple[int, ...]:
-    """The numbers of instances that the tag `instances` names, best first: `8 4 2`; none without the tag.
+    """Return the numbers of instances that the tag `instances` names, best first: `8 4 2`; empty without the tag.
 
-    They begin with the request's own number, so that nobody gets more than the request says.
+    The first must be the request's own number, so that no job gets more than its request says.
 
-    :raises InvalidRequest: the tag is wrong, or the request's instances cannot be so many; the field names it.
+    :raises InvalidRequest: the tag is wrong, or the request does not allow such a number; the field names it.
     """
     for index, tag in enumerate(request.get("Tags", [])):
         if tag["Key"] == "instances":
@@ -109,9 +109,9 @@ def accepted_sizes(request: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def read_priority(field: str, text: str) -> int:
-    """A priority.
+    """Return a priority.
 
-    :raises InvalidRequest: it is no whole number, or too large.
+    :raises InvalidRequest: the text is not a whole number, or the number is too large.
     """
     if not _INTEGER.fullmatch(text.strip()) or abs(int(text)) > MAX_PRIORITY:
         raise InvalidRequest(
@@ -123,9 +123,9 @@ def read_priority(field: str, text: str) -> int:
 
 
 def check_ceiling(project: Project, priority: int, field: str | None) -> None:
-    """A project's jobs may not go above its priority ceiling.
+    """Check that a priority is not above the project's priority ceiling.
 
-    :raises Forbidden: this one would.
+    :raises Forbidden: it is above.
     """
     if project.priority_ceiling is not None and priority > project.priority_ceiling:
         raise Forbidden(
@@ -261,9 +261,9 @@ def _sizes(field: str, text: str, resources: Mapping[str, Any]) -> tuple[int, ..
 
 
 def _check_resizable(field: str, sizes: tuple[int, ...], resources: Mapping[str, Any]) -> None:
-    """Whether the request's instances can be of another number, and are of the first one.
+    """Check that the request allows other numbers of instances, and that it has the first number.
 
-    :raises InvalidRequest: they cannot be, or are not.
+    :raises InvalidRequest: one of both is not the case.
     """
     groups, placement = resources.get("InstanceGroups"), resources.get("InstancePlacementConfig")
     counted = any("InstanceCount" in choice for choice in resources.get("InstancePreferences") or ())
@@ -293,7 +293,7 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Mapping[str,
 
 
 def _pools(field: str, text: str, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
-    """Pool names with commas or spaces between (a tag's value may not hold a comma on every service)."""
+    """Return pool names that are separated by commas or spaces, as some services allow no comma in a tag's value."""
     names = tuple(dict.fromkeys(re.split(r"[\s,+]+", text.strip())))
     allowed = project.pools_for(interactive=interactive) or tuple(pool.name for pool in policy.pools)
     for name in names:

@@ -1,4 +1,4 @@
-"""Every transition of a job, each a pure function from a job to its Transition.
+"""All transitions of a job, each as a pure function from a job to its Transition.
 
     pending ──> starting ──> running ──> completed | failed | stopped
                  │    ^        │
@@ -21,22 +21,22 @@ from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
 
-MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
+MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for this time was deleted
 ASK_AGAIN_SECONDS = 60  # before another call for an attempt that was refused while an older call may take effect
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of one job: the job as it was read, and as it becomes."""
+    """A change of one job: the job as it was read, and the new job."""
 
     old: Job
     new: Job
-    cause: str | None  # goes into the history; None: a note that has no entry there
+    cause: str | None  # text in the history; None: no entry there
     at: float  # epoch seconds; the time of the entry
-    ended: EndedAttempt | None = None  # the attempt that ended with it
-    account: AttemptRecord | None = None  # ... and what remains of it
-    record: JobRecord | None = None  # the whole record, where it was read: a very long history is cut then
-    backoffs: tuple[CapacityBackoff, ...] = ()  # that begin or change with it
+    ended: EndedAttempt | None = None  # the attempt that ended with the transition
+    account: AttemptRecord | None = None  # ... and its attempt record
+    record: JobRecord | None = None  # the whole record, if it was read: then a very long history is truncated
+    backoffs: tuple[CapacityBackoff, ...] = ()  # capacity backoffs that begin or change with the transition
 
 
 # --- launching ---------------------------------------------------------------------------------------
@@ -47,8 +47,8 @@ def begin(
 ) -> Transition:
     """Intend a launch: the job takes the slots, and one call is sent.
 
-    :param secret: of a job that an earlier version has stored without one.
-    :param borrowed: how many of the slots are beyond its project's quota.
+    :param secret: new secret, if an earlier version stored the job without one.
+    :param borrowed: slots beyond its project's quota.
     """
     new = job.transition(
         now,
@@ -72,7 +72,7 @@ def begin(
 
 
 def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
-    """Send another call for an attempt whose launch was not answered or throttled, under the same name."""
+    """Send another call for an attempt whose launch was not answered or was throttled, under the same name."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
     sent = job.sent + 1
@@ -82,23 +82,23 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
 
 
 def without_effect(job: Job) -> Job:
-    """The job when SageMaker has refused the latest call: it proves nothing any more, as others may have read it."""
+    """Return the job after a refusal of the latest call. Its proof no longer counts, as others may have read it."""
     return replace(job, unheard=without_number(job.unheard, job.sent))
 
 
 def throttled(job: Job, sent_at: int, now: float) -> Transition:
-    """SageMaker had too many calls in this second. The intent stays, and another call is sent as soon as it may be."""
+    """Record a throttled call. The intent stays, and another call is sent as soon as the rate allows."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     return Transition(job, without_effect(job).with_changes(calls=calls), None, now)
 
 
 def cancel_unsent(job: Job, now: float) -> Transition:
-    """End a cancelled job whose only call was throttled: there is no attempt that would have to be stopped."""
+    """End a cancelled job whose only call was throttled: there is no attempt to stop."""
     return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
 
 
 def accepted(job: Job, now: float, call: int | None = None) -> Transition:
-    """SageMaker has the attempt. Calls that still arrive are refused, as long as nobody deletes it: the name is taken.
+    """Record that SageMaker has accepted the attempt. Later calls are refused while its name is taken by the attempt.
 
     The latest call was answered; `late` remembers the others.
 
@@ -132,14 +132,14 @@ def refused(
     backoffs: tuple[CapacityBackoff, ...] = (),
     lasting: bool = False,
 ) -> Transition:
-    """SageMaker refused the call that was sent at that time.
+    """Record that SageMaker refused the call that was sent at that time.
 
-    The launch is given up only if no other call may still take effect: none that had not expired when this one was
-    sent. Until then another call is sent once a minute: others need the rate, too.
+    The launch is given up only if no other call may still take effect. Another call may if it had not expired when
+    this call was sent. Until then the launch is tried once a minute, to leave the launch rate to others.
 
     :param for_good: SageMaker will never accept the request.
-    :param backoffs: after a refusal for lack of instances, the backoff of their capacity key.
-    :param lasting: it will be refused again unless somebody changes the account or the job.
+    :param backoffs: after a refusal for lack of instances, the backoff of the capacity key.
+    :param lasting: the call will be refused again unless the account or the job is changed.
     """
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
@@ -159,10 +159,10 @@ def refused(
 
 
 def name_is_taken(job: Job, *, now: float) -> Transition:
-    """The attempt's name belongs to a training job that is not this submission's.
+    """Record that the attempt's name belongs to a training job that is not this submission's.
 
-    The launch is given up only if no older call may still take effect, as its owner can delete that training job.
-    Until then another call is sent once a minute.
+    The launch is given up only if no older call may still take effect, because that training job can be deleted. Until
+    then another call is sent once a minute.
     """
     sent_at = job.calls[-1].sent_at if job.calls else int(now)
     may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
@@ -176,7 +176,7 @@ def name_is_taken(job: Job, *, now: float) -> Transition:
 
 
 def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
-    """The attempt that the waiting job would launch next runs in SageMaker already."""
+    """Record that the next attempt of a waiting job already runs in SageMaker."""
     new = job.transition(
         now,
         JobState.RUNNING,
@@ -201,12 +201,12 @@ def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False)
 
 
 def stop_cancelled(job: Job, now: float) -> Transition:
-    """Intend to stop the running attempt of a job that was cancelled."""
+    """Intend to stop the running attempt of a cancelled job."""
     return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
 def stop_denied(job: Job, now: float) -> Transition:
-    """SageMaker denies the queue to stop the attempt: it runs on, and does not make room."""
+    """Record that SageMaker denies a stop: the attempt continues, and makes no room."""
     new = job.transition(
         now, JobState.RUNNING, evicted_for=None, evicted_by=None, left_idle=False, stop_denied=int(now)
     )
@@ -216,14 +216,14 @@ def stop_denied(job: Job, now: float) -> Transition:
 
 
 def cancel(job: Job, by: str, now: float) -> Transition:
-    """Cancel: a waiting job ends at once; an active one is flagged, and ends with its attempt."""
+    """Cancel a job: a waiting job ends at once; an active job is flagged, and ends with its attempt."""
     if job.state.waits:
         return Transition(job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}", now)
     return Transition(job, job.with_changes(cancelled=True), f"cancel requested by {by}", now)
 
 
 def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Transition:
-    """Another priority, hold or release. A waiting job has its new position in its waiting queue at once."""
+    """Change the priority, hold or release. A waiting job gets its new position in its waiting queue at once."""
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         changes.append("held" if held else "released")
@@ -232,43 +232,43 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Trans
 
 
 def park(job: Job, until: int | None, now: float, why: str | None = None) -> Transition:
-    """Put a waiting job behind all others of its waiting queue until then; None: back to its place.
+    """Park a waiting job behind the rest of its waiting queue until a time (epoch seconds); None: end the parking.
 
-    :param why: the reason why it waits.
+    :param why: the reason why the job waits.
     """
     return Transition(job, job.with_changes(parked=until, parked_for=str(why) if why else None), None, now)
 
 
 def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now: float) -> Transition:
-    """Jobs that it waits for have ended (None: nobody can tell how). Where one had to complete, the job is stopped."""
-    told = {it: f"{it.job} has {state or 'ended and is not known any more'}" for it, state in ends.items()}
+    """Remove dependencies that have ended (None: outcome unknown), or stop a job whose dependency had to complete."""
+    outcomes = {it: f"{it.job} has {state or 'ended and is not known any more'}" for it, state in ends.items()}
     broken = [it for it, state in ends.items() if not it.any_outcome and state is not JobState.COMPLETED]
     if broken:
-        why = f"{told[broken[0]]}, and this job was to start once that had completed"
+        why = f"{outcomes[broken[0]]}, and this job was to start once that had completed"
         return Transition(job, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}", now)
     left = tuple(it for it in job.after if it not in ends)
     new = job.with_changes(after=left, parked=job.parked if left or job.held else None)
-    return Transition(job, new, ", ".join(told.values()), now)
+    return Transition(job, new, ", ".join(outcomes.values()), now)
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:
-    """The recorded attempt has ended. Ends are final.
+    """Record that the recorded attempt has ended. Ends are final.
 
-    Completed is completed, also while stopping. Stopped or Failed is preempted only if the queue stopped it to make
-    room, the user did not cancel, and it was not out of time: a process that is told to stop may end with an error.
-    Lack of capacity is not the job's failure. The end of a training plan preempts it. An attempt that was deleted
-    before its end was known is preempted if the queue stopped it to make room. Otherwise its job is stopped, and not
-    run again, as the attempt may have completed.
+    Completed is completed, even while stopping. Stopped or Failed is preempted only if the queue stopped the attempt to
+    make room, the user did not cancel, and it was not out of time: a stopping process may end with an error. Lack of
+    capacity is not the job's failure. The end of a training plan preempts the job. An attempt that was deleted before
+    its end was known is preempted if the queue stopped it to make room. Otherwise its job is stopped and not run again,
+    because the attempt may have completed.
 
-    :param backoffs: after an end for lack of instances, the backoff of their capacity key.
+    :param backoffs: after an end for lack of instances, the backoff of the capacity key.
     """
-    return _accounted(_kept_back(_end(record, ending, now, backoffs), now), ending.report)
+    return _with_attempt_record(_delayed_for_late_call(_end(record, ending, now, backoffs), now), ending.report)
 
 
-def _kept_back(transition: Transition, now: float) -> Transition:
-    """Keep the next attempt back while a late call could launch this one again, beside it: its name may become free."""
+def _delayed_for_late_call(transition: Transition, now: float) -> Transition:
+    """Delay the next attempt while a late call could launch this attempt again, whose name could become free."""
     job, new = transition.old, transition.new
-    # Where the queue has not heard which of several calls took effect, it may have been any of them.
+    # If it is unknown which of several calls took effect, it may have been any of them.
     late = _late(job, job.calls) if job.state is JobState.STARTING and len(job.calls) > 1 else job.late
     if late is None or late.until <= now:
         return transition
@@ -279,7 +279,7 @@ def _kept_back(transition: Transition, now: float) -> Transition:
 
 
 def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
-    """The attempt, as one that these calls could launch again. An agent takes an assignment once."""
+    """Return the attempt as one that these calls could launch again. An agent accepts an assignment only once."""
     if not calls or job.on_board is not None:
         return None
     return LateLaunch(job.attempt, max(call.expires_at for call in calls))
@@ -287,7 +287,7 @@ def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
 
 def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
-    if job.carries is not None:  # it never waits: another one is launched for those who need one
+    if job.carries is not None:  # it never waits: another carrier is launched for members that need one
         why = job.reason or ending.failure or ending.out_of_time
         over = _finished(job, now, JobState.FAILED if ending.status == "Failed" else JobState.STOPPED, why)
         return replace(_ended(record, now, over, f"ended: {why}" if why else "ended"), backoffs=backoffs)
@@ -299,13 +299,13 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
-    if ending.status == "Failed" and (ending.lacks_capacity or not _made_room(job)):
+    if ending.status == "Failed" and (ending.lacks_capacity or not _is_evicted(job)):
         return _failed(record, ending, now, backoffs)
     return _stopped(record, ending, now, backoffs)
 
 
-def _made_room(job: Job) -> bool:
-    """Whether the queue asked for its stop, for another job."""
+def _is_evicted(job: Job) -> bool:
+    """Return whether the queue requested the stop to make room for another job."""
     return job.state is JobState.STOPPING and job.evicted_for is not None
 
 
@@ -322,7 +322,7 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
 
 def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
-    if _made_room(job) and not ending.out_of_time:
+    if _is_evicted(job) and not ending.out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
@@ -340,12 +340,12 @@ def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capa
 
 
 def missing(job: Job, now: float) -> Transition:
-    """SageMaker does not know the recorded attempt. After `MISSING_SECONDS` it counts as deleted."""
+    """Record that SageMaker does not know the attempt. After `MISSING_SECONDS` the attempt counts as deleted."""
     return Transition(job, job.with_changes(missing_since=int(now)), None, now)
 
 
 def found_again(job: Job, now: float) -> Transition:
-    """SageMaker knows the attempt again."""
+    """Record that SageMaker knows the attempt again."""
     return Transition(job, job.with_changes(missing_since=None), None, now)
 
 
@@ -369,7 +369,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         parked=None,
         stop_denied=None,
         cut_off=None,
-        unheard=(),  # nothing of this job is alive, and nothing will be
+        unheard=(),  # no attempt of this job is alive, and none will be
         seat=None,
         on_board=None,
     )
@@ -408,7 +408,7 @@ def _back_off(
     backoffs: tuple[CapacityBackoff, ...] = (),
     **changes: Any,
 ) -> Transition:
-    """Back to waiting, until the backoff of its capacity key ends; without one, until a backoff of its own ends."""
+    """Return the job to waiting until the backoff of its capacity key ends, or else until a backoff of its own ends."""
     waiting = _to_waiting(job, now, attempt, reason=message, **changes)
     if backoffs:
         until = max(backoff.until for backoff in backoffs)
@@ -420,15 +420,15 @@ def _back_off(
 
 
 def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
-    """The transition, made by the end of the recorded attempt."""
+    """Return the transition with the end of the recorded attempt as its cause."""
     job = record.job
     instances = sum(job.slots.values()) or None
     ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.on_board)
     return replace(transition, ended=ended, record=record)
 
 
-def _accounted(transition: Transition, report: EndReport) -> Transition:
-    """The transition with what remains of the attempt that ends with it."""
+def _with_attempt_record(transition: Transition, report: EndReport) -> Transition:
+    """Return the transition with the attempt record of the attempt that ends with it."""
     if transition.record is None or transition.ended is None:
         return transition
     return replace(transition, account=attempt_record(transition.record, transition.ended, report))

@@ -8,12 +8,12 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import QueueError
 from job_queue.domain.expectations.idleness import (
-    PERIOD,
+    PERIOD_SECONDS,
     Figures,
-    does_nothing,
     hosts,
+    idle_candidates,
     idle_instances,
-    to_look_at,
+    is_idle,
 )
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
@@ -60,7 +60,7 @@ class IdleWatch:
         :param now: epoch seconds.
         :param may_go_on: once it returns False, no further hosts are looked up.
         """
-        jobs = to_look_at(cluster, now, self._seconds, WITH_GPUS)
+        jobs = idle_candidates(cluster, now, self._seconds, WITH_GPUS)
         looked_at, idle = before.idle_at, before.idle
         if jobs and now >= looked_at + LOOK_SECONDS:
             looked_at, idle = now, self._idle(jobs, before.idle, now, may_go_on)
@@ -73,15 +73,17 @@ class IdleWatch:
         self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
     ) -> dict[str, float]:
         """Return since when each idle training job is idle (epoch seconds); empty if CloudWatch fails."""
-        until = now // PERIOD * PERIOD
+        until = now // PERIOD_SECONDS * PERIOD_SECONDS
         since = until - self._seconds
         try:
-            figures = self._utilization([host for job in jobs for host in hosts(job)], since, until, PERIOD, may_go_on)
+            figures = self._utilization(
+                [host for job in jobs for host in hosts(job)], since, until, PERIOD_SECONDS, may_go_on
+            )
         except QueueError as error:
             log.warning("idle jobs not looked up", exc_info=error)
             return {}
         return {
             job.launched: before.get(job.launched, since)
             for job in jobs
-            if job.launched and does_nothing(job, figures, self._seconds, WITH_GPUS)
+            if job.launched and is_idle(job, figures, self._seconds, WITH_GPUS)
         }

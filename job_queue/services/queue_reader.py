@@ -51,7 +51,7 @@ class QueueReader:
         """Return the published plan and the outlook. If they are old, the plan has its age and the outlook no times."""
         last = self._last_cycle()
         self._renew(last.fencing_token)
-        plan, outlook = self._parallel([self._repository.published.latest, self._repository.outlook.told])
+        plan, outlook = self._parallel([self._repository.published.latest, self._repository.outlook.for_readers])
         now = self._clock()
         return Published(plan.read(last, now), outlook.fresh(now))
 
@@ -59,7 +59,7 @@ class QueueReader:
         """Return the part of the published plan and the outlook that is needed for a job in its present state."""
         if job.state.waits:
             return self.published()
-        outlook = self._repository.outlook.told() if job.state.holds_slots else Outlook()
+        outlook = self._repository.outlook.for_readers() if job.state.holds_slots else Outlook()
         return Published(PublishedPlan(), outlook.fresh(self._clock()))
 
     def queue(self) -> tuple[ClusterState, Published]:

@@ -1,1 +1,1 @@
-"""Carriers: the program that runs in them, and what the queue and it tell each other."""
+"""Carriers: the program that runs in them, and the messages between the program and the queue."""

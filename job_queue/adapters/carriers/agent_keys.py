@@ -1,4 +1,4 @@
-"""The key that queue and agent of a carrier share: from the carrier's secret and the agent's public number."""
+"""The shared key of the queue and a carrier's agent: from the carrier's secret and the agent's public number."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""The log of a carrier, where its agent names its key: only the container, and its role, can write to it."""
+"""The log of a carrier, in which its agent prints its key. Only the container, and its role, can write to it."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
-MOST_PAGES = 10  # of one look; pages can be empty
+MOST_PAGES = 10  # of one look-up; pages can be empty
 
 _MISSING = "ResourceNotFoundException"
 
@@ -24,7 +24,7 @@ class AgentLog:
         self._client = client
 
     def key_lines(self, carrier: str) -> frozenset[str]:
-        """Return the lines that name a key in the log of a carrier's attempt, without the name before them.
+        """Return the lines in the log of a carrier's attempt that print a key, without the name before them.
 
         :raises Unavailable: CloudWatch Logs gave no usable answer.
         """

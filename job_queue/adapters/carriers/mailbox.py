@@ -1,7 +1,7 @@
-"""The queue's side of the mailboxes: assign and stop members, and read what their agents report.
+"""The queue's side of the mailboxes: assign and stop members, and read the reports of their agents.
 
-`SageMakerTraining` does this for attempts that are training jobs, this module for attempts on carriers. The agent's
-side, and the form of all messages, are in `carrier_agent/mailbox.py`. The role of a carrier may write everything below
+`SageMakerTraining` handles attempts that are training jobs, this module handles attempts on carriers. The agent's side,
+and the form of all messages, are in `carrier_agent/mailbox.py`. The role of a carrier may write everything below
 `out/`, so a report counts only with the authentication code of the key that the queue shares with the agent.
 """
 
@@ -34,7 +34,7 @@ _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _OUT_OF_TIME = "MaxRuntimeExceeded"
 LARGEST = 2 * 1024 * 1024  # bytes of a message; a larger one counts as absent
 LONGEST_REASON = 1024  # characters, as SageMaker's FailureReason
-DAY = 24 * 3600  # seconds by which clocks may differ
+DAY = 24 * 3600  # seconds; the largest plausible difference between clocks
 CARRIER_STOPPED = "the carrier was stopped"  # the agent's words
 
 _REPORT = re.compile(rf"{MAILBOXES}/([^/]+)/out/(?:agent|([^/]+)/ended)\.json")
@@ -46,8 +46,8 @@ Json = dict[str, Any]
 class Heard:
     """The last heartbeat of an agent, if it is authentic."""
 
-    alive_at: float | None = None  # epoch seconds, by the agent's clock; None: there is no authentic heartbeat
-    running: frozenset[str] = frozenset()  # members, see `member_of`
+    alive_at: float | None = None  # epoch seconds, by the agent's clock; None: no authentic heartbeat
+    running: frozenset[str] = frozenset()  # running members, see `member_of`
     ended: frozenset[str] = frozenset()  # members whose end the agent has reported
 
 
@@ -56,15 +56,15 @@ class Introduction:
     """The key that an agent has published."""
 
     number: str  # its public number, in hexadecimal
-    written: float  # epoch seconds, as S3 says
+    written: float  # epoch seconds, according to S3
 
 
 class Mailboxes:
-    """Mailboxes in the stack's WorkBucket.
+    """The mailboxes in the stack's WorkBucket.
 
-    :param client: a boto3 S3 client with few retries; a call that fails is made again by a later cycle.
-    :param key_lines: gives the lines in the log of a carrier's attempt that name its agent's key.
-    :param carrier_of: gives a carrier's record by its job's name, also after its end.
+    :param client: a boto3 S3 client with few retries; a later cycle repeats failed calls.
+    :param key_lines: returns the lines in the log of a carrier's attempt that print its agent's key.
+    :param carrier_of: returns a carrier's record by its job's name, also after its end.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class Mailboxes:
         """The address of the folder with the agent."""
         return f"s3://{self.bucket}/{AGENTS}/{program.digest()}"
 
-    def bring_agent(self) -> None:
-        """Have the agent in the bucket; raises Unavailable."""
+    def upload_agent(self) -> None:
+        """Upload the agent to the bucket unless it is there; raise Unavailable."""
         digest = program.digest()
         if digest in self._sent:
             return
@@ -105,9 +105,9 @@ class Mailboxes:
     def settings(self, carrier: str, secret: str) -> dict[str, str]:
         """Return the hyperparameters by which the agent of a new carrier finds its mailbox and verifies orders.
 
-        All of them are public: DescribeTrainingJob shows them. Raises Unavailable.
+        All of them are public, because DescribeTrainingJob shows them. Raise Unavailable.
 
-        :param secret: of the carrier's job.
+        :param secret: secret of the carrier's job.
         """
         attempt = apply_qstamp(carrier, 1)
         return {
@@ -119,7 +119,7 @@ class Mailboxes:
     # --- orders ------------------------------------------------------------------------------------------
 
     def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        """Assign an attempt to the GPUs of its carrier, unless it is assigned; answer as CreateTrainingJob does."""
+        """Assign an attempt to the GPUs of its carrier, unless it is assigned. Answer as CreateTrainingJob does."""
         key, seat = self._key(job), job.seat
         if key is None or seat is None:
             return LaunchResult.NOT_NOW, "the agent of its carrier has not introduced itself"
@@ -138,12 +138,12 @@ class Mailboxes:
         result = self._put(place, order, new=True)
         if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
             # Only the queue may write there, so the example policies are not in force.
-            log.warning("foreign object in the place of an order", key=place)
+            log.warning("foreign object under the key of an order", key=place)
             return self._put(place, order)
         return result
 
     def stop(self, job: Job) -> StopResult:
-        """Order the end of an attempt. An order that is repeated, or that comes after the end, is no error."""
+        """Order the end of an attempt. A repeated order, or an order after the end, is not an error."""
         try:
             result, _ = self._put(_order_place(job, "stop"), self._order("stop", job, {}))
             if result is not LaunchResult.LAUNCHED:
@@ -153,7 +153,7 @@ class Mailboxes:
             return StopResult.UNKNOWN
 
     def forget(self, job: Job) -> None:
-        """Remove the orders about an attempt that has ended. Orders that stay do no harm."""
+        """Remove the orders about an attempt that has ended. Orders that remain do no harm."""
         places = [{"Key": _order_place(job, do)} for do in ("assign", "stop")]
         try:
             self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": places, "Quiet": True})  # type: ignore[typeddict-item]
@@ -175,9 +175,9 @@ class Mailboxes:
     # --- reports -----------------------------------------------------------------------------------------
 
     def describe(self, job: Job) -> TrainingJob | None:
-        """Return the recorded attempt of a member as its agent reports it; None: it was never assigned.
+        """Return the recorded attempt of a member according to its agent; None: it was never assigned.
 
-        Nothing is returned that neither the queue has signed nor the agent has authenticated.
+        Only data that the queue has signed or the agent has authenticated is returned.
 
         :raises Unavailable: S3 gave no usable answer.
         """
@@ -190,8 +190,8 @@ class Mailboxes:
     def introduction(self, carrier: str) -> Introduction | None:
         """Return the key that the agent of a carrier's attempt has published; raises Unavailable.
 
-        Whoever may write to the mailbox can publish a key. So it counts only if the carrier's log names this key, and
-        no other: the log is written by the container.
+        Others with write access to the mailbox can publish a key. So the key counts only if the carrier's log, which
+        only the container writes, prints this key and no other.
         """
         found = self._get(f"{MAILBOXES}/{carrier}/out/agent.json")
         if found is None:
@@ -202,12 +202,12 @@ class Mailboxes:
             log.warning("introduction cannot be read", attempt=carrier)
             return None
         if lines := set(self._key_lines(carrier)) ^ {key_line(number)}:
-            log.warning("the log of the carrier does not name this key alone", attempt=carrier, differs=sorted(lines))
+            log.warning("the log of the carrier prints another key, or none", attempt=carrier, differs=sorted(lines))
             return None
         return Introduction(number, written)
 
     def heard_of(self, carrier: Job) -> Heard:
-        """Return what the last heartbeat of an agent says; raises Unavailable."""
+        """Return the last heartbeat of an agent; raise Unavailable."""
         attempt = carrier.launched or ""
         key, found = key_of(carrier), self._get(f"{MAILBOXES}/{attempt}/out/alive.json")
         if key is None or found is None:
@@ -241,7 +241,7 @@ class Mailboxes:
         return order if order and all(order[field] == value for field, value in expected.items()) else None
 
     def _key(self, job: Job) -> bytes | None:
-        """Return the key that the queue shares with the agent of a member's carrier; None: it has none yet."""
+        """Return the key that the queue shares with the agent of a member's carrier; None: there is none yet."""
         attempt = job.on_board or ""
         if attempt not in self._keys:
             carrier = self._carrier_of(job.seat.carrier) if job.seat else None
@@ -292,16 +292,16 @@ class Mailboxes:
 
 
 def member_of(job: Job) -> str:
-    """Return how heartbeats name a member's attempt."""
+    """Return the name of a member's attempt in heartbeats."""
     return f"{job.launched}/{job.submission}"
 
 
 def reported_attempts(event: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return the attempts of carriers, and of members whose end is reported, of which a batch of SQS tells.
+    """Return the reports in a batch of SQS: pairs of a carrier's attempt and a member's attempt that has ended.
 
-    The member is None where an agent has introduced itself. Messages about any other object are left out.
+    The member is None if an agent has introduced itself. Messages about any other object are left out.
 
-    :param event: of SQS; the body of each message is an event "Object Created" of S3.
+    :param event: event of SQS; the body of each message is an event "Object Created" of S3.
     """
     found = (_reported_attempt(record.get("body")) for record in event["Records"])
     return [it for it in found if it is not None]
@@ -328,7 +328,7 @@ def _order_place(job: Job, do: str) -> str:
 
 
 def _authentic(message: Json, key: bytes, name: str, **expected: str | None) -> Json | None:
-    """Return a report whose authentication code is valid, and which is about what is expected."""
+    """Return a report whose authentication code is valid, and that has the expected fields; None for any other."""
     text, code = message.get("report"), message.get("code")
     if not isinstance(text, str) or not isinstance(code, str):
         return None
@@ -344,13 +344,13 @@ def _authentic(message: Json, key: bytes, name: str, **expected: str | None) -> 
 
 
 def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any], written: float) -> TrainingJob:
-    """Return an attempt on a carrier as DescribeTrainingJob would.
+    """Return an attempt on a carrier in the form of DescribeTrainingJob.
 
-    :param source: an authenticated report or a signed order, which names the launch by its call.
-    :param written: when the report was written, epoch seconds.
+    :param source: an authenticated report or a signed order, which identifies the launch by its call.
+    :param written: time of the report, epoch seconds.
     """
     reason, status = _text(report.get("reason"))[:LONGEST_REASON], report["status"]
-    if status == "Stopped" and reason == CARRIER_STOPPED:  # it goes on elsewhere, unless it made room
+    if status == "Stopped" and reason == CARRIER_STOPPED:  # it continues elsewhere, unless it made room
         reason, status = f"InternalServerError: {reason}", "Failed"
     call = source.get("call")
     return TrainingJob(
@@ -377,7 +377,7 @@ def _text(value: object) -> str:
 
 
 def _time(report: Mapping[str, Any], name: str, written: float) -> float | None:
-    """Return a time that a report states, if it is plausible: a carrier lives for a few days."""
+    """Return a time in a report if it is plausible, because a carrier lives for a few days; else None."""
     value = report.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None

@@ -1,4 +1,4 @@
-"""The deployment's key pair, which signs orders to agents. AWS KMS keeps the private key."""
+"""The deployment's key pair for signatures of orders to agents. AWS KMS keeps the private key."""
 
 import hashlib
 from functools import lru_cache
@@ -11,8 +11,8 @@ from job_queue.domain.errors import Unavailable
 if TYPE_CHECKING:
     from mypy_boto3_kms.client import KMSClient
 
-# A public key of 2,048 bits as AWS KMS gives it: SubjectPublicKeyInfo (RFC 5280) of rsaEncryption (RFC 8017, A.1), in
-# DER, whose only variable part is the modulus.
+# A public key of 2,048 bits as AWS KMS returns it: SubjectPublicKeyInfo (RFC 5280) of rsaEncryption (RFC 8017, A.1), in
+# DER. Its only variable part is the modulus.
 _BEFORE = bytes.fromhex("30820122300d06092a864886f70d01010105000382010f003082010a0282010100")
 _AFTER = bytes.fromhex("0203010001")
 _MODULUS = 256  # bytes
@@ -20,20 +20,20 @@ MOST_REMEMBERED = 1_000  # signatures
 
 
 class OrderKey(Protocol):
-    """Signs orders."""
+    """A key that signs orders."""
 
     @property
     def modulus(self) -> int:
-        """Return the modulus of the RSA key pair, whose public exponent is 65,537; raises Unavailable."""
+        """The modulus of the RSA key pair, whose public exponent is 65,537. Reading it may raise Unavailable."""
         ...
 
     def sign(self, text: str) -> bytes:
-        """Return the signature (RSASSA-PKCS1-v1_5, SHA-256) of a text; raises Unavailable."""
+        """Return the signature (RSASSA-PKCS1-v1_5, SHA-256) of a text; raise Unavailable."""
         ...
 
 
 class KmsOrderKey:
-    """A key pair in AWS KMS. A process asks once for the public key, and once for each signature.
+    """A key pair in AWS KMS. A process requests the public key once, and each signature once.
 
     :param client: a boto3 KMS client.
     :param key: the key's ARN.
@@ -46,7 +46,7 @@ class KmsOrderKey:
 
     @property
     def modulus(self) -> int:
-        """Return the modulus of the RSA key pair; raises Unavailable."""
+        """The modulus of the RSA key pair. Reading it may raise Unavailable."""
         if self._modulus is None:
             try:
                 found = self._client.get_public_key(KeyId=self._key)["PublicKey"]
@@ -56,14 +56,14 @@ class KmsOrderKey:
         return self._modulus
 
     def sign(self, text: str) -> bytes:
-        """Return the signature of a text; raises Unavailable."""
+        """Return the signature of a text; raise Unavailable."""
         return self._signed(text)
 
     def _sign(self, text: str) -> bytes:
         try:
             answer = self._client.sign(
                 KeyId=self._key,
-                Message=hashlib.sha256(text.encode()).digest(),  # KMS takes 4,096 bytes of a message itself
+                Message=hashlib.sha256(text.encode()).digest(),  # KMS accepts at most 4,096 bytes of a message
                 MessageType="DIGEST",
                 SigningAlgorithm="RSASSA_PKCS1_V1_5_SHA_256",
             )
@@ -73,7 +73,7 @@ class KmsOrderKey:
 
 
 def modulus_of(public_key: bytes) -> int:
-    """Return the modulus of an RSA public key of 2,048 bits in DER; raises Unavailable for any other key."""
+    """Return the modulus of an RSA public key of 2,048 bits in DER; raise Unavailable for any other key."""
     before, after = len(_BEFORE), len(_BEFORE) + _MODULUS
     if public_key[:before] != _BEFORE or public_key[after:] != _AFTER:
         raise Unavailable("The key that signs orders to agents is not an RSA key of 2,048 bits.")

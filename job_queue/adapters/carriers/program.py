@@ -1,4 +1,4 @@
-"""The agent of carriers as one archive, and the request by which a container runs it."""
+"""The agent of carriers as one archive, and the container entry point that runs it."""
 
 import hashlib
 import io
@@ -9,10 +9,10 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "carrier_agent"
 CHANNEL = "carrier"
 ARCHIVE = "agent.zip"
-THE_SAME_TIME = (1980, 1, 1, 0, 0, 0)  # for each file: the same content is the same archive
+FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # time of each file, so that the same content is the same archive
 
-# Compares the archive with the digest in the request, and runs what it has compared. Where /opt/ml cannot be shown, a
-# variable says where the channel is.
+# Compares the archive with the digest in the request, and runs the compared archive. If /opt/ml cannot be shown, a
+# variable has the folder of the channel.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2" "$3"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CARRIER") or "/opt/ml/input/data/carrier";f=d+"/agent.zip";'
@@ -23,21 +23,21 @@ _VERIFY = (
 
 @cache
 def archive() -> bytes:
-    """The archive, the same bytes each time."""
+    """Return the archive, the same bytes each time."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
         for path in sorted(FOLDER.glob("*.py")):
-            entry = zipfile.ZipInfo(f"carrier_agent/{path.name}", THE_SAME_TIME)
+            entry = zipfile.ZipInfo(f"carrier_agent/{path.name}", FIXED_TIME)
             target.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return packed.getvalue()
 
 
 def digest() -> str:
-    """SHA-256 of the archive."""
+    """Return the SHA-256 of the archive."""
     return hashlib.sha256(archive()).hexdigest()
 
 
 def entry_point() -> list[str]:
-    """What starts this archive in a container, and no other. An argument may have 256 characters."""
+    """Return the entry point that starts only this archive in a container. An argument has at most 256 characters."""
     half = -(-len(_VERIFY) // 2)
     return ["/bin/sh", "-c", _SHELL, "carrier", _VERIFY[:half], _VERIFY[half:], digest()]

@@ -1,4 +1,4 @@
-"""Training jobs and attempts on carriers behind one interface: a job's record says which of them its attempt is."""
+"""Training jobs and attempts on carriers behind one interface: a job's record says which kind its attempt is."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Training(SageMakerTraining):
     """SageMaker's training API, and the same verbs for members.
 
-    :param mailboxes: None: the stack has no WorkBucket, and so no members.
+    :param mailboxes: None if the stack has no WorkBucket, and so no members.
     """
 
     def __init__(
@@ -28,19 +28,19 @@ class Training(SageMakerTraining):
         self.mailboxes = mailboxes
 
     def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        """Ask once for the attempt of a member; return the result and a message, if there is one."""
+        """Assign the attempt of a member. Return the result and a message, which may be empty."""
         if self.mailboxes is None:
             return LaunchResult.NOT_NOW, "the stack has no WorkBucket any more"
         return self.mailboxes.assign(job, request)
 
     def stop_attempt(self, job: Job) -> StopResult:
-        """Ask for the end of a job's recorded attempt. An attempt that is stopping or has ended is no error."""
+        """Request a stop of a job's recorded attempt. An attempt that is stopping or has ended is not an error."""
         if job.on_board is None:
             return self.stop(job.launched or "")
         return self.mailboxes.stop(job) if self.mailboxes else StopResult.UNKNOWN
 
     def describe_attempt(self, job: Job) -> TrainingJob | None:
-        """Return a job's recorded attempt with its tags; None: neither SageMaker nor a carrier knows it.
+        """Return a job's recorded attempt with its tags; None: neither SageMaker nor a carrier has it.
 
         :raises Unavailable: there was no usable answer.
         """
@@ -49,14 +49,14 @@ class Training(SageMakerTraining):
         return self.mailboxes.describe(job) if self.mailboxes else None
 
     def forget_attempt(self, job: Job) -> None:
-        """Remove what is left of orders about a member's attempt that has ended."""
+        """Remove the remaining orders about a member's attempt that has ended."""
         if job.on_board is not None and self.mailboxes is not None:
             self.mailboxes.forget(job)
 
     def introduction(self, carrier: str) -> Introduction | None:
-        """Return the key that the agent of a carrier has published; raises Unavailable."""
+        """Return the key that the agent of a carrier has published; raise Unavailable."""
         return self.mailboxes.introduction(carrier) if self.mailboxes else None
 
     def heard_of(self, carrier: Job) -> Heard:
-        """Return what the last heartbeat of a carrier's agent says; raises Unavailable."""
+        """Return the last heartbeat of a carrier's agent; raise Unavailable."""
         return self.mailboxes.heard_of(carrier) if self.mailboxes else Heard()

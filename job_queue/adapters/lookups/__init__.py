@@ -1,1 +1,1 @@
-"""What the queue looks up in other services: SageMaker's lists and calendars, objects in S3."""
+"""Look-ups in other services: SageMaker's lists and calendars, objects in S3, metrics of CloudWatch."""

@@ -1,4 +1,4 @@
-"""When an object was last written under an address in S3."""
+"""Look up the time of the newest object under an address in S3."""
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_s3.type_defs import ListObjectsV2RequestTypeDef
 
-PAGES = 5  # of 1,000 objects each
-SECONDS = 3.0  # after which no further page is asked for: somebody may be waiting
+PAGES = 5  # pages of 1,000 objects each
+SECONDS = 3.0  # after this time no further page is requested, because a caller may be waiting
 
 
 class NewestObject:
-    """Finds the newest object under an address.
+    """The look-up of the newest object under an address.
 
-    S3 lists objects by their keys and not by their age, so the newest may be on the last page. Of very many objects
-    only the first pages are looked at; the newest there is a time at which something was written for certain.
+    S3 lists objects by key and not by age, so the newest may be on the last page. With very many objects only the first
+    pages are read. The newest object on them still shows a time at which something was written.
 
     :param client: a boto3 client of S3 with short timeouts.
     :param buckets: names, or patterns of names, of the buckets that may be listed.
-    :param clock: seconds, for the length of the look.
+    :param clock: returns seconds, to limit the duration of the look-up.
     """
 
     def __init__(self, client: "S3Client", buckets: Sequence[str], clock: Callable[[], float]) -> None:
@@ -33,7 +33,7 @@ class NewestObject:
         self._clock = clock
 
     def __call__(self, address: str) -> float | None:
-        """Epoch seconds; None where nothing is, or the bucket may not be listed.
+        """Return epoch seconds; None if there are no objects, or the bucket may not be listed.
 
         :param address: `s3://bucket/prefix`.
         :raises Unavailable: S3 gave no usable answer.

@@ -1,7 +1,7 @@
 """SageMaker's list of training jobs, page by page, the newest first.
 
-ListTrainingJobs cuts a page before it looks at the status that is asked for, so a filter by status finds what is among
-the newest only. The pages here are not filtered.
+ListTrainingJobs cuts a page before it applies a filter by status, so such a filter only finds training jobs among the
+newest. Therefore the pages here are not filtered.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ListTrainingJobsRequestTypeDef, TrainingJobSummaryTypeDef
 
 LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an account; no quota raises it
-PAGE = 100  # the most that it gives in one call
+PAGE = 100  # maximum in one call
 
 _ALIVE = frozenset({"InProgress", "Stopping"})
 
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A training job as the list has it."""
+    """A training job in the list."""
 
     name: str
     created: float  # epoch seconds
@@ -34,9 +34,9 @@ class ListedJob:
 
 
 class TrainingJobList:
-    """The list, as one walk reads it: at most twice a second, however often the walk begins anew.
+    """The list for one walk, read with at most two calls a second, however often the walk starts again.
 
-    :param sleep: waits for so many seconds.
+    :param sleep: waits for a number of seconds.
     """
 
     def __init__(self, client: "SageMakerClient", sleep: Callable[[float], None]) -> None:
@@ -45,9 +45,9 @@ class TrainingJobList:
         self._calls = 0
 
     def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
-        """Page after page, each one call, to the end of the list.
+        """Yield page after page to the end of the list, with one call for each.
 
-        :param before: begin with those that were created before (epoch seconds).
+        :param before: begin with training jobs that were created before (epoch seconds).
         :raises Unavailable: SageMaker gave no usable answer.
         """
         request: ListTrainingJobsRequestTypeDef = {

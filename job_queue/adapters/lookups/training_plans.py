@@ -1,4 +1,4 @@
-"""Training plans as DescribeTrainingPlan tells of them."""
+"""Training plans, according to DescribeTrainingPlan."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 _UNKNOWN = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _TRAINING = "training-job"  # the target of a plan for training jobs; others: hyperpod-cluster, endpoint, studio-apps
-_NEVER = frozenset({"Failed"})  # its purchase; the other statuses follow from the times
+_NEVER = frozenset({"Failed"})  # failed purchases; the other statuses follow from the times
 
 
 def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
-    """Return the times in which a plan has instances for training jobs; none if SageMaker does not know the plan.
+    """Return the times in which a plan has instances for training jobs; empty if SageMaker does not know the plan.
 
-    A plan for other resources only, such as endpoints, has 0 instances at its times.
+    A plan only for other resources, such as endpoints, has 0 instances at its times.
 
-    :param in_use: counts the plan's instances that training jobs use; called only if a plan serves others as well.
+    :param in_use: counts the plan's instances that training jobs use; called only if a plan also serves others.
     :raises Unavailable: SageMaker gave no usable answer.
     """
     try:
@@ -59,9 +59,9 @@ def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int
 
 
 def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...], in_use: Callable[[], int]) -> int:
-    """Count the instances that training jobs can have: neither unhealthy nor spare, and not in use by other resources.
+    """Return the instances that training jobs can have: not unhealthy, spare, or in use by other resources.
 
-    The sum of available instances and those in use stays the same while jobs come and go, so it may be some minutes
+    The sum of available instances and those in use stays the same while jobs start and end, so it may be some minutes
     old. A plan that has not begun, or that has several parts, has none available now and all of them later.
     """
     broken = plan.get("UnhealthyInstanceCount", 0) + plan.get("AvailableSpareInstanceCount", 0)

@@ -1,4 +1,4 @@
-"""How much the GPUs of training jobs do, as SageMaker reports it to CloudWatch."""
+"""The utilization of the GPUs of training jobs, as SageMaker reports it to CloudWatch."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -10,11 +10,11 @@ from job_queue.domain.errors import Unavailable
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 METRIC = "GPUUtilization"
-BATCH = 500  # queries that GetMetricData takes
+BATCH = 500  # queries in one call of GetMetricData
 
 
 class GpuUtilization:
-    """Looks up many instances at once: CloudWatch charges for each of them, and not for each call.
+    """The look-up of many instances at once: CloudWatch charges for each instance, and not for each call.
 
     :param client: a boto3 client of CloudWatch with short timeouts.
     """
@@ -25,10 +25,10 @@ class GpuUtilization:
     def __call__(
         self, hosts: Sequence[str], since: float, until: float, period: float, may_go_on: Callable[[], bool]
     ) -> dict[str, list[float]]:
-        """The maximum of each period of that time (epoch seconds), by host; who reports nothing has none.
+        """Return the maximum of each period of that time (epoch seconds), by host; hosts without reports are left out.
 
         :param hosts: such as `job1-qstamp-1/algo-1`.
-        :param may_go_on: once it may not, the hosts that are left have none.
+        :param may_go_on: asked before each batch; once it returns False, the remaining hosts are left out.
         :raises Unavailable: CloudWatch gave no usable answer.
         """
         found: dict[str, list[float]] = {}

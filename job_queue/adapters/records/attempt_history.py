@@ -1,7 +1,7 @@
-"""Attempts that have ended: a row for each, written in the transaction that ends it, in a table of its own.
+"""Attempt records: a row for each ended attempt, written in the transaction that ends it, in a table of its own.
 
-A day's rows are a partition, in the order of their ends, so that a range of time is a few queries. An attempt ends
-once, as its job's row has a version; so it has one row.
+The rows of a day are a partition, ordered by their ends, so that a range of time takes a few queries. An attempt ends
+once, because its job's row has a version; so it has one row.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,16 +13,16 @@ from job_queue.adapters.dynamodb import Item, Put, Tables
 from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord
 from job_queue.domain.job import epoch, iso
 
-MOST_DAYS = 50  # that one page looks at
+MOST_DAYS = 50  # partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
-LATE_SECONDS = 2 * 3600  # by which an end may be recorded after others that were later; longer than clocks differ
+LATE_SECONDS = 2 * 3600  # delay with which an end may be recorded after later ends; larger than clock skew
 _FIELDS = frozenset(field.name for field in fields(AttemptRecord))
 
 
 class AttemptHistory:
-    """Reads the rows, and makes the write that adds one.
+    """The attempt records: reads, and the write that adds one.
 
-    :param kept_seconds: how long after its end an attempt's row is kept.
+    :param kept_seconds: retention of an attempt's row after its end.
     """
 
     def __init__(self, tables: Tables, table: str, kept_seconds: int) -> None:
@@ -31,16 +31,16 @@ class AttemptHistory:
         self._kept_seconds = kept_seconds
 
     def write(self, account: AttemptRecord) -> Put:
-        """What adds an attempt."""
+        """Return the write that adds an attempt."""
         content = {name: value for name, value in asdict(account).items() if value is not None}
         key = {"line": _day(account.ended), "position": position_of(account)}
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
 
     def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "HistoryPage":
-        """The attempts that have ended in a time, in the order of their ends; `limit` at most, and perhaps fewer.
+        """Return the attempts that ended in a time, in the order of their ends: at most `limit`, and perhaps fewer.
 
-        :param since: epoch seconds; `until` is not part of the time.
-        :param after: the position where the page before has stopped.
+        :param since: epoch seconds; `until` is exclusive.
+        :param after: the position at which the previous page has stopped.
         """
         first, last = iso(max(since, now - self._kept_seconds)), iso(min(until, now + CLOCK_SECONDS))
         begin = max(first, after) if after else first
@@ -59,7 +59,7 @@ class AttemptHistory:
         return HistoryPage(found, begin)
 
     def ended_since(self, since: float, now: float) -> list[AttemptRecord]:
-        """Those that have ended since then, the first `PAGE` of them.
+        """Return the attempts that have ended since then, the first `PAGE` of them.
 
         :param now: epoch seconds; `since` is less than a day before.
         """
@@ -67,22 +67,22 @@ class AttemptHistory:
 
 
 class AttemptFeed:
-    """The attempts that have ended, each once, as they become known: all of a time at first, then what is new.
+    """A feed of the ended attempts, each once, as they become known: at first all since a time, then new ones.
 
-    :param clock: seconds since the epoch.
+    :param clock: returns seconds since the epoch.
     """
 
     def __init__(self, attempts: AttemptHistory, clock: Callable[[], float]) -> None:
         self._attempts = attempts
         self._clock = clock
-        self._known: set[str] = set()  # positions that were given, as far as they may be read again
+        self._known: set[str] = set()  # positions that were returned and may be read again
         self._read_until = 0.0  # epoch seconds of the latest end that may be known
 
     def new(self, since: float, may_go_on: Callable[[], bool]) -> Iterator[AttemptRecord]:
-        """Those that were not given yet, in the order of their ends.
+        """Yield the attempts that were not returned yet, in the order of their ends.
 
-        :param since: epoch seconds; what ended before is not asked for.
-        :param may_go_on: asked after each page. The next time goes on where this one has stopped.
+        :param since: epoch seconds; earlier ends are left out.
+        :param may_go_on: asked after each page. The next call continues where this one has stopped.
         """
         now, token = self._clock(), None
         since = max(since, self._read_until - LATE_SECONDS)
@@ -103,12 +103,12 @@ class AttemptFeed:
                 return
 
     def given_since(self, time: float) -> frozenset[str]:
-        """Names of the training jobs that were given and have ended since then; not long ago."""
+        """Return the names of returned training jobs that have ended since a recent time."""
         return frozenset(position.partition("#")[2] for position in self._known if position >= iso(time))
 
 
 class HistoryPage:
-    """Attempts, and where the next page goes on (None: there is none)."""
+    """A page of attempts, and the position at which the next page begins (None: there is none)."""
 
     def __init__(self, rows: list[Item], following: str | None) -> None:
         self.attempts = [_from(row) for row in rows]
@@ -116,7 +116,7 @@ class HistoryPage:
 
 
 def position_of(account: AttemptRecord) -> str:
-    """Where an attempt stands in the order of ends."""
+    """Return the position of an attempt in the order of ends."""
     return f"{account.ended}#{account.training_job_name}"
 
 

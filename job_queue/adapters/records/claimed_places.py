@@ -1,31 +1,31 @@
 """The places in S3 that live jobs write to: a row for each, written and deleted in the transactions of its job.
 
-A bucket's rows are a partition, ordered by place: what lies below a place follows it, and first those at the place
-itself. So one query sees whether a place and all below it is free, and one for each folder above it whether that is.
+The rows of a bucket are a partition, ordered by place. Rows at a place come first, then rows below the place. So one
+query shows whether a place and all below it is free, and one query for each folder above it shows whether that is free.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from job_queue.adapters.condition_expressions import is_locked_by_nobody_else
+from job_queue.adapters.condition_expressions import is_lock_available
 from job_queue.adapters.dynamodb import Delete, Item, Put, Tables
 from job_queue.domain.access.places import Claim, folders_above
 from job_queue.domain.errors import TooMany
 from job_queue.domain.job import Job
 
-PLACE_PREFIX = "place#"  # of the partition of a bucket's places
+PLACE_PREFIX = "place#"  # prefix of the partition of a bucket's places
 LOCKS = "places"  # the partition of locks
-LOCK_DIGITS = 16  # of a lock's name: two places never share a lock, however many jobs are submitted at once
-LOCK_SECONDS = 30  # longer than an invocation takes from looking to writing
-CLAIMS_BELOW = 500  # of one's own that are looked through
-CLAIMS_AT = 10  # of one owner, or of few
+LOCK_DIGITS = 16  # of a lock's name: two places never share a lock, even with many concurrent submissions
+LOCK_SECONDS = 30  # longer than an invocation takes from the look-up to the write
+CLAIMS_BELOW = 500  # limit on claims of the same owner that are read
+CLAIMS_AT = 10  # limit on claims at a place, which are of one owner or of few
 
 
 def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
-    """The writes by which a new job takes its places.
+    """Return the writes by which a new job claims its places.
 
-    A place for checkpoints is locked, too: of two owners who look at the same moment and find it free, one is refused.
+    A place for checkpoints is also locked: if two owners find it free at the same moment, one of them is refused.
     DynamoDB deletes a lock (its attribute `expires`) some time after it has ended.
     """
     writes = [Put(lines_table, {**_key(place, job.name), "owner": job.owner}) for place in job.places]
@@ -33,26 +33,26 @@ def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
         lock = {"line": LOCKS, "position": hashlib.sha256(job.places[0].encode()).hexdigest()[:LOCK_DIGITS]}
         until = int(now) + LOCK_SECONDS
         held = {**lock, "owner": job.owner, "until": until, "expires": until + LOCK_SECONDS}
-        writes.append(Put(lines_table, held, is_locked_by_nobody_else(job.owner, int(now))))
+        writes.append(Put(lines_table, held, is_lock_available(job.owner, int(now))))
     return writes
 
 
 def releases_of(job: Job, lines_table: str) -> list[Delete]:
-    """The writes by which a job that ends gives its places back."""
+    """Return the writes by which a job that ends gives its places back."""
     return [Delete(lines_table, _key(place, job.name)) for place in job.places]
 
 
 class ClaimedPlaces:
-    """Looks up who writes where."""
+    """The look-up of claims on places."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
 
     def lookups(self, places: Iterable[str], is_own: Callable[[str], bool]) -> list[Callable[[], list[Claim]]]:
-        """Calls that give what others claim of these places, below them and above: bounded, and independent.
+        """Return calls that look up other claims on these places, below them and above: bounded, and independent.
 
-        :param is_own: whether what this owner has claimed is no obstacle.
+        :param is_own: returns whether a claim of this owner is no obstacle.
         """
         places = list(places)
         above = sorted({folder for place in places for folder in folders_above(place)} - set(places))
@@ -68,7 +68,7 @@ class ClaimedPlaces:
 
     def _below(self, place: str, is_own: Callable[[str], bool]) -> list[Claim]:
         inside = self._first_inside(place, CLAIMS_AT)
-        if len(inside) == CLAIMS_AT:  # there may be more; but few have others' places below their own
+        if len(inside) == CLAIMS_AT:  # there may be more; but few owners have places of others below their own
             inside = self._first_inside(place, CLAIMS_BELOW)
         others = _others(place, inside, is_own)
         if len(inside) == CLAIMS_BELOW and not others:
@@ -94,6 +94,6 @@ def _key(place: str, job: str) -> dict[str, str]:
 
 
 def _range(place: str) -> tuple[str, str]:
-    """The partition of a place, and how the positions of all below it begin; `!` comes before every folder."""
+    """Return the partition of a place, and the prefix of all positions below it; `!` sorts before every folder."""
     bucket, _, folders = place.partition("/")
     return PLACE_PREFIX + bucket, f"{folders}/" if folders else ""

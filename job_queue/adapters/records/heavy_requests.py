@@ -1,8 +1,8 @@
-"""Dry runs and previews take seconds of a processor each: one of two slots is taken for each while it is answered.
+"""Limit on dry runs and previews, each of which takes seconds of a processor: each holds one of two slots.
 
 A slot is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed, its
-slot is free again when no invocation can still run that took it. So no number of requests has more than two of them
-computed at once, in any account, and a refused request costs one read or write.
+slot is free again once that invocation can no longer run. So at most two such requests are computed at once in an
+account, whatever their number, and a refused request costs one read or write.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from job_queue.adapters.dynamodb import Check, Delete, Key, Put, Tables
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Busy, Refused, Unavailable
 
-HEAVY = "heavy-requests"  # the partition of the slots, which holds nothing else
+HEAVY = "heavy-requests"  # the partition of the slots, which holds only these
 PREVIEW_SLOTS = ("0",)
-DRY_RUN_SLOTS = ("1", "0")  # a dry run is short, and previews never keep dry runs from their own slot
-SLOTS = DRY_RUN_SLOTS  # all that there are
+DRY_RUN_SLOTS = ("1", "0")  # a dry run is short, and previews never take the slot of dry runs
+SLOTS = DRY_RUN_SLOTS  # all slots
 SLOT_SECONDS = 45  # the timeout of the function
 
 
 class HeavyRequests:
-    """Takes and frees slots."""
+    """The slots, and operations to take and free them."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
@@ -30,7 +30,7 @@ class HeavyRequests:
 
     @contextmanager
     def slot(self, caller: str, now: float, slots: tuple[str, ...]) -> Iterator[None]:
-        """Hold one of these slots meanwhile. A caller has one of them at most.
+        """Hold one of these slots during the context. A caller has at most one of them.
 
         :param now: epoch seconds.
         :raises Busy: all of them are taken, or the caller has one.

@@ -1,8 +1,8 @@
-"""The outlook as it was worked out last: two rows, which the tick replaces each minute while jobs wait.
+"""The latest computed outlook: two rows, which the tick replaces each minute while jobs wait.
 
-One has all of it, for those who look ahead anew. The other one has only what readers are told, as reads cost by size.
+One row has all of it, for new forecasts. The other row has only the part for readers, as reads cost by size.
 
-It is JSON, packed: DynamoDB would take each of its numbers for a decimal, and a thousand jobs for a fifth of a row.
+The content is compressed JSON: DynamoDB would store each number as a decimal, and a thousand jobs in a fifth of a row.
 """
 
 from dataclasses import asdict
@@ -12,73 +12,73 @@ from typing import Any
 from job_queue.adapters.dynamodb import Tables, Update
 from job_queue.adapters.records.packed_json import LARGEST, pack, to_text, unpack
 from job_queue.domain.errors import Unwritable
-from job_queue.domain.expectations.outlook import Came, Outlook
+from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.scheduler import PastUse, Reason
 from job_queue.simulation.forecast import Doubt, Estimate
 
-OUTLOOK = "outlook"  # its partition, which holds nothing else
+OUTLOOK = "outlook"  # its partition, which holds only this
 LATEST = "latest"
-TOLD = "told"
-MOST_JOBS = (3000, 1000, 300, 0)  # live jobs that are told of: as many as fit
+FOR_READERS = "told"
+MOST_JOBS = (3000, 1000, 300, 0)  # limits on the live jobs in it, of which the largest that fits is used
 
 
 class OutlookRecord:
-    """Reads and replaces the rows."""
+    """The rows of the outlook."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
 
     def replace(self, outlook: Outlook) -> None:
-        """Store an outlook. Of two at the same time either is right. What does not fit is left out, the last jobs."""
-        for position, parts in ((LATEST, _all), (TOLD, _told)):
+        """Store an outlook. Either of two concurrent ones is right. The last jobs are left out if they do not fit."""
+        for position, parts in ((LATEST, _all), (FOR_READERS, _for_readers)):
             packed = (pack(to_text(parts(outlook, most))) for most in MOST_JOBS)
             content = next((it for it in packed if len(it) <= LARGEST), None)
             if content is None:
                 raise Unwritable("What projects have used takes more than a row may have.")
             self._tables.update(Update(self._lines_table, _key(position), set={"content": content}))
 
-    def told(self) -> Outlook:
-        """Return what readers are told of the one that was stored last; an empty one if there is none.
+    def for_readers(self) -> Outlook:
+        """Return the part for readers of the latest stored outlook; an empty outlook if there is none.
 
-        It has expected runtimes, starts and idle GPUs.
+        This part has expected runtimes, starts and idle GPUs.
         """
-        told = self._stored(TOLD)
-        if told is None:
+        stored = self._stored(FOR_READERS)
+        if stored is None:
             return Outlook()
         return Outlook(
-            told["at"],
-            told["expected"],
-            estimates=_estimates(told),
-            idle=told["idle"],
-            idle_at=told["idle_at"],
+            stored["at"],
+            stored["expected"],
+            estimates=_estimates(stored),
+            idle=stored["idle"],
+            idle_at=stored["idle_at"],
         )
 
     def latest(self) -> Outlook:
-        """The one that was stored last; an empty one if there is none."""
-        told = self._stored(LATEST)
-        if told is None:
+        """Return the latest stored outlook; an empty outlook if there is none."""
+        stored = self._stored(LATEST)
+        if stored is None:
             return Outlook()
         return Outlook(
-            told["at"],
-            told["expected"],
-            {job: tuple(likely) for job, likely in told["likely"].items()},
-            tuple(Came(**{**it, "demand": tuple(it["demand"])}) for it in told["came"]),
-            told["provisioning"],
-            {project: PastUse(**it) for project, it in told["past_use"].items()},
-            frozenset(told["counted"]),
-            _estimates(told),
-            told.get("idle", {}),  # an older version has written it
-            told.get("idle_at", 0.0),
+            stored["at"],
+            stored["expected"],
+            {job: tuple(likely) for job, likely in stored["likely"].items()},
+            tuple(Arrival(**{**it, "demand": tuple(it["demand"])}) for it in stored["came"]),
+            stored["provisioning"],
+            {project: PastUse(**it) for project, it in stored["past_use"].items()},
+            frozenset(stored["counted"]),
+            _estimates(stored),
+            stored.get("idle", {}),  # a row of an older version has none
+            stored.get("idle_at", 0.0),
         )
 
     def _stored(self, position: str) -> dict[str, Any] | None:
-        """Return the content of a row; None: there is no such row."""
+        """Return the content of a row; None if there is no such row."""
         row = self._tables.get(self._lines_table, _key(position))
         return None if row is None else unpack(row["content"])
 
 
-def _told(outlook: Outlook, most: int) -> dict[str, Any]:
+def _for_readers(outlook: Outlook, most: int) -> dict[str, Any]:
     return {
         "at": outlook.at,
         "expected": {job: round(it) for job, it in islice(outlook.expected.items(), most)},
@@ -90,11 +90,11 @@ def _told(outlook: Outlook, most: int) -> dict[str, Any]:
 
 def _all(outlook: Outlook, most: int) -> dict[str, Any]:
     return {
-        **_told(outlook, most),
+        **_for_readers(outlook, most),
         "provisioning": outlook.provisioning,
         "expected": dict(islice(outlook.expected.items(), most)),
         "likely": {job: [*map(round, it)] for job, it in islice(outlook.likely.items(), most)},
-        "came": [_without_none(asdict(it)) for it in outlook.came[:most]],
+        "came": [_without_none(asdict(it)) for it in outlook.arrivals[:most]],
         "past_use": {project: asdict(it) for project, it in outlook.past_use.items()},
         "counted": sorted(outlook.counted),
     }
@@ -104,20 +104,20 @@ def _key(position: str) -> dict[str, str]:
     return {"line": OUTLOOK, "position": position}
 
 
-def _estimates(told: dict[str, Any]) -> dict[str, Estimate]:
-    return {it["job"]: _estimate(it) for it in told["estimates"]}
+def _estimates(stored: dict[str, Any]) -> dict[str, Estimate]:
+    return {it["job"]: _estimate(it) for it in stored["estimates"]}
 
 
 def _without_none(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _estimate(told: dict[str, Any]) -> Estimate:
-    doubt, reason = told.get("doubt"), told.get("reason")
+def _estimate(stored: dict[str, Any]) -> Estimate:
+    doubt, reason = stored.get("doubt"), stored.get("reason")
     return Estimate(
-        told["job"],
-        told.get("start"),
-        told.get("not_after"),
+        stored["job"],
+        stored.get("start"),
+        stored.get("not_after"),
         Doubt(doubt) if doubt else None,
         Reason(reason) if reason else None,
     )

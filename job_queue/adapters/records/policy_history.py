@@ -1,4 +1,4 @@
-"""Policies of before: who applied what, and when. The latest are kept, in partitions that no cycle reads.
+"""The history of the policy, with author and time. The latest versions are kept, in partitions that no cycle reads.
 
 A version has a small row for the list and a large one with the document, so that the list is one small query.
 """
@@ -8,23 +8,23 @@ from job_queue.domain.policy import PastPolicy, StoredPolicy
 
 HISTORY = "policy-history"
 DOCUMENTS = "policy-documents"
-VERSIONS_KEPT = 50  # of 200 KB at most each
+VERSIONS_KEPT = 50  # each at most 200 KB
 
 
 class PolicyHistory:
-    """Reads the history, and makes the writes that add to it."""
+    """The history of the policy: reads, and the writes that add to it."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
 
     def versions(self) -> list[PastPolicy]:
-        """The versions that are kept, the latest first; without their documents."""
+        """Return the kept versions, the latest first, without their documents."""
         items = self._tables.query(self._lines_table, HISTORY)
         return [_past_from(item) for item in reversed(items)]
 
     def policy(self, version: int) -> StoredPolicy | None:
-        """A version with its document; None: it is not kept."""
+        """Return a version with its document; None if it is not kept."""
         key = {"line": DOCUMENTS, "position": _position(version)}
         item = self._tables.get(self._lines_table, key)
         if item is None:
@@ -32,9 +32,9 @@ class PolicyHistory:
         return StoredPolicy(version, item["document"], item["appliedBy"], item["appliedAt"])
 
     def writes(self, new: StoredPolicy, restored: int | None, old: StoredPolicy | None) -> list[Write]:
-        """What keeps a new version, drops the one that is too old, and keeps the one before if nobody has.
+        """Return the writes that keep a new version, drop the oldest, and keep the previous version if it is missing.
 
-        :param old: the version before, where it was stored before there was a history.
+        :param old: the previous version, if it was stored before there was a history.
         """
         gone = _position(new.version - VERSIONS_KEPT)
         writes: list[Write] = [Delete(self._lines_table, {"line": line, "position": gone}) for line in _LINES]
@@ -42,12 +42,12 @@ class PolicyHistory:
         return [*writes, *self._puts(old, None)] if old else writes
 
     def _puts(self, policy: StoredPolicy, restored: int | None) -> list[Write]:
-        told: Item = {"appliedBy": policy.applied_by, "appliedAt": policy.applied_at}
-        small = {**told, "version": policy.version, **({} if restored is None else {"restored": restored})}
+        common: Item = {"appliedBy": policy.applied_by, "appliedAt": policy.applied_at}
+        small = {**common, "version": policy.version, **({} if restored is None else {"restored": restored})}
         position = _position(policy.version)
         return [
             Put(self._lines_table, {"line": HISTORY, "position": position, **small}),
-            Put(self._lines_table, {"line": DOCUMENTS, "position": position, **told, "document": policy.document}),
+            Put(self._lines_table, {"line": DOCUMENTS, "position": position, **common, "document": policy.document}),
         ]
 
 

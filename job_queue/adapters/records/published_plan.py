@@ -1,6 +1,6 @@
-"""The plan as readers are told it: one row, which the holder of the lease replaces when a cycle has decided otherwise.
+"""The published plan in one row, which the holder of the lease replaces when a cycle has decided otherwise.
 
-It is JSON, packed as the outlook is. Names stand in it once, and jobs that are blocked by the same jobs share a list.
+The content is compressed JSON, as for the outlook. Each name occurs once, and equal lists of blockers are shared.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from job_queue.domain.errors import Refused, Unwritable
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.scheduler import Hold, Reason
 
-PUBLISHED = "published-plan"  # its partition, which holds nothing else
+PUBLISHED = "published-plan"  # its partition, which holds only this
 LATEST = "latest"
-MOST_HOLDS = (3000, 1000, 300, 0)  # waiting jobs that are told of: as many as fit
-FORMAT = 1  # of the content; another version of the queue may have written another one
+MOST_HOLDS = (3000, 1000, 300, 0)  # limits on the waiting jobs in it, of which the largest that fits is used
+FORMAT = 1  # of the content; another version of the queue may have written another format
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A plan as it is stored.
+    """A plan in its stored form.
 
-    :param digest: the same for plans that tell readers the same.
+    :param digest: equal for plans that tell readers the same.
     """
 
     at: int  # milliseconds since the epoch
@@ -35,23 +35,23 @@ class Packed:
 
 
 class PublishedPlanRecord:
-    """Reads and replaces the row."""
+    """The row of the published plan."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
 
     def replace(self, packed: Packed, fencing_token: int) -> None:
-        """Store a plan, unless the row has one of a later cycle."""
+        """Store a plan, unless the row has the plan of a later cycle."""
         changes = {"content": packed.content, "at": packed.at, "token": fencing_token}
         try:
-            # An update costs half of what a transaction does, and the row depends on no other.
+            # An update costs half of a transaction, and the row depends on no other row.
             self._tables.update(Update(self._lines_table, _key(), set=changes, when=is_published_before(fencing_token)))
         except Refused:
             log.info("a later plan is published", token=fencing_token)
 
     def latest(self) -> PublishedPlan:
-        """Return the plan that was stored last; an empty one if there is none that can be read."""
+        """Return the latest stored plan; an empty plan if there is none that can be read."""
         row = self._tables.get(self._lines_table, _key())
         if row is None:
             return PublishedPlan()
@@ -63,19 +63,19 @@ class PublishedPlanRecord:
 
 
 def packed(plan: PublishedPlan) -> Packed:
-    """Return a plan as the row has it, with as many waiting jobs as fit, the first ones.
+    """Return a plan in its stored form, with as many waiting jobs as fit, the first ones.
 
     :raises Unwritable: the rest does not fit.
     """
     for most in MOST_HOLDS:
-        text = to_text(_told(plan, most))
+        text = to_text(_content(plan, most))
         content = pack(text)
         if len(content) <= LARGEST:
             return Packed(int(plan.at * 1000), content, hashlib.sha256(text.encode()).hexdigest())
     raise Unwritable("What readers are told of a plan takes more than a row may have.")
 
 
-def _told(plan: PublishedPlan, most: int) -> dict[str, Any]:
+def _content(plan: PublishedPlan, most: int) -> dict[str, Any]:
     holds = list(islice(plan.holds, most))
     names: dict[str, int] = {}
     lists: dict[tuple[str, ...], int] = {}
@@ -86,7 +86,7 @@ def _told(plan: PublishedPlan, most: int) -> dict[str, Any]:
     def list_number(members: tuple[str, ...]) -> int:
         return lists.setdefault(members, len(lists))
 
-    told = [
+    rows = [
         [
             number(it.job),
             plan.versions[it.job],
@@ -99,7 +99,7 @@ def _told(plan: PublishedPlan, most: int) -> dict[str, Any]:
     ]
     return {
         "format": FORMAT,
-        "holds": told,
+        "holds": rows,
         "lists": [[number(name) for name in members] for members in lists],
         "names": list(names),
         "starting": sorted(plan.starting),
@@ -112,25 +112,25 @@ def _told(plan: PublishedPlan, most: int) -> dict[str, Any]:
 
 
 def _unpacked(row: dict[str, Any]) -> PublishedPlan:
-    told = unpack(row["content"])
-    if told["format"] != FORMAT:
-        raise ValueError(f"format {told['format']} in place of {FORMAT}")
-    names = told["names"]
-    lists = [tuple(names[number] for number in members) for members in told["lists"]]
+    content = unpack(row["content"])
+    if content["format"] != FORMAT:
+        raise ValueError(f"format {content['format']} in place of {FORMAT}")
+    names = content["names"]
+    lists = [tuple(names[number] for number in members) for members in content["lists"]]
     holds = tuple(
         Hold(names[job], Reason(reason), message, lists[ahead], lists[blockers])
-        for job, _, reason, message, ahead, blockers in told["holds"]
+        for job, _, reason, message, ahead, blockers in content["holds"]
     )
     return PublishedPlan(
         at=row["at"] / 1000,
         holds=holds,
-        versions={names[job]: version for job, version, *_ in told["holds"]},
-        starting=frozenset(told["starting"]),
-        shares=told["shares"],
-        window=told["window"],
-        cut=frozenset(told["cut"]),
-        unrecorded=frozenset(told["unrecorded"]),
-        left_out=told["left_out"],
+        versions={names[job]: version for job, version, *_ in content["holds"]},
+        starting=frozenset(content["starting"]),
+        shares=content["shares"],
+        window=content["window"],
+        cut=frozenset(content["cut"]),
+        unrecorded=frozenset(content["unrecorded"]),
+        left_out=content["left_out"],
     )
 
 

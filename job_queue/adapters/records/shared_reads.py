@@ -1,6 +1,6 @@
-"""Tables for readers: what one request has read answers the next ones of the same process for a few seconds.
+"""Tables for readers: the reads of one request answer later requests of the same process for a few seconds.
 
-What is shared are rows. What a caller may see of them is decided for each request, after they are read.
+Only rows are shared. The rights of a caller are checked for each request, after the rows are read.
 """
 
 import threading
@@ -9,35 +9,35 @@ from typing import Any
 
 from job_queue.adapters.dynamodb import Item, Key, Tables, Update, Write
 
-SHARE_SECONDS = 5.0  # for which rows are shared at most
-RENEWALS = 5  # at once, for changes within that time ...
-RENEWALS_A_SECOND = 1.0  # ... and from then on: so a flood of requests and changes is no flood of reads
-MOST_ROWS = 20_000  # that are kept
+SHARE_SECONDS = 5.0  # longest time for which rows are shared
+RENEWALS = 5  # renewals at once, because of changes within that time ...
+RENEWALS_A_SECOND = 1.0  # ... and from then on, so that a flood of requests and changes is no flood of reads
+MOST_ROWS = 20_000  # limit on the kept rows
 
 
 class SharedReads:
-    """Reads that are shared within the process. It writes nothing but what it is told to.
+    """Reads that are shared within the process. Writes are passed on.
 
-    A request begins with `begin`. If a cycle has run since the rows were read, they are read again, so that callers see
-    what they have just changed. If that happens too often, rows are shared for `SHARE_SECONDS` all the same.
+    A request starts with `begin`. If a cycle has run since the rows were read, they are read again, so that callers see
+    their own changes. If that happens too often, rows are still shared for `SHARE_SECONDS`.
 
-    :param tables: to read from, eventually consistently.
-    :param clock: seconds, of any origin.
+    :param tables: the tables to read from, eventually consistently.
+    :param clock: returns seconds, from any origin.
     """
 
     def __init__(self, tables: Tables, clock: Callable[[], float]) -> None:
         self._tables = tables
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: dict[tuple[Any, ...], tuple[float, int, Any]] = {}  # what was asked -> when, rows, answer
+        self._kept: dict[tuple[Any, ...], tuple[float, int, Any]] = {}  # query -> time, number of rows, answer
         self._mark: object = None
         self._renewals = float(RENEWALS)
         self._counted_at = clock()
 
     def begin(self, mark: object) -> None:
-        """Forget what was read if the mark is another one, as far as that may be.
+        """Forget the reads if the mark has changed, unless that happens too often.
 
-        :param mark: changes with each cycle.
+        :param mark: a value that changes with each cycle.
         """
         now = self._clock()
         with self._lock:
@@ -49,18 +49,18 @@ class SharedReads:
                 self._kept.clear()
 
     def get(self, table: str, key: Key) -> Item | None:
-        """As `Tables` says, but shared."""
+        """Return one row (see `Tables`), shared."""
         found: Item | None = self._shared(("get", table, *sorted(key.items())), lambda: self._tables.get(table, key))
         return found
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """As `Tables` says, but shared."""
+        """Return the rows of a line (see `Tables`), shared."""
         asked = ("query", table, line, limit, after)
         found: list[Item] = self._shared(asked, lambda: self._tables.query(table, line, limit, after))
         return found
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
-        """As `Tables` says, but shared."""
+        """Return one page of an index (see `Tables`), shared."""
         asked = ("page", table, index, limit, *sorted((after or {}).items()))
         found: tuple[list[Item], Item | None] = self._shared(
             asked, lambda: self._tables.page(table, index, limit, after)
@@ -68,11 +68,11 @@ class SharedReads:
         return found
 
     def update(self, update: Update) -> Item:
-        """As `Tables` says."""
+        """Make one update (see `Tables`)."""
         return self._tables.update(update)
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """As `Tables` says."""
+        """Make all writes or none (see `Tables`)."""
         self._tables.transact(writes)
 
     def _shared(self, asked: tuple[Any, ...], read: Callable[[], Any]) -> Any:
@@ -82,7 +82,7 @@ class SharedReads:
             mark = self._mark
         if at is not None and now < at + SHARE_SECONDS:
             return answer
-        answer = read()  # without the lock: requests that ask for other rows do not wait
+        answer = read()  # without the lock, so that requests for other rows do not wait
         with self._lock:
             if mark == self._mark:
                 self._kept.pop(asked, None)
@@ -91,7 +91,7 @@ class SharedReads:
         return answer
 
     def _forget(self, now: float) -> None:
-        """Drop what is too old, and the oldest ones beyond the bound."""
+        """Drop the entries that are too old, and the oldest beyond the limit."""
         rows = sum(count for _, count, _ in self._kept.values())
         for asked, (at, count, _) in list(self._kept.items()):
             if now < at + SHARE_SECONDS and rows <= MOST_ROWS:

@@ -1,1 +1,1 @@
-"""What a cycle finds out about the fleet: SageMaker's list, training plans, warm pools, checkpoints."""
+"""A cycle's knowledge of the fleet: SageMaker's list, training plans, warm pools, checkpoints."""

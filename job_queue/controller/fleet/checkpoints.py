@@ -1,4 +1,4 @@
-"""Looks up when those wrote a checkpoint among whom an eviction chooses."""
+"""Look up the latest checkpoints of the jobs among which an eviction chooses."""
 
 import json
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.checkpoints import KnownCheckpoint, to_look_up
+from job_queue.domain.fleet.checkpoints import KnownCheckpoint, checkpoints_to_look_up
 from job_queue.domain.job import Job
 from job_queue.scheduler import Plan
 
 
 class CheckpointTimes:
-    """Keeps what is known of checkpoints up to date, as far as it decides something.
+    """The known checkpoints, updated where they affect a decision.
 
-    :param newest: gives the time of the newest object under an address in S3 (epoch seconds).
-    :param clock: seconds since the epoch.
+    :param newest: returns the time of the newest object under an address in S3 (epoch seconds).
+    :param clock: returns seconds since the epoch.
     :param parallel: runs independent AWS calls.
     """
 
@@ -36,13 +36,13 @@ class CheckpointTimes:
         self._parallel = parallel
 
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
-        """The cluster with checkpoints that were not looked at for a minute; None where there is nothing new to know.
+        """Return the cluster with checkpoints that were not read within a minute; None if there is nothing new to read.
 
-        :param decided: a plan of that cluster; only who may leave by it is looked at.
+        :param decided: a plan of that cluster. Only jobs that may be evicted by it are looked up.
         """
         known = cluster.metadata.checkpoints
         evicted = [eviction.job for eviction in decided.evictions]
-        jobs = to_look_up(list(cluster.active.values()), evicted, known, self._clock())
+        jobs = checkpoints_to_look_up(list(cluster.active.values()), evicted, known, self._clock())
         if not jobs:
             return None
         seen = self._parallel([partial(self._look, job) for job in jobs])
@@ -50,7 +50,7 @@ class CheckpointTimes:
         checkpoints = still | {job.name: checkpoint for job, checkpoint in zip(jobs, seen, strict=True)}
         try:
             self._repository.note_checkpoints(checkpoints)
-        except Unavailable as error:  # they count in this cycle, and are looked up again in the next
+        except Unavailable as error:  # the checkpoints count in this cycle, and are looked up again in the next
             log.warning("checkpoints not noted", why=error.message)
         return replace(cluster, metadata=replace(cluster.metadata, checkpoints=checkpoints))
 
@@ -60,6 +60,6 @@ class CheckpointTimes:
             record = self._repository.record(job.name)
             config = json.loads(record.details).get("CheckpointConfig") if record else None
             at = self._newest(config["S3Uri"]) if config else None
-        except Unavailable as error:  # its work counts from its start
-            log.warning("checkpoints not seen", job=job.name, why=error.message)
+        except Unavailable as error:  # without a checkpoint, its work counts from its start
+            log.warning("checkpoints not listed", job=job.name, why=error.message)
         return KnownCheckpoint(job.attempt, int(self._clock()), None if at is None else int(at))

@@ -5,13 +5,13 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.listing import Listing, Walk
 
-MOST_PAGES = 20  # of one walk: ten seconds, at two a second
+MOST_PAGES = 20  # pages of one walk: ten seconds, at two pages a second
 
 
 def survey(training_jobs: TrainingJobList, listing: Listing, now: float) -> Walk:
-    """From the newest to what is known, and on with the sweep as far as the pages go.
+    """Walk from the newest training job to the known ones, then continue the sweep as far as the pages allow.
 
-    :raises Unavailable: SageMaker gave no page at all.
+    :raises Unavailable: SageMaker returned no page at all.
     """
     walk = Walk(listing, int(now))
     left = MOST_PAGES
@@ -39,7 +39,7 @@ def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int) -> None:
             if not left or (page and page[-1].created < floor):
                 return
     except Unavailable as error:
-        log.warning("sweep interrupted", why=error.message)  # the next walk goes on from here
+        log.warning("sweep interrupted", why=error.message)  # the next walk continues from here
     else:
         walk.swept_down_to = floor - 1  # there is nothing older
 

@@ -1,4 +1,4 @@
-"""Asks SageMaker about the policy's training plans, and tells jobs before their instances are taken back."""
+"""Ask SageMaker about the policy's training plans, and notify jobs before their instances are taken back."""
 
 from collections.abc import Callable, Container
 from functools import partial
@@ -9,16 +9,23 @@ from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.cut_off import told_of_cut_off, told_of_extension
-from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, plan_of, to_ask, was_extended
+from job_queue.domain.fleet.cut_off import announce_cut_off, announce_extension
+from job_queue.domain.fleet.training_plans import (
+    KnownPlan,
+    closing,
+    plan_arns,
+    plan_of,
+    plans_to_describe,
+    was_extended,
+)
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
 
 class TrainingPlans:
-    """Keeps what is known of training plans up to date.
+    """The known training plans, kept up to date.
 
-    :param clock: seconds since the epoch.
+    :param clock: returns seconds since the epoch.
     """
 
     def __init__(
@@ -32,11 +39,11 @@ class TrainingPlans:
     def refresh(self, metadata: Metadata) -> None:
         """Ask about each plan of the policy that was not asked about for some minutes."""
         policy = self._policies.of(metadata.policy).policy
-        for arn in to_ask(metadata.training_plans, policy, self._clock()):
+        for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
             self._ask(arn, metadata.training_plans.get(arn))
 
     def learn_new(self, cluster: ClusterState) -> bool:
-        """Ask about plans that nobody has ever asked about. True if there were any: the metadata has changed."""
+        """Ask about plans that were never asked about. Return whether there were any: the metadata has changed."""
         new = [arn for arn in plan_arns(cluster.applied.policy) if arn not in cluster.metadata.training_plans]
         for arn in new:
             self._ask(arn, None)
@@ -46,7 +53,7 @@ class TrainingPlans:
         parts = known.parts if known else None
         try:
             parts = self._training.plan_parts(arn, partial(self._in_use, arn))
-        except Unavailable as error:  # what was known last counts
+        except Unavailable as error:  # the last known parts count
             log.warning("training plan not described", plan=arn, why=error.message)
         self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))
 
@@ -61,7 +68,7 @@ class TrainingPlans:
 
 
 def cut_off_notices(cluster: ClusterState, leaving: Container[str], now: float) -> list[Transition]:
-    """Tell running jobs whose instances are taken back soon.
+    """Return the transitions that notify running jobs of instances that are taken back soon, or not after all.
 
     :param leaving: jobs that this cycle changes otherwise.
     """
@@ -71,7 +78,7 @@ def cut_off_notices(cluster: ClusterState, leaving: Container[str], now: float) 
             found = closing(job, cluster.metadata.training_plans, cluster.applied.policy, now)
             if found:
                 at, plan = found
-                notices.append(told_of_cut_off(job, at, plan.name, now))
+                notices.append(announce_cut_off(job, at, plan.name, now))
             elif was_extended(job, cluster.metadata.training_plans, cluster.applied.policy, now):
-                notices.append(told_of_extension(job, now))
+                notices.append(announce_extension(job, now))
     return notices

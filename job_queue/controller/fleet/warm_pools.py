@@ -1,4 +1,4 @@
-"""Uses warm pools and releases those that are in the way, as a placement says."""
+"""Use warm pools, and release the warm pools that block a launch, according to a placement."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -13,9 +13,9 @@ from job_queue.domain.state_machine import Transition
 
 
 def kept_warm(starts: Iterable[Transition], placement: Placement) -> list[Transition]:
-    """The starts, with the time for which each keeps its instances.
+    """Return the starts with the time for which each keeps its instances.
 
-    A job that was refused is launched without: the account may have no quota for warm pools.
+    A job that was refused is launched without a warm pool: the account may have no quota for warm pools.
     """
     return [
         replace(
@@ -26,9 +26,9 @@ def kept_warm(starts: Iterable[Transition], placement: Placement) -> list[Transi
 
 
 class WarmPools:
-    """Takes and releases warm pools. Their records need no lease: they take no slot that a training job does not have.
+    """The use and release of warm pools. Their records need no lease, because they take no further slots.
 
-    :param clock: seconds since the epoch.
+    :param clock: returns seconds since the epoch.
     """
 
     def __init__(self, repository: JobRepository, training: SageMakerTraining, clock: Callable[[], float]) -> None:
@@ -37,9 +37,9 @@ class WarmPools:
         self._clock = clock
 
     def take(self, placement: Placement, starting: Iterable[Job]) -> None:
-        """Count a warm pool no longer on which a job is being launched.
+        """Stop counting the warm pools on which jobs are being launched.
 
-        If SageMaker does not launch it there after all, the next comparison finds the warm pool again.
+        If SageMaker launches the job elsewhere, the next comparison finds the warm pool again.
         """
         for job in starting:
             if pool := placement.reused.get(job.name):
@@ -49,7 +49,7 @@ class WarmPools:
     def put_back(self, placement: Placement, not_launched: Iterable[Job]) -> None:
         """Count a warm pool again on which a job was not launched, before the job's slots are free.
 
-        It may be gone, if an earlier call for the same attempt has launched it there.
+        The warm pool may be gone, if an earlier call for the same attempt was launched on it.
         """
         for job in not_launched:
             if pool := placement.reused.get(job.name):
@@ -63,11 +63,11 @@ class WarmPools:
         try:
             found = self._training.describe(name)
         except Unavailable:
-            return True  # if not, the next comparison finds that
+            return True  # otherwise the next comparison finds out
         return found is not None and found.warm is not None
 
     def release(self, in_the_way: Iterable[ExternalJob]) -> bool:
-        """Release those that are in the way of a launch. True if planning again may now do more."""
+        """Release the warm pools that block a launch. Return whether planning again may now do more."""
         once = {pool.name: pool for pool in in_the_way}.values()
         gone = [self._release(pool) for pool in once]  # each of them, also after one is gone
         return any(gone)
@@ -79,7 +79,7 @@ class WarmPools:
         again = warm.releasing is None or warm.releasing + RELEASE_AGAIN_SECONDS <= now
         try:
             if again and not self._training.release(pool.name):
-                log.warning("warm pool may not be released", attempt=pool.name)
+                log.warning("release of a warm pool denied", attempt=pool.name)
                 self._repository.add_external(replace(pool, warm=replace(warm, fixed=True)))
                 return True
             found = self._training.describe(pool.name)

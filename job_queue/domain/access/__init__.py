@@ -1,1 +1,1 @@
-"""Who may do what: patterns, rights of callers, what a project's jobs may use, and the places they write to."""
+"""Access rules: patterns, rights of callers, the resources of a project's jobs, and the places they write to."""

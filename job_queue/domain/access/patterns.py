@@ -1,8 +1,8 @@
 """Patterns in which `*` stands for any characters of one part of a name: it crosses neither `/` nor `:`.
 
-So `user/*` means no users of other paths, and `assumed-role/x*/*` names role and session apart. IAM's own `*`, as in
-the stack's parameter AllowedRoleArns, crosses both. No regular expression of a pattern is made: with many `*` one can
-be made to take for ever.
+So `user/*` does not match users of other paths, and `assumed-role/x*/*` matches role and session separately. IAM's own
+`*`, as in the stack's parameter AllowedRoleArns, crosses both. A pattern is not compiled to a regular expression,
+because a pattern with many `*` can make that match take exponential time.
 """
 
 import re
@@ -11,7 +11,7 @@ _SEPARATOR = re.compile("([/:])")
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Whether a text is as the pattern says, all of it. Upper and lower case are different."""
+    """Return whether a pattern matches the whole text. The match is case-sensitive."""
     parts, found = _SEPARATOR.split(pattern), _SEPARATOR.split(text)
     return len(parts) == len(found) and all(map(_part_fits, parts, found))
 
@@ -25,7 +25,7 @@ def _part_fits(pattern: str, text: str) -> bool:
     if end < len(first) or not (text.startswith(first) and text.endswith(last)):
         return False
     at = len(first)
-    for piece in others:  # the leftmost place of each leaves the most for those behind it
+    for piece in others:  # the leftmost match of each piece leaves the most text for the later pieces
         at = text.find(piece, at, end)
         if at < 0:
             return False

@@ -1,11 +1,11 @@
-"""Where a job writes in S3: its checkpoints, and the folders of its attempts under its output paths.
+"""Places in S3 that a job writes to: its checkpoints, and the folders of its attempts under its output paths.
 
-Each place belongs to the job alone, and to others of the same owner, with all that is below it: who could write there
-would change what the job resumes from, or what it has made. An output path itself is nobody's, as SageMaker puts each
-training job's output into a folder of its name there.
+A place and all that is below it belongs to one job, and to other jobs of the same owner. A job that writes to another
+owner's place could change checkpoints or results there. An output path itself belongs to no job, because SageMaker puts
+the output of each training job into a folder with the training job's name in it.
 
-A place is `bucket/part/part/...`, each part the hash of a folder's name: so it has a bounded length, and what lies
-below another place begins with it.
+A place is `bucket/part/part/...`, where each part is the hash of a folder's name. So a place has a bounded length, and
+a place below another place begins with it.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from job_queue.domain.names import apply_qstamp
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A live job's claim on a place that another would write to, above or below."""
+    """A live job's claim on a place above or below a place that another job would write to."""
 
-    place: str  # that was looked for
+    place: str  # the place that was looked up
     job: str
     owner: str
 
 
-MOST_PLACES = 10  # of a job: for each, and for all above it, the queue looks at who else writes there
-DEPTH = 24  # folders of a place that count: one that is deeper stands for the folder at that depth
+MOST_PLACES = 10  # of a job; the queue looks up other claims on each place, and on all places above it
+DEPTH = 24  # folders of a place that count; a deeper place stands for the folder at that depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
@@ -38,7 +38,7 @@ _HOST_OF_S3 = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.
 
 
 def places_of(request: Mapping[str, Any]) -> dict[str, str]:
-    """The places that a job with this valid request writes to, each with the field that names it; checkpoints first."""
+    """Return the places that a job with this valid request writes to, with the field of each; checkpoints first."""
     attempt = apply_qstamp(str(request["TrainingJobName"]), 1)
     found = {}
     if checkpoints := checkpoints_of(request):
@@ -49,30 +49,30 @@ def places_of(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def checkpoints_of(request: Mapping[str, Any]) -> str | None:
-    """The address at which a request keeps checkpoints, if it does."""
+    """Return the address at which a request keeps checkpoints; None if it keeps none."""
     return (request.get("CheckpointConfig") or {}).get("S3Uri")
 
 
 def folders_above(place: str) -> list[str]:
-    """The places in which a place lies, the bucket first; without the place itself."""
+    """Return the places that contain a place, the bucket first, without the place itself."""
     parts = place.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def lies_in(place: str, other: str) -> bool:
-    """Whether a place is another, or below it."""
+    """Return whether a place is another place, or is below it."""
     return f"{place}/".startswith(f"{other}/")
 
 
 def place_of(address: str) -> str:
-    """The place of an address. Numbers of attempts are left out, as the attempts of a job are one."""
+    """Return the place of an address. Attempt numbers are removed: all attempts of a job have the same place."""
     bucket, key = bucket_and_key(address)
     parts: Sequence[str] = [_STAMP.sub(r"\1", part) for part in key.split("/") if part]
     return "/".join([bucket, *(hashlib.sha256(part.encode()).hexdigest()[:_PART] for part in parts[:DEPTH])])
 
 
 def bucket_and_key(address: str) -> tuple[str, str]:
-    """The bucket and the key of an address in S3, however it is spelt; of what is none, it stands for the bucket."""
+    """Return bucket and key of an address in S3, in any of its spellings; another address is returned as a bucket."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
         return address.replace("/", ":"), ""

@@ -1,12 +1,12 @@
-"""What a program said when it failed is for its owner: SageMaker repeats its command there, with all its words."""
+"""Redaction of a failed program's output for callers other than the owner: SageMaker repeats its command line there."""
 
 import re
 
 REDACTED = "***"
 
-_FAILURE_OF_PROGRAM = re.compile(r"\bAlgorithmError\b.*", re.DOTALL)  # so SageMaker's FailureReason begins then
+_FAILURE_OF_PROGRAM = re.compile(r"\bAlgorithmError\b.*", re.DOTALL)  # SageMaker's FailureReason begins like this
 
 
 def without_program_output(text: str) -> str:
-    """A reason, or a cause in the history, without what the job's program said when it failed."""
+    """Return a reason, or a cause in the history, without the output of the job's failed program."""
     return _FAILURE_OF_PROGRAM.sub(f"AlgorithmError: {REDACTED}", text)

@@ -1,13 +1,13 @@
-"""What a request says under members of a name, wherever they are."""
+"""Search for the values of fields with given names, at any depth of a request."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_FREE = frozenset({"Environment", "HyperParameters", "Tags"})  # their members are named by users
+_FREE = frozenset({"Environment", "HyperParameters", "Tags"})  # their fields are named by users
 
 
 def texts_under(names: frozenset[str], value: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Each text under a member of such a name, behind the field in which it stands: `DebugHookConfig.S3OutputPath`."""
+    """Yield each text under a field with one of these names, as (path, text): `DebugHookConfig.S3OutputPath`."""
     if isinstance(value, Mapping):
         for name, below in value.items():
             field = f"{where}.{name}" if where else str(name)

@@ -1,8 +1,8 @@
-"""What the jobs of a project may use: execution roles, buckets, training plans.
+"""The resources that the jobs of a project may use: execution roles, buckets, training plans.
 
-The policy gives a project roles and buckets; one that is given none may use any. Training plans are used through the
-pools of the policy alone. What a container does with the rights of its role is beyond this: a role that may read every
-bucket reads every bucket.
+The policy gives a project roles and buckets; a project without any may use all. Training plans are used only through
+the pools of the policy. The rights of a container's role are not checked: a role that may read every bucket reads every
+bucket.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,16 +14,16 @@ from job_queue.domain.access.request_fields import texts_under
 from job_queue.domain.errors import Forbidden, ValidationIssue
 from job_queue.scheduler import Policy, Project, TrainingPlan
 
-_ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # members of CreateTrainingJob that are an address in S3
+_ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # fields of CreateTrainingJob with an address in S3
 _PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
 _SHOWN = 10
 _S3 = "s3://"
 
 
 def check_resources(request: Mapping[str, Any], project: Project, policy: Policy) -> None:
-    """Whether a project's job may use what a request names.
+    """Check that a project's job may use the resources in its request.
 
-    :raises Forbidden: it may not; names each field.
+    :raises Forbidden: it may not; the error names each field.
     """
     issues = [
         *_role(request, project),
@@ -36,7 +36,7 @@ def check_resources(request: Mapping[str, Any], project: Project, policy: Policy
 
 
 def bucket_issue(pattern: str) -> str | None:
-    """Why an entry of a project's buckets can mean none; None where nothing is wrong."""
+    """Return why an entry of a project's buckets cannot match a bucket; None if it is valid."""
     if pattern.startswith(_S3):
         return "begins with s3://: give the bucket's name, and what follows it"
     parts = pattern.split("/")
@@ -46,7 +46,7 @@ def bucket_issue(pattern: str) -> str | None:
 
 
 def role_issue(pattern: str) -> str | None:
-    """Why an entry of a project's roles can mean none; None where nothing is wrong."""
+    """Return why an entry of a project's roles cannot match a role; None if it is valid."""
     parts = pattern.split(":", 5)
     if len(parts) < 6 or parts[0] != "arn" or parts[2:4] != ["iam", ""] or not parts[5].startswith("role/"):
         return "is not the ARN of a role, such as arn:aws:iam::111122223333:role/vision-*"
@@ -77,7 +77,7 @@ def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[Validatio
 
 
 def _folder_of_its_own(request: Mapping[str, Any], policy: Policy) -> Iterator[ValidationIssue]:
-    """Checkpoints are claimed with all that is below them, so nobody claims what is there for many."""
+    """Reject checkpoints in a folder for many jobs: a claim includes all that is below it."""
     checkpoints = checkpoints_of(request)
     if checkpoints is None:
         return
@@ -92,7 +92,7 @@ def _folder_of_its_own(request: Mapping[str, Any], policy: Policy) -> Iterator[V
 
 
 def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iterator[ValidationIssue]:
-    """A plan that somebody has bought is used by those to whom a pool gives it, and by nobody else."""
+    """Reject training plans that are in none of the project's pools."""
     mine = project.pools or tuple(pool.name for pool in policy.pools)
     plans = {pool.market.arn for pool in policy.pools if pool.name in mine and isinstance(pool.market, TrainingPlan)}
     for field, plan in texts_under(_PLANS, request):
@@ -105,9 +105,9 @@ def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iter
 
 
 def _lies_in(address: str, entry: str) -> bool:
-    """Whether an address is inside a bucket, or inside folders of one.
+    """Return whether an address is inside a bucket, or inside folders of a bucket.
 
-    A key can begin with a slash; it then lies in a folder without a name.
+    A key may begin with a slash; then it lies in a folder without a name.
     """
     own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
     if len(own) > 1 and address.partition("://")[2].partition("/")[2].startswith("/"):

@@ -1,7 +1,7 @@
-"""Who may do what: the only place that decides it. docs/security.md has the same table, and a test compares both.
+"""The rights of callers. No other module decides about them. docs/security.md has the same table; a test compares both.
 
-A caller is anybody who may call the API (IAM decides that), and besides may be a member or an admin of a job's
-project, the job's owner, or an admin of the queue. What any of these may do, the caller may.
+IAM decides which callers may call the API. A caller may also be a member or an admin of a job's project, the job's
+owner, or an admin of the queue. A caller has the rights of all these relations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ from job_queue.scheduler import Project
 
 
 class Relation(StrEnum):
-    """What a caller is to a job, to its project, or to the queue."""
+    """The relation of a caller to a job, to its project, or to the queue."""
 
-    ANYBODY = "anybody"  # whose signed request API Gateway lets through
-    MEMBER = "member"  # of the project, which lists no members, or this one, or this one as its admin
+    ANYBODY = "anybody"  # every caller whose signed request API Gateway accepts
+    MEMBER = "member"  # of the project: an admin of it, or in its list of members, or the project has no such list
     OWNER = "owner"  # of the job
-    PROJECT_ADMIN = "project admin"  # whom the policy names as an admin of the project
+    PROJECT_ADMIN = "project admin"  # an admin of the project, according to the policy
     ADMIN = "admin"  # of the queue: the stack's parameter AdminArns
 
 
 class Action(StrEnum):
-    """What there is to be done: what the routes of the API do, and what of a job's request its values are."""
+    """An action of the API that is allowed or denied, including access to the values of a job's request."""
 
     SUBMIT = "submit"
     PLAN = "plan"
@@ -72,7 +72,7 @@ _SET_ADMINS = "Have whoever deploys the queue name you, or a role of yours, in t
 class Rights:
     """The rights of callers.
 
-    :ivar admins: patterns of the queue's admins; none: the queue has no admins.
+    :ivar admins: patterns of the queue's admins; empty if the queue has no admins.
     """
 
     admins: tuple[str, ...] = ()
@@ -80,10 +80,10 @@ class Rights:
     def relations(
         self, caller: str, *, project: Project | None = None, owner: str | None = None
     ) -> frozenset[Relation]:
-        """What a caller is.
+        """Return a caller's relations.
 
         :param project: of the job in question.
-        :param owner: of the job in question, as it is recorded.
+        :param owner: recorded owner of the job in question.
         """
         found = {Relation.ANYBODY}
         if any(identity.matches(pattern, caller) for pattern in self.admins):
@@ -97,13 +97,13 @@ class Rights:
         return frozenset(found)
 
     def may(self, action: Action, caller: str, *, project: Project | None = None, owner: str | None = None) -> bool:
-        """Whether a caller may do it."""
+        """Return whether a caller may do an action."""
         return bool(ALLOWED[action] & self.relations(caller, project=project, owner=owner))
 
     def check_everywhere(self, action: Action, caller: str) -> None:
-        """Whether a caller may do what concerns no job and no project.
+        """Check that a caller may do an action that concerns no job and no project.
 
-        :raises Forbidden: they may not.
+        :raises Forbidden: the caller may not.
         """
         if self.may(action, caller):
             return
@@ -112,10 +112,10 @@ class Rights:
         raise Forbidden("Only an admin (the stack's parameter AdminArns) may do this.", remedy=_SET_ADMINS)
 
     def check_member(self, caller: str, project: Project, field: str | None) -> None:
-        """Whether a caller may submit to a project.
+        """Check that a caller may submit to a project.
 
-        :param field: that names the project.
-        :raises Forbidden: they may not.
+        :param field: field that names the project.
+        :raises Forbidden: the caller may not.
         """
         if not self.may(Action.SUBMIT, caller, project=project):
             raise Forbidden(
@@ -125,10 +125,10 @@ class Rights:
             )
 
     def check_preview(self, caller: str, projects: Iterable[Project]) -> None:
-        """Whether a caller may preview a change: members of any project may, and all callers where there is none.
+        """Check that a caller may preview a change: members of any project, or all callers if there is no project.
 
-        :param projects: of the policy in force.
-        :raises Forbidden: they may not.
+        :param projects: projects of the policy in force.
+        :raises Forbidden: the caller may not.
         """
         found = list(projects)
         if not found or self.may(Action.PREVIEW, caller):
@@ -141,11 +141,11 @@ class Rights:
 
 
 def needs_no_job(action: Action) -> bool:
-    """Whether it can be decided without looking at a job or a project."""
+    """Return whether the right to an action depends on no job and no project."""
     return ALLOWED[action] in (_EVERYBODY, _ADMINS)
 
 
 def is_member(project: Project, caller: str) -> bool:
-    """Whether a caller may submit to a project. One that lists no members is open to everybody."""
+    """Return whether a caller may submit to a project. A project without members is open to all callers."""
     named = (*project.members, *project.admins)
     return not project.members or any(identity.matches(pattern, caller) for pattern in named)

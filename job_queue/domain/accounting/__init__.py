@@ -1,1 +1,1 @@
-"""Who used what: what remains of attempts that have ended, when their jobs are long forgotten."""
+"""Accounting: attempt records, which remain when the jobs are long forgotten."""

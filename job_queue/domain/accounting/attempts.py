@@ -1,7 +1,7 @@
-"""The record of an attempt that has ended: who used which instances, from when to when, and what became of it.
+"""The record of an attempt that has ended: its owner, its instances, its times, and its outcome.
 
-An attempt's time has three parts, one after the other, without gaps: its job waited, SageMaker provisioned instances,
-the instances ran. The times are SageMaker's own where it has told them, so that sums agree with its records.
+An attempt's time has three consecutive parts without gaps: its job waited, SageMaker provisioned instances, the
+instances ran. The times are SageMaker's own where it has reported them, so that sums agree with its records.
 """
 
 from collections.abc import Mapping
@@ -11,23 +11,23 @@ from job_queue.domain.job import EndedAttempt, Job, JobRecord, epoch, iso
 from job_queue.domain.policy import project_of
 from job_queue.scheduler import OnDemand, Policy, Pool, Spot
 
-CLOCK_SECONDS = 3600  # by which a time that SageMaker tells may lie in the future, or before its job was submitted
+CLOCK_SECONDS = 3600  # tolerance for a reported time in the future, or before the job's submission
 
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """What is known of an attempt at its end besides its job. Times are epoch seconds."""
+    """The known facts about an attempt at its end, besides its job. Times are epoch seconds."""
 
     created: float | None = None  # when SageMaker accepted it
-    began: float | None = None  # when it had its instances: SageMaker bills from then on; None: it never had any
-    ended: float | None = None  # when its instances stopped working for it
+    began: float | None = None  # time at which it got its instances, from which SageMaker bills; None: it never had any
+    ended: float | None = None  # time at which its instances stopped working for it
     instances: Mapping[str, int] = field(default_factory=dict)  # instance type -> instances
-    market: str | None = None  # how the instances of its pool are bought
-    department: str | None = None  # of its project
-    checkpoint: float | None = None  # the newest that the queue has seen of it
-    keeps_checkpoints: bool = True  # or may do so
-    image: str | None = None  # that it ran, or the name of the algorithm
-    shared_pool: str | None = None  # of a member: where its carrier is; None: not known
+    market: str | None = None  # purchase option of the instances of its pool
+    department: str | None = None  # department of its project
+    checkpoint: float | None = None  # its newest checkpoint that the queue has seen
+    keeps_checkpoints: bool = True  # False only if it cannot have written checkpoints
+    image: str | None = None  # its image, or the name of its algorithm
+    shared_pool: str | None = None  # of a member: pool of its carrier; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,43 +40,43 @@ class AttemptRecord:
     training_job_name: str
     project: str
     owner: str  # ARN
-    outcome: str  # as that of an `EndedAttempt`
+    outcome: str  # outcome, as in `EndedAttempt`
     priority: int
-    slots: Mapping[str, int]  # pool -> instances; of a member its pool, if it is known, and no instance
+    slots: Mapping[str, int]  # pool -> instances; of a member its pool, if known, with no instance
     instances: Mapping[str, int]  # instance type -> instances; empty: not known
-    submitted: str  # its job
-    waiting_since: str  # its job was submitted, or the attempt before had ended
-    launched: str  # SageMaker accepted it
+    submitted: str  # of its job
+    waiting_since: str  # submission of its job, or end of the attempt before
+    launched: str  # time at which SageMaker accepted it
     ended: str
-    began: str | None = None  # it had its instances; None: it never had any
+    began: str | None = None  # time at which it got its instances; None: it never had any
     department: str | None = None
     group: str | None = None
     market: str | None = None
     made_room_for: str | None = None  # the job for which it was stopped
-    borrowed: int = 0  # instances beyond its project's quota, when it was started
-    lost: int | None = None  # seconds of work that a preemption threw away, on each instance; None: not known
+    borrowed: int = 0  # instances beyond its project's quota at its start
+    lost: int | None = None  # seconds of work on each instance that were lost by a preemption; None: not known
     max_runtime: int | None = None  # seconds that its request allows
     image: str | None = None
     gpus: int | None = None  # of a member: tenths of GPUs of one instance
-    carrier: str | None = None  # of a member: on which it ran; the instance counts there
+    carrier: str | None = None  # of a member: its carrier, to which the instance is charged
     carries: int | None = None  # of a carrier: its GPUs
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:
-    """What remains of a job's current attempt, which has ended.
+    """Return the record of a job's current attempt, which has ended.
 
-    :param record: the job as it was before its end.
+    :param record: the job as it was before the end.
     """
     job = record.job
     at = epoch(ended.ended)
     earliest, latest = epoch(job.entered) - CLOCK_SECONDS, at + CLOCK_SECONDS
 
-    def told(time: float | None) -> float | None:
+    def plausible(time: float | None) -> float | None:
         return time if time is not None and earliest <= time <= latest else None
 
-    end = _or(told(report.ended), at)
-    launched = min(_or(told(report.created), epoch(job.started or job.since)), end)
-    began = told(report.began)
+    end = _default(plausible(report.ended), at)
+    launched = min(_default(plausible(report.created), epoch(job.started or job.since)), end)
+    began = plausible(report.began)
     if began is not None:
         began = min(max(began, launched), end)
     before = record.attempts[-1].ended if record.attempts else job.entered
@@ -102,7 +102,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         market=report.market,
         made_room_for=job.evicted_for if ended.outcome == "preempted" else None,
         borrowed=job.borrowed,
-        lost=_lost(began, end, report) if ended.outcome == "preempted" else None,
+        lost=_lost_seconds(began, end, report) if ended.outcome == "preempted" else None,
         max_runtime=job.max_runtime,
         image=report.image,
         gpus=job.gpus,
@@ -111,12 +111,12 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
     )
 
 
-def _or(time: float | None, otherwise: float) -> float:
+def _default(time: float | None, otherwise: float) -> float:
     return otherwise if time is None else time
 
 
-def _lost(began: float | None, ended: float, report: EndReport) -> int | None:
-    """Seconds since the newest checkpoint that was seen. It may have written another one since: it is at most that."""
+def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int | None:
+    """Return the seconds since the newest known checkpoint, an upper bound: a later checkpoint may be unknown."""
     if began is None:
         return 0
     if report.checkpoint is not None:
@@ -125,16 +125,16 @@ def _lost(began: float | None, ended: float, report: EndReport) -> int | None:
 
 
 def market_of(pool: Pool) -> str:
-    """How the instances of a pool are bought, as the API calls it."""
+    """Return the purchase option of a pool's instances, in the terms of the API."""
     if isinstance(pool.market, OnDemand):
         return "on_demand"
     return "spot" if isinstance(pool.market, Spot) else "training_plan"
 
 
 def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], policy: Policy) -> int:
-    """Instances beyond its project's quota that a job gets by a start.
+    """Return the instances beyond its project's quota that a job gets by a start.
 
-    :param used: pool -> instances that its project has already.
+    :param used: pool -> instances that its project already has.
     """
     project = project_of(policy, job.project)
     quota = project.quota if project else {}

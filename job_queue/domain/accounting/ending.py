@@ -1,11 +1,11 @@
-"""How an attempt ended, as SageMaker reports it."""
+"""The end of an attempt, as SageMaker reports it."""
 
 from dataclasses import dataclass
 
 from job_queue.domain.accounting.attempts import EndReport
 
-# How SageMaker's FailureReason begins when the job is not the cause.
-_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second where a plan has none
+# Prefixes of SageMaker's FailureReason when the job is not the cause.
+_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second one if a plan has no instances
 _ERROR_OF_SAGEMAKER = "InternalServerError"
 _OUT_OF_TIME = {
     "MaxRuntimeExceeded": "it reached its MaxRuntimeInSeconds",
@@ -15,23 +15,23 @@ _OUT_OF_TIME = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended."""
+    """The end of an attempt."""
 
-    status: str  # Completed, Failed or Stopped; any other: it was deleted before its end was known
+    status: str  # Completed, Failed or Stopped; any other: deleted before its end was known
     secondary: str = ""
     failure: str | None = None
     starved: bool = False  # stopped because its instances did not come in time
-    cut_off_by: str | None = None  # the training plan that has ended with it
+    cut_off_by: str | None = None  # training plan that ended and took its instances
     report: EndReport = EndReport()
 
     @property
     def is_known(self) -> bool:
-        """Whether SageMaker has said how it ended."""
+        """Whether SageMaker has reported how the attempt ended."""
         return self.status in ("Completed", "Failed", "Stopped")
 
     @property
     def lacks_capacity(self) -> bool:
-        """Whether SageMaker had no instances for it."""
+        """Whether SageMaker had no instances for the attempt."""
         return self.starved or (self.failure or "").startswith(_LACK_OF_CAPACITY)
 
     @property
@@ -41,5 +41,5 @@ class Ending:
 
     @property
     def out_of_time(self) -> str | None:
-        """Which limit of its own it has reached, as people read it."""
+        """The reached limit of the attempt, as a sentence for people; None if it reached none."""
         return _OUT_OF_TIME.get(self.secondary)

@@ -1,4 +1,4 @@
-"""A carrier as a job: what the queue launches for members that have no seat."""
+"""The creation of a carrier: the job that the queue launches for members without a seat."""
 
 import hashlib
 import re
@@ -12,10 +12,10 @@ from job_queue.domain.names import CARRIER_PREFIX
 from job_queue.scheduler import JobState, Pool
 
 LONGEST_SECONDS = 5 * 24 * 3600  # SageMaker's MaxRuntimeInSeconds without a higher quota
-# Characters of the parts of a carrier's name, and of their digests: the name of its attempt has 63 at most.
+# Lengths of the parts of a carrier's name, and of their digests: the name of its attempt has at most 63 characters.
 PROJECT, PROJECT_DIGEST = 16, 8
 OWNER, OWNER_DIGEST = 17, 10
-SHARED = "shared"  # in place of an owner; an owner's part has a digest
+SHARED = "shared"  # replaces the owner; an owner's part has a digest, so it never is this word
 _PLAIN = re.compile(r"[a-zA-Z0-9](-?[a-zA-Z0-9])*", re.ASCII)
 _WITH_DIGEST = re.compile(rf".*-[0-9a-f]{{{PROJECT_DIGEST}}}", re.ASCII)
 DEFAULT_VOLUME = 30  # GB
@@ -28,17 +28,17 @@ AGENTS = "carrier-agents"
 def carrier_name(project: str, owner: str | None, token: str) -> str:
     """Return the name of a new carrier, `carrier--<project>--<owner>--<token>`.
 
-    A role can so be given the mailboxes of one owner in one project, `carriers/carrier--<project>--<owner>--*`.
+    So a role can be given the mailboxes of one owner in one project, `carriers/carrier--<project>--<owner>--*`.
 
-    :param owner: whose members it takes; None: those of all owners of its project.
+    :param owner: the only owner whose members it takes; None: it takes members of all owners of its project.
     """
     return f"{CARRIER_PREFIX}{project_part(project)}--{owner_part(owner)}--{token}"
 
 
 def project_part(project: str) -> str:
-    """Return a project's part of the names of its carriers: its own name if that is possible, else one with a digest.
+    """Return a project's part of the names of its carriers: the project's name if possible, else a name with a digest.
 
-    Two projects never have the same part: a name that looks like one with a digest gets a digest, too.
+    Two projects never have the same part, because a project name that looks like one with a digest also gets a digest.
     """
     plain = len(project) <= PROJECT and _PLAIN.fullmatch(project) and not _WITH_DIGEST.fullmatch(project)
     return project if plain else _with_digest(project, project, PROJECT, PROJECT_DIGEST)
@@ -58,11 +58,11 @@ def _with_digest(readable: str, text: str, length: int, digits: int) -> str:
 
 
 def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request: Mapping[str, Any], now: float) -> Job:
-    """The carrier that is launched for members, the first of whom leads.
+    """Return the carrier that is launched for members, the first of which leads.
 
-    It lacks its submission and its secret, which are drawn.
+    The caller must add its submission and its secret, which are random.
 
-    :param request: the carrier's own.
+    :param request: the carrier's own request.
     """
     demand = leader.demand
     return Job(
@@ -97,11 +97,11 @@ def launch_request(
     pool: Pool,
     project: str,
 ) -> dict[str, Any]:
-    """Return the CreateTrainingJob request of a carrier. It has one attempt, whose name its mailbox has.
+    """Return the CreateTrainingJob request of a carrier. A carrier has one attempt; its mailbox has the same name.
 
-    :param request: of the member that leads.
+    :param request: request of the leading member.
     :param program: the address in S3 of the folder with the agent.
-    :param settings: by which the agent finds its mailbox and verifies orders.
+    :param settings: hyperparameters by which the agent finds its mailbox and verifies orders.
     :param bucket: the stack's WorkBucket.
     """
     common = carrier_request(request)

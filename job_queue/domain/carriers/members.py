@@ -1,4 +1,4 @@
-"""Members: what the tag `gpus` asks for, which requests can have it, and who may share an instance with whom."""
+"""Members: the tag `gpus`, the requests that it allows, and the kinds of members that may share an instance."""
 
 import hashlib
 import re
@@ -11,15 +11,15 @@ from job_queue.scheduler import WHOLE
 MOST_GPUS = 64  # of one instance
 TAG = "gpus"
 _GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0", re.ASCII)
-# What the agent does not do as SageMaker does it.
+# Input types that the agent does not implement as SageMaker does.
 _FOREIGN = ("ManifestFile", "AugmentedManifestFile")
 _MODES = ("File", "FastFile")
 
 
 def accepted_gpus(request: Mapping[str, Any]) -> int | None:
-    """Tenths of GPUs that the tag `gpus` asks for: `1`, `4`, `0.5`; None without the tag.
+    """Return the tenths of GPUs that the tag `gpus` asks for: `1`, `4`, `0.5`; None without the tag.
 
-    :raises InvalidRequest: the tag is wrong, or the request is none that can run beside others; the field names it.
+    :raises InvalidRequest: the tag is wrong, or the request cannot share an instance; the field names it.
     """
     for index, tag in enumerate(request.get("Tags", [])):
         if tag["Key"] == TAG:
@@ -47,7 +47,7 @@ def _tenths(field: str, text: str) -> int:
 
 
 def _obstacles(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Why a request cannot run beside others: the field, the reason, and what to do."""
+    """Yield why a request cannot share an instance: the field, the reason, and the remedy."""
     resources, algorithm = request["ResourceConfig"], request["AlgorithmSpecification"]
     alone = "Leave out the tag gpus to have whole instances."
     if resources.get("InstanceCount", 1) != 1 or resources.get("InstanceGroups"):
@@ -88,11 +88,12 @@ def _obstacles(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def kind_of(request: Mapping[str, Any], owner: str | None, *, preemptible: bool) -> str:
-    """With whom a member may share an instance: with members for whom a carrier would be the same.
+    """Return the kind of a member. Members of the same kind may share an instance, as their carriers would be the same.
 
-    They share a kernel, a role and a network. Who may not be stopped rides apart, so that others make room.
+    They share a kernel, a role and a network. Members that are not preemptible get other carriers, so that the rest can
+    be evicted.
 
-    :param owner: whose members alone they are; None: the owners of its project trust one another.
+    :param owner: the only owner whose members may share; None: the owners of the project trust one another.
     """
     carrier = carrier_request(request)
     same = [sorted(carrier.items(), key=lambda it: it[0]), owner, preemptible]
@@ -100,12 +101,12 @@ def kind_of(request: Mapping[str, Any], owner: str | None, *, preemptible: bool)
 
 
 def owner_of_kind(request: Mapping[str, Any], owner: str, kind: str | None, *, preemptible: bool) -> str | None:
-    """Return the owner whose members alone a kind means; None: it means those of all owners of a project."""
+    """Return the owner to whom a kind is restricted; None: it includes members of all owners of a project."""
     return owner if kind_of(request, owner, preemptible=preemptible) == kind else None
 
 
 def carrier_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a carrier has in common with its members' requests: image, role, network, encryption, volume, instance."""
+    """Return the fields that a carrier takes from its members: image, role, network, encryption, volume, instance."""
     algorithm, resources = request["AlgorithmSpecification"], request["ResourceConfig"]
     taken = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
     return {
@@ -124,7 +125,7 @@ def carrier_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ordered(value: Any) -> Any:
-    """The same for the same content, in whatever order mappings have it."""
+    """Return a value with sorted mappings, so that equal content is equal."""
     if isinstance(value, Mapping):
         return [(name, _ordered(value[name])) for name in sorted(value)]
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""What is to be expected of live jobs, from those that have ended, pure."""
+"""The expectations about live jobs, derived from finished jobs; pure."""

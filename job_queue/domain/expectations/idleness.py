@@ -1,6 +1,6 @@
-"""Which jobs hold instances whose GPUs do nothing, by what SageMaker tells CloudWatch of each instance.
+"""Idle jobs: jobs that hold instances whose GPUs do nothing, according to SageMaker's metrics in CloudWatch.
 
-SageMaker reports GPUUtilization of each instance once a minute: the sum of its GPUs, from 0 to 100 for each of them.
+SageMaker reports GPUUtilization of each instance once a minute: the sum over its GPUs, from 0 to 100 for each GPU.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,16 +9,18 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
-LEAST = 5.0  # percent of one GPU: an instance that stays below, all its GPUs together, does nothing
-PERIOD = 300.0  # seconds that a figure is the maximum of
-MAY_LACK = 2  # figures: the latest come late, and the first minutes have none
+IDLE_BELOW = 5.0  # percent of one GPU: an instance is idle below this sum over all its GPUs
+PERIOD_SECONDS = 300.0  # seconds; each figure is the maximum of such a period
+MISSING_ALLOWED = 2  # figures: the latest arrive late, and the first minutes have none
 
 Figures = Sequence[float]
-"""The maximum of each period of a time, in percent."""
+"""The maximum of each consecutive period, in percent."""
 
 
-def to_look_at(cluster: ClusterState, now: float, seconds: float, with_gpus: frozenset[str]) -> list[Job]:
-    """Jobs that have run for so long, on instances that may have GPUs.
+def idle_candidates(cluster: ClusterState, now: float, seconds: float, with_gpus: frozenset[str]) -> list[Job]:
+    """Return the jobs that have run for this long, on instances that may have GPUs.
+
+    :param seconds: minimum time since the start.
 
     :param with_gpus: instance types.
     """
@@ -34,24 +36,26 @@ def to_look_at(cluster: ClusterState, now: float, seconds: float, with_gpus: fro
 
 
 def hosts(job: Job) -> list[str]:
-    """What CloudWatch calls the instances of a job's attempt."""
+    """Return the names of the instances of a job's attempt in CloudWatch."""
     return [f"{job.launched}/algo-{number}" for number in range(1, job.instances + 1)]
 
 
-def does_nothing(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus: frozenset[str]) -> bool:
-    """Whether all instances with GPUs have done nothing for so long. Where figures are lacking, nobody knows.
+def is_idle(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus: frozenset[str]) -> bool:
+    """Return whether all instances with GPUs were idle for this long. With missing figures the answer is False.
 
-    :param figures: of hosts, from the last so many seconds.
+    :param figures: figures by host, from the last `seconds`.
     """
-    told = [figures[host] for host in hosts(job) if figures.get(host)]
-    enough = max(1, int(seconds // PERIOD) - MAY_LACK)
-    return len(told) >= _gpu_instances(job, with_gpus) and all(len(it) >= enough and max(it) < LEAST for it in told)
+    reported = [figures[host] for host in hosts(job) if figures.get(host)]
+    enough = max(1, int(seconds // PERIOD_SECONDS) - MISSING_ALLOWED)
+    return len(reported) >= _gpu_instances(job, with_gpus) and all(
+        len(it) >= enough and max(it) < IDLE_BELOW for it in reported
+    )
 
 
 def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, int]:
-    """Pool -> instances that do nothing, of all pools that these jobs hold any of.
+    """Return the number of idle instances by pool, for all pools in which these jobs hold instances.
 
-    :param idle: training jobs that do nothing.
+    :param idle: idle training jobs.
     """
     counts: dict[str, int] = {}
     for job in jobs:
@@ -61,6 +65,6 @@ def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, 
 
 
 def _gpu_instances(job: Job, with_gpus: frozenset[str]) -> int:
-    """How many instances with GPUs it has, as far as what it asked for tells: that many have to be heard of."""
+    """Return how many instances with GPUs a job has according to its demand. Each of them must have figures."""
     sizes = [it for it in job.demand if sum(it.values()) == job.instances] or job.demand
     return max(sum(count for kind, count in it.items() if kind in with_gpus) for it in sizes)

@@ -1,47 +1,46 @@
-"""What the records of ended attempts tell of jobs that live: how long they will run, how long instances take to come,
-and who is likely to come next."""
+"""Learning from attempt records: runtimes of live jobs, provisioning times, and likely arrivals."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.expectations.outlook import LATELY, Came, Outlook
+from job_queue.domain.expectations.outlook import ARRIVAL_SECONDS, Arrival, Outlook
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import alternatives
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
 from job_queue.scheduler import WHOLE, Policy
 from job_queue.simulation.workload import Overheads
 
-LIKELY = 12  # runtimes that are told of a job
-UNFINISHED = 20_000  # submissions of which parts are remembered; the oldest are forgotten first
-CAME = 1_000  # jobs that have ended and are remembered to have come, the latest
-PROVISIONED = 50  # launches by which it is known how long instances take to come, the latest
+LIKELY = 12  # likely runtimes of a job
+UNFINISHED = 20_000  # submissions with remembered parts; the oldest are forgotten first
+MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs, the latest
+PROVISIONED = 50  # launches from which the provisioning time is estimated, the latest
 FEW_PROVISIONED = 5
-NO_LIMIT = 24 * 3600  # a MaxRuntimeInSeconds of so much is SageMaker's default, and tells nothing
+NO_LIMIT = 24 * 3600  # such a large MaxRuntimeInSeconds is SageMaker's default, and says nothing
 
 
 class PastRuntimes:
-    """Learns from attempts that have ended, and says what is to be expected of live jobs."""
+    """The knowledge from attempts that have ended, from which the outlook of live jobs is made."""
 
     def __init__(self) -> None:
         self._predictor = RuntimePredictor()
-        self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work that are kept
+        self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work that were kept
         self._provisioned: deque[float] = deque(maxlen=PROVISIONED)
-        self._came: deque[Came] = deque(maxlen=CAME)
+        self._arrivals: deque[Arrival] = deque(maxlen=MOST_ARRIVALS)
 
     def learn(self, record: AttemptRecord) -> None:
-        """An attempt has ended. Attempts of a job come in the order of their ends."""
+        """Learn from an attempt that has ended. Attempts of one job must come in the order of their ends."""
         if record.began is None:
             return
         began, ended = epoch(record.began), epoch(record.ended)
-        if record.carrier is None:  # else its instance was there
+        if record.carrier is None:  # a carrier's instance is already there
             self._provisioned.append(began - epoch(record.launched))
         if record.carries is not None:
-            return  # how long it runs, and when one comes, is its members' doing
+            return  # the runtimes and arrivals of carriers depend on their members
         before = self._done.pop(record.submission, 0.0)
         if record.outcome == "preempted":
-            # Of one of which nobody knows what it has lost, all may be kept.
+            # If the lost work is unknown, all of it counts as kept.
             self._done[record.submission] = before + max(0.0, ended - began - (record.lost or 0))
             if len(self._done) > UNFINISHED:
                 self._done.popitem(last=False)
@@ -50,28 +49,33 @@ class PastRuntimes:
         self._predictor.learn(JobTraits(record.project, record.owner, record.job, size=size), runtime)
         submitted = epoch(record.submitted)
         slots = ({pool: max(1, count) for pool, count in record.slots.items()},)
-        came = Came(record.job, record.project, record.owner, record.priority, slots, submitted, runtime, record.gpus)
+        arrival = Arrival(
+            record.job, record.project, record.owner, record.priority, slots, submitted, runtime, record.gpus
+        )
         if record.slots:
-            self._came.append(came)
+            self._arrivals.append(arrival)
 
     def outlook(self, cluster: ClusterState, now: float) -> Outlook:
-        """What is to be expected of the live jobs; not yet when those that wait start."""
+        """Return the outlook of the live jobs, without expected starts."""
         live = [job for job in (*cluster.active.values(), *cluster.waiting.values()) if job.carries is None]
         provisioning = self._provisioning()
         expected, likely = dict[str, float](), dict[str, tuple[float, ...]]()
         for job in live:
             starting = provisioning if job.gpus is None else Overheads().seating
             done, ran = self._progress(job, now, starting)
-            told = self._predictor.predict(_traits(job), ran, job.max_runtime)
-            if told is not None:
-                expected[job.name] = starting + max(0.0, told.median - done)
+            prediction = self._predictor.predict(_traits(job), ran, job.max_runtime)
+            if prediction is not None:
+                expected[job.name] = starting + max(0.0, prediction.median - done)
             if runtimes := self._likely(job, ran):
                 likely[job.name] = tuple(starting + max(0.0, it - done) for it in runtimes)
-        came = (*_live_ones(live, cluster.applied.policy, now), *(it for it in self._came if _is_late(it, now)))
-        return Outlook(now, expected, likely, came, provisioning)
+        arrivals = (
+            *_live_arrivals(live, cluster.applied.policy, now),
+            *(it for it in self._arrivals if _is_recent(it, now)),
+        )
+        return Outlook(now, expected, likely, arrivals, provisioning)
 
     def _provisioning(self) -> float:
-        """Seconds until instances are there, by the latest launches."""
+        """Return the seconds until instances are ready, as the median of the latest launches."""
         few = len(self._provisioned) < FEW_PROVISIONED
         return Overheads().provisioning if few else sorted(self._provisioned)[len(self._provisioned) // 2]
 
@@ -83,23 +87,23 @@ class PastRuntimes:
         return likely
 
     def _progress(self, job: Job, now: float, starting: float) -> tuple[float, float]:
-        """Seconds of work that a job had done before its present or next attempt, and that it has run in all."""
+        """Return the seconds of work before a job's present or next attempt, and the seconds that it has run in all."""
         done = self._done.get(job.submission, 0.0)
         if not job.state.holds_slots or job.started is None:
             return done, done
         return done, done + max(0.0, now - epoch(job.started) - starting)
 
 
-def _live_ones(live: Iterable[Job], policy: Policy, now: float) -> Iterable[Came]:
+def _live_arrivals(live: Iterable[Job], policy: Policy, now: float) -> Iterable[Arrival]:
     for job in live:
         demand = alternatives(job, policy)
-        came = Came(job.name, job.project, job.owner, job.priority, demand, epoch(job.entered), gpus=job.gpus)
-        if _is_late(came, now):
-            yield came
+        arrival = Arrival(job.name, job.project, job.owner, job.priority, demand, epoch(job.entered), gpus=job.gpus)
+        if _is_recent(arrival, now):
+            yield arrival
 
 
-def _is_late(came: Came, now: float) -> bool:
-    return now - LATELY <= came.submitted < now
+def _is_recent(arrival: Arrival, now: float) -> bool:
+    return now - ARRIVAL_SECONDS <= arrival.submitted < now
 
 
 def _traits(job: Job) -> JobTraits:

@@ -1,4 +1,4 @@
-"""What a cycle has decided about the jobs that wait, as readers are told it: positions, reasons, fair shares."""
+"""The published plan: a cycle's decisions about waiting jobs, for readers: positions, reasons, fair shares."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,14 +8,12 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import Hold, Plan
 
-OUTDATED_SECONDS = (
-    3 * 60
-)  # without a cycle, after which readers are told how old the plan is; the tick runs one a minute
+OUTDATED_SECONDS = 3 * 60  # age of the last cycle from which readers see it; the tick runs one a minute
 
 
 @dataclass(frozen=True, slots=True)
 class LastCycle:
-    """The last cycle, as the row of the lease tells it."""
+    """The last cycle, according to the row of the lease."""
 
     fencing_token: int = 0
     ended: float = 0.0  # epoch seconds; 0: no cycle has ended yet
@@ -23,28 +21,28 @@ class LastCycle:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """The part of a plan that readers are shown. It holds no values of requests, but reasons that SageMaker gave.
+    """The part of a plan that readers see: no values of requests, but possibly SageMaker's reasons.
 
-    Readers decide for each caller what of a reason is shown.
+    Readers decide for each caller which part of a reason is shown.
     """
 
     at: float = 0.0  # epoch seconds of the plan
     holds: tuple[Hold, ...] = ()  # in the order in which their jobs would be served
-    versions: Mapping[str, int] = field(default_factory=dict)  # of the waiting jobs that were planned, by name
+    versions: Mapping[str, int] = field(default_factory=dict)  # versions of the waiting jobs that were planned, by name
     starting: frozenset[str] = frozenset()  # jobs that the plan starts
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> department or project -> fair share
-    window: int = 0  # of the policy
+    window: int = 0  # window of the policy
     cut: frozenset[str] = frozenset()  # waiting queues that are longer than the window
     unrecorded: frozenset[str] = frozenset()  # jobs that cannot be recorded
     left_out: bool = False  # more jobs were planned than the stored row has
-    confirmed: float = 0.0  # epoch seconds of the last cycle; it has decided the same
-    asked: float = 0.0  # epoch seconds at which a reader asks
+    confirmed: float = 0.0  # epoch seconds of the last cycle, which has decided the same
+    asked: float = 0.0  # epoch seconds of the reader's request
 
     @classmethod
     def of(cls, cluster: ClusterState, decided: Plan, now: float) -> "PublishedPlan":
-        """Return what readers are told of a plan.
+        """Return the published plan of a cycle.
 
-        :param cluster: the one that was planned.
+        :param cluster: the cluster state that was planned.
         :param now: epoch seconds of the plan.
         """
         return cls(
@@ -61,17 +59,17 @@ class PublishedPlan:
         )
 
     def read(self, last: LastCycle, now: float) -> "PublishedPlan":
-        """Return the same for a reader who asks now. Cycles that decide the same do not write the row again."""
+        """Return the plan for a reader at this time. Cycles that decide the same do not write the row again."""
         return replace(self, confirmed=max(self.at, last.ended), asked=now)
 
     def has_seen(self, job: Job) -> bool:
-        """Return whether the plan is of a waiting job as it is now."""
+        """Return whether the plan includes a waiting job in its present version."""
         planned = self.versions.get(job.name)
         return planned == job.version if planned is not None else epoch(job.since) <= self.confirmed
 
     @property
     def age(self) -> str | None:
-        """Return since when the queue has not planned; None if it has planned within the last minutes."""
+        """The sentence that says since when the queue has not planned; None if it planned within the last minutes."""
         if self.asked <= self.confirmed + OUTDATED_SECONDS:
             return None
         if not self.confirmed:

@@ -1,1 +1,1 @@
-"""What is known of the fleet from SageMaker: how far its list, its plans' calendars, its warm pools."""
+"""Knowledge about the fleet from SageMaker: its list of training jobs, calendars of training plans, warm pools."""

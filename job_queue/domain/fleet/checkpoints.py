@@ -1,4 +1,4 @@
-"""When running jobs last wrote a checkpoint: how much work a stop would lose."""
+"""The latest checkpoints of running jobs, which determine the work that a stop would lose."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -6,33 +6,36 @@ from dataclasses import dataclass
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
-ASK_SECONDS = 60  # between two looks at the checkpoints of one attempt
+ASK_SECONDS = 60  # between two look-ups of the checkpoints of one attempt
 MOST_ASKED = 10  # jobs in one cycle
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCheckpoint:
-    """What was seen of an attempt's checkpoints."""
+    """The result of a look-up of an attempt's checkpoints."""
 
     attempt: int
     asked: int  # epoch seconds
-    at: int | None = None  # epoch seconds of the newest; None: there is none, or it cannot be seen
+    at: int | None = None  # epoch seconds of the newest; None: there is none, or access is denied
 
 
 KnownCheckpoints = Mapping[str, KnownCheckpoint]
-"""Job -> what was seen of its current attempt's checkpoints."""
+"""Job -> result for its current attempt."""
 
 
 def checkpoint_of(job: Job, known: KnownCheckpoints) -> float | None:
-    """When a job last wrote a checkpoint, as far as that is known."""
+    """Return the time of a job's latest checkpoint; None if it is not known."""
     found = known.get(job.name)
     return found.at if found is not None and found.attempt == job.attempt else None
 
 
-def to_look_up(active: Collection[Job], evicted: Iterable[str], known: KnownCheckpoints, now: float) -> list[Job]:
-    """The jobs whose checkpoints decide who of them leaves: equals of those that are to be evicted, and these first.
+def checkpoints_to_look_up(
+    active: Collection[Job], evicted: Iterable[str], known: KnownCheckpoints, now: float
+) -> list[Job]:
+    """Return the jobs whose checkpoints decide which is evicted: the planned victims first, then their equals.
 
-    Equals have the same project and priority, and hold slots of a same pool. Where there is none, nothing is to decide.
+    Equals have the same project and priority, and hold slots of a common pool. Victims without equals are left out,
+    because there is nothing to decide.
     """
     leaving = set(evicted)
     victims = [job for job in active if job.name in leaving]

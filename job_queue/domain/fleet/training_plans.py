@@ -1,4 +1,4 @@
-"""Training plans: when SageMaker has their instances, and what that means for the jobs on them.
+"""Training plans: the times of their instances, and the consequences for jobs on them.
 
 docs/adr/0029-training-plans.md has the reasons.
 """
@@ -11,14 +11,14 @@ from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool, TrainingPlan
 
 TAKEN_BACK_SECONDS = 30 * 60  # before the end of a plan, or of a part of it, SageMaker takes the instances back
-ASK_SECONDS = 5 * 60  # between two questions about a plan
-NOTICE_SECONDS = 2 * 3600  # before they are taken back, the jobs on them are told
-LATE_SECONDS = 60  # by which an end may seem to be before its cause: clocks differ
+ASK_SECONDS = 5 * 60  # between two requests for a plan
+NOTICE_SECONDS = 2 * 3600  # the jobs on the instances are notified this long before they are taken back
+LATE_SECONDS = 60  # tolerance for an end that seems to be before its cause, because clocks differ
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """A time in which a plan has instances; a plan may have several, with gaps between."""
+    """A period in which a plan has instances. A plan may have several periods with gaps between them."""
 
     instances: int
     starts: int  # epoch seconds
@@ -27,20 +27,20 @@ class PlanPart:
 
     @property
     def closes(self) -> int:
-        """When its instances are taken back."""
+        """The time at which its instances are taken back."""
         return self.ends - TAKEN_BACK_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPlan:
-    """What SageMaker has told of a plan."""
+    """The data of a plan that SageMaker has returned."""
 
     arn: str
-    asked: int  # epoch seconds of the last question
-    parts: tuple[PlanPart, ...] | None = None  # None: it has never answered; none: it knows no such plan
+    asked: int  # epoch seconds of the last request
+    parts: tuple[PlanPart, ...] | None = None  # None: SageMaker has never answered; empty: it has no such plan
 
     def calendar(self, now: float) -> Calendar | None:
-        """The part that is under way, or else the next one, or the last. None: SageMaker has never answered."""
+        """Return the current part, or else the next part, or the last. None: SageMaker has never answered."""
         if self.parts is None:
             return None
         parts = sorted(self.parts, key=lambda part: part.starts)
@@ -48,36 +48,36 @@ class KnownPlan:
         return Calendar(part.instances, part.starts, part.closes, part.for_others)
 
     def cuts_off(self, started: float, ended: float) -> bool:
-        """Whether an attempt of that time was ended by the end of a part of the plan."""
+        """Return whether an attempt from `started` to `ended` was ended by the end of a part of the plan."""
         under_way = [part for part in self.parts or () if part.closes >= started]
         first = min(under_way, key=lambda part: part.closes, default=None)
         return first is not None and first.closes <= ended + LATE_SECONDS
 
 
 KnownPlans = Mapping[str, KnownPlan]
-"""ARN -> what is known of the plan."""
+"""ARN -> known data of the plan."""
 
 
 def plan_of(pool: Pool) -> TrainingPlan | None:
-    """The training plan of a pool, if it has one."""
+    """Return the training plan of a pool; None if it has none."""
     return pool.market if isinstance(pool.market, TrainingPlan) else None
 
 
 def plan_arns(policy: Policy) -> list[str]:
-    """The training plans of a policy."""
+    """Return the training plans of a policy."""
     return list(dict.fromkeys(plan.arn for pool in policy.pools if (plan := plan_of(pool))))
 
 
-def to_ask(known: KnownPlans, policy: Policy, now: float) -> list[str]:
-    """The plans that were not asked about for some minutes."""
+def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str]:
+    """Return the plans that were not asked about for some minutes."""
     return [arn for arn in plan_arns(policy) if arn not in known or known[arn].asked + ASK_SECONDS <= now]
 
 
 def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calendar]:
-    """The calendar of each pool that has one.
+    """Return the calendar of each pool that has a training plan.
 
-    Of a plan that was never asked about nothing is known, so nothing starts. Where SageMaker has never answered, the
-    policy's own capacity counts, at any time; without one, nothing starts.
+    A plan that was never asked about has no known instances, so nothing starts. If SageMaker has never answered, the
+    policy's own capacity counts, at any time; without a capacity, nothing starts.
     """
     found = {}
     for pool, plan in _with_plans(policy):
@@ -91,7 +91,7 @@ def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calend
 
 
 def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> TrainingPlan | None:
-    """The plan whose end has ended an active job's attempt, if one has."""
+    """Return the plan whose end has ended an active job's attempt; None if there is none."""
     for pool, plan in _with_plans(policy):
         record = known.get(plan.arn)
         if pool.name in job.slots and record and record.cuts_off(epoch(job.started or job.since), ended):
@@ -100,7 +100,7 @@ def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> Tra
 
 
 def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, TrainingPlan] | None:
-    """When a running job's instances are taken back, and by which plan, if that is soon and it was not told."""
+    """Return the time and plan by which a running job's instances are taken back soon; None if it was notified."""
     found = []
     for pool, plan in _with_plans(policy):
         record = known.get(plan.arn)
@@ -112,7 +112,7 @@ def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[in
 
 
 def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> bool:
-    """Whether a running job was told that its instances are taken back, and they are not so soon."""
+    """Return whether a running job was notified that its instances are taken back, and this is no longer soon."""
     if job.cut_off is None or job.cut_off <= now:
         return False
     records = [known.get(plan.arn) for pool, plan in _with_plans(policy) if pool.name in job.slots]

@@ -14,12 +14,12 @@ from job_queue.scheduler import Policy, Slots, Spot
 
 
 def footprint(request: Mapping[str, Any]) -> str | None:
-    """Return a digest of what a job must have in common with a warm pool, besides instance type and count.
+    """Return a digest of the properties that a job must share with a warm pool, besides instance type and count.
 
-    None: no instances are kept warm for the job, nor after it.
+    None: the job uses no warm pool, and leaves none.
 
-    Source: AWS's guide, "Matching training jobs" of managed warm pools. Session tags are compared by SageMaker; all
-    launches of the queue have the same.
+    Source: AWS's guide, "Matching training jobs" of managed warm pools. SageMaker also compares session tags; all
+    launches of the queue have the same ones.
     """
     resources, network = request.get("ResourceConfig", {}), request.get("VpcConfig") or {}
     if resources.get("InstanceGroups") or request.get("EnableManagedSpotTraining"):
@@ -68,9 +68,10 @@ def fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
 
 
 def fitting_jobs(waiting: Iterable[Job], external: Iterable[ExternalJob], policy: Policy, now: float) -> set[str]:
-    """Return the waiting jobs that go first among those of their project and priority, as they fit a warm pool.
+    """Return the waiting jobs that come first among jobs of their project and priority, because they fit a warm pool.
 
-    One for each warm pool, the first in line. None of them goes past a job that has waited longer than `patience`.
+    There is one job for each warm pool, the first in line. Such a job never overtakes a job that has waited longer than
+    `patience`.
     """
     warm = [pool for pool in idle(external) if pool.warm and pool.warm.releasing is None]
     if not warm:

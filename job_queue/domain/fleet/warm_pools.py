@@ -1,7 +1,7 @@
-"""Warm pools: which starts of a plan can be made at once, on which warm pool, and which pools must be released first.
+"""Placement on warm pools: the starts that can be made at once, their warm pools, and the pools to release first.
 
-A warm pool uses capacity until a job that matches starts on it, or until it is released. The planner counts its
-instances as free.
+A warm pool uses capacity until a matching job starts on it, or until it is released. The planner counts its instances
+as free.
 docs/adr/0030-warm-pools.md has the reasons.
 """
 
@@ -20,9 +20,9 @@ RELEASE_AGAIN_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What becomes of a plan's starts."""
+    """The placement of a plan's starts."""
 
-    plan: Plan  # without the starts that warm pools are in the way of; the slots of these are set aside
+    plan: Plan  # without the starts that warm pools block, whose slots are reserved
     reused: Mapping[str, ExternalJob] = field(default_factory=dict)  # job -> the warm pool that it is launched on
     in_the_way: tuple[ExternalJob, ...] = ()  # to be released
     keep: Mapping[str, int] = field(default_factory=dict)  # starting job -> seconds to keep its instances warm
@@ -30,21 +30,21 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What attempts that have to be launched again need of the warm pools."""
+    """The warm pools that attempts need that must be launched again."""
 
     reused: Mapping[str, ExternalJob] = field(default_factory=dict)  # job -> the warm pool that it will be launched on
-    in_the_way: Mapping[str, tuple[ExternalJob, ...]] = field(default_factory=dict)  # to be released first, by job
+    in_the_way: Mapping[str, tuple[ExternalJob, ...]] = field(default_factory=dict)  # warm pools to release first
 
     @property
     def to_release(self) -> list[ExternalJob]:
-        """Each that is in the way of one of the attempts."""
+        """The warm pools that block one of the attempts."""
         return [pool for pools in self.in_the_way.values() for pool in pools]
 
 
 def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
-    """Give each start a warm pool that matches, or free instances; else release what is in its way.
+    """Give each start a matching warm pool, or free instances; otherwise release the warm pools that block it.
 
-    What attempts have claimed that are launched again is no start's.
+    Warm pools claimed by relaunched attempts are not offered to new starts.
     """
     policy, keep = cluster.applied.policy, _to_keep(cluster, decided)
     warm = [pool for pool in idle(cluster.external) if pool not in claims.reused.values()]
@@ -54,14 +54,14 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
     reused = _matches(cluster, decided.starts, left, policy)
     left = [pool for pool in left if pool not in reused.values()]
     free = _free(cluster, decided.capacities, warm, policy)
-    coming = Counter(free)  # ... when what is in the way is released
+    coming = Counter(free)  # free after the planned releases
     for pool in claims.to_release:
         coming.update(warm_slots(pool, policy))
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalJob] = {}
     for start in decided.starts:
-        # On a warm pool it needs none besides; but others that are kept may be more than the capacity.
+        # A start on a warm pool needs no other instances. Other warm pools may exceed the capacity.
         needed = dict.fromkeys(start.slots, 0) if start.job in reused else start.slots
         if all(count <= free[pool] for pool, count in needed.items()):
             starts.append(start)
@@ -79,10 +79,10 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 
 
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
-    """What these attempts need to be launched again, the most important first.
+    """Return the warm pools that these attempts need for another launch, the most important first.
 
-    They have their slots already: each was begun before the queue knew of the warm pool. Those that nothing is in the
-    way of can be launched, on free instances or on a warm pool that matches.
+    The attempts already hold their slots: each was begun before the queue knew of the warm pool. An attempt that
+    no warm pool blocks can be launched, on free instances or on a matching warm pool.
     """
     policy, left = cluster.applied.policy, idle(cluster.external)
     if not attempts or not left:
@@ -118,7 +118,7 @@ def _matches(
 
 
 def _free(cluster: ClusterState, capacities: Slots, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
-    """Instances of each pool that nobody has, and that are not kept warm."""
+    """Return the instances of each pool that are neither used nor kept warm."""
     free = Counter(dict(capacities))
     free.subtract(cluster.external_slots())
     for job in cluster.active.values():
@@ -131,7 +131,10 @@ def _free(cluster: ClusterState, capacities: Slots, warm: Iterable[ExternalJob],
 def _to_release(
     missing: Slots, warm: Sequence[ExternalJob], policy: Policy, cluster: ClusterState
 ) -> Iterator[ExternalJob]:
-    """Warm pools that leave nothing missing: those being released, then those that no waiting job fits, the oldest."""
+    """Yield the warm pools to release for the missing slots.
+
+    Pools that are being released come first, then pools that fit no waiting job, then the oldest.
+    """
 
     def order(pool: ExternalJob) -> tuple[bool, bool, float, str]:
         assert pool.warm is not None
@@ -149,7 +152,7 @@ def _to_release(
 
 
 def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
-    """Which starts keep their instances warm: those after which a job that matches still waits."""
+    """Return the seconds to keep instances warm, for starts that are followed by a matching waiting job."""
     pools = {pool.name: pool for pool in cluster.applied.policy.pools if pool.keep_warm}
     if not pools:
         return {}
@@ -164,7 +167,7 @@ def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
 
 
 def _is_followed(job: Job, slots: Slots, pool: Pool, waiting: Iterable[Job], cluster: ClusterState) -> bool:
-    if job.footprint is None or job.carries is not None:  # a carrier is kept itself, while nobody is on it
+    if job.footprint is None or job.carries is not None:  # a carrier stays itself while it is empty
         return False
     return any(
         other.footprint == job.footprint

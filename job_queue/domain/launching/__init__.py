@@ -1,1 +1,1 @@
-"""Launching: how fast attempts may be launched, and what SageMaker means when it refuses one."""
+"""Launching: the rate of launches, the proof of an attempt, and the meaning of SageMaker's refusals."""

@@ -7,15 +7,15 @@ MOST_RANGES = 20
 
 
 def contains(ranges: Ranges, number: int) -> bool:
-    """Whether a number is in one of them."""
+    """Return whether a number is in one of the ranges."""
     return any(first <= number <= last for first, last in ranges)
 
 
 def with_number(ranges: Ranges, number: int) -> Ranges:
-    """With a number that is higher than all of them.
+    """Return the ranges with a number that is higher than all of them.
 
-    Beyond `MOST_RANGES` the oldest two are joined: a number too many is better than one too few, which would make a
-    true attempt unknown.
+    Beyond `MOST_RANGES` the oldest two ranges are joined. A number too many is better than one too few, which would
+    make a true attempt unknown.
     """
     if ranges and ranges[-1][1] == number - 1:
         return (*ranges[:-1], (ranges[-1][0], number))
@@ -24,7 +24,7 @@ def with_number(ranges: Ranges, number: int) -> Ranges:
 
 
 def without_number(ranges: Ranges, number: int) -> Ranges:
-    """Without a number."""
+    """Return the ranges without a number."""
     left: list[tuple[int, int]] = []
     for first, last in ranges:
         parts = ((first, min(last, number - 1)), (max(first, number + 1), last))

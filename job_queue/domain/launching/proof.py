@@ -1,9 +1,9 @@
-"""How an attempt proves that the queue launched it.
+"""The proof in an attempt's tags that the queue launched the attempt.
 
-Each job has a secret, drawn and recorded before its first launch and shown to nobody. Each CreateTrainingJob call
-carries a proof: its number, and a digest of that number and the attempt's name under the secret. A proof is readable
-once the call was sent, so it counts for this name only, and not for a call that SageMaker is known to have refused.
-A number that the record does not know yet proves an attempt, too: the tables were restored to an earlier time.
+Each job has a secret, which is drawn and recorded before its first launch and never shown. Each CreateTrainingJob call
+carries a proof: the call's number, and a digest of the number and the attempt's name under the secret. Once the call
+was sent, others may read its proof. So it counts for this name only, and not for a call that SageMaker is known to have
+refused. A number that the record does not have yet is also a proof: the tables were restored to an earlier time.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ MOST_TAGS = 50  # of a training job
 
 
 def is_of_queue(tags: Mapping[str, str]) -> bool:
-    """Whether a training job says that it is the queue's. Anybody can say so."""
+    """Return whether a training job claims to be the queue's. Others can set the same tag."""
     return tags.get(QUEUE_TAG) == QUEUE_NAME
 
 
 def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str, str]:
     """Return the tags of a job's attempt, with the proof of a call.
 
-    :param others: how many tags it has besides. An earlier version left room for four; the name tells the attempt, too.
-    :param call: the call's number; None: the call that is about to be sent.
+    :param others: number of other tags. Versions before this one left room for four; the name also shows the attempt.
+    :param call: the call's number; None: the next call.
     """
     number = job.sent if call is None else call
     tags = {QUEUE_TAG: QUEUE_NAME, JOB_TAG: job.name, SUBMISSION_TAG: job.submission}
@@ -47,15 +47,15 @@ def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str
 
 
 def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
-    """Whether a training job has a name that an attempt of the job in its tags could have."""
+    """Return whether a training job has a name that an attempt of the job in its tags could have."""
     attempt = attempt_number(name)
     return attempt is not None and name == apply_qstamp(tags.get(JOB_TAG, ""), attempt)
 
 
 def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
-    """Whether a training job is the recorded attempt of this submission, or the next one of a job that waits.
+    """Return whether a training job is this submission's recorded attempt, or the next one if the job is waiting.
 
-    A job that was launched by a version without proofs is known by the recorded name, until its attempt ends.
+    An attempt launched by a version without proofs is recognised by the recorded name, until it ends.
     """
     expected = job.launched if job.launched is not None else apply_qstamp(job.name, job.attempt)
     if name != expected or not _claims(tags, job) or tags.get(ATTEMPT_TAG, str(job.attempt)) != str(job.attempt):
@@ -64,7 +64,7 @@ def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
 
 
 def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
-    """Whether the queue launched this training job for this submission, whatever the job's record says of it now."""
+    """Return whether the queue launched this training job for this submission, whatever the record says of it now."""
     attempt, proof = attempt_number(name), _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
     if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
         return False
@@ -100,8 +100,8 @@ def ended_attempt(name: str, record: JobRecord) -> EndedAttempt | None:
 def is_leftover(name: str, tags: Mapping[str, str], record: JobRecord) -> bool:
     """Return whether a training job is an attempt of this submission that is recorded as ended.
 
-    SageMaker took the name for the queue then. A proof alone says less: others may have read the proof of a call that
-    SageMaker refused.
+    SageMaker once accepted the name from the queue. A proof alone is weaker: others may have read the proof of a call
+    that SageMaker refused.
     """
     return is_signed(name, tags, record.job) and ended_attempt(name, record) is not None
 

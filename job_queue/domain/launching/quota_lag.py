@@ -1,7 +1,8 @@
-"""Quota lag: for some minutes SageMaker counts the instances of training jobs that have ended against the quota.
+"""Quota lag: for some minutes SageMaker counts the instances of finished training jobs against the quota.
 
-A refusal tells how many instances SageMaker counts. Where these are more than the queue knows of, the difference has
-ended a short while ago, or belongs to training jobs that the next comparison will find. docs/adr/0090-quota-lag.md has
+A refusal includes the number of instances that SageMaker counts. If it exceeds the number that the queue knows, the
+difference has ended a short while ago, or belongs to training jobs that the next comparison will find.
+docs/adr/0090-quota-lag.md has
 the reasons and the sources.
 """
 
@@ -15,10 +16,10 @@ from job_queue.scheduler import Policy, TrainingPlan
 
 
 def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
-    """Return what SageMaker counts, where that is more than the queue knows of; None: the refusal is no quota lag.
+    """Return a message about the instances that SageMaker counts beyond those of the queue; None: this is no quota lag.
 
-    :param job: that was refused.
-    :param cluster: live jobs, external jobs and warm pools, with all that was launched together with the job.
+    :param job: the refused job.
+    :param cluster: live jobs, external jobs and warm pools, with all jobs that were launched together with this one.
     """
     if not quota.is_full or quota.is_for_spot != is_spot(job, cluster.applied.policy):
         return None
@@ -35,7 +36,7 @@ def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
 
 
 def of_the_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy) -> Mapping[str, int]:
-    """Return the part of a job's instances, by capacity key, that a quota counts."""
+    """Return the part of a job's instances, by capacity key, that counts toward a quota."""
     if len(wanted) == 1 or quota.instance_type is None:
         return wanted
     pools = {pool.name for pool in policy.pools if pool.instance_type == quota.instance_type}
@@ -43,9 +44,9 @@ def of_the_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy
 
 
 def _known_instances(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> int:
-    """Count the instances that count toward the quota, as far as the queue knows, without those of the job.
+    """Return the known instances that count toward the quota, without the instances of the job.
 
-    Training jobs that are not the queue's count in each market: the queue does not know theirs.
+    External jobs are counted in each market, because the queue does not know their market.
     """
     policy = cluster.applied.policy
     others = (it for it in cluster.active.values() if it.name != job.name and is_spot(it, policy) == quota.is_for_spot)
@@ -60,7 +61,7 @@ def _known_instances(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> i
 
 
 def _instances_of(job: Job, policy: Policy) -> dict[str, int]:
-    """Return the instances that a job holds, by type; those of training plans count toward no quota."""
+    """Return the instances that a job holds, by type, without training plans, which count toward no quota."""
     found: dict[str, int] = {}
     for pool in policy.pools:
         count = job.slots.get(pool.name, 0)

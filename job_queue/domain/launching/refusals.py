@@ -1,7 +1,7 @@
-"""What SageMaker's words say when it refuses a launch: which quota, and whether the pool is what it objects to.
+"""The meaning of SageMaker's messages when it refuses a launch: the exceeded quota, or an objection to the pool.
 
-ResourceLimitExceeded covers every quota of an account, not only the number of instances of a type: spot instances,
-warm pools, debugger rules, the longest run time. ValidationException covers more than the request, too.
+ResourceLimitExceeded covers every quota of an account, not only the number of instances of a type: also spot instances,
+warm pools, debugger rules, the longest run time. ValidationException also covers more than the request.
 """
 
 import re
@@ -14,32 +14,32 @@ _QUOTA = re.compile(
 _TYPE_QUOTA = re.compile(r"(?P<instance_type>ml\.[\w.-]+) for (?P<spot>spot )?training job usage")
 _ALL_TYPES = re.compile(r"Number of instances across all (?P<spot>spot )?training jobs")
 
-# What a pool may put into a request, as messages name it. A request for a plan that has expired, say.
+# The fields that a pool may add to a request, as messages name them. For example, a plan may have expired.
 _OF_POOL = re.compile(
     r"training[ -]?plan|reserved[ -]?capacity|instance ?type|instance ?count|spot|MaxWaitTimeInSeconds", re.IGNORECASE
 )
-# A role that was just made cannot be assumed for some seconds, and an operator may repair one.
-_MAY_PASS = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
+# A new role cannot be assumed for some seconds, and an operator may repair a role.
+_TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaExceeded:
-    """A quota that a request would exceed, as SageMaker's ResourceLimitExceeded tells it."""
+    """A quota that a request would exceed, according to SageMaker's ResourceLimitExceeded."""
 
     name: str  # as Service Quotas lists it
     limit: float
-    delta: float  # what the request asked for
+    delta: float  # number that the request asked for
     unit: str  # Instances, Seconds, ...
-    used: float  # what SageMaker counts at present
+    used: float  # number that SageMaker counts at present
 
     @property
     def is_full(self) -> bool:
-        """Whether the request would fit if others did not use so much of the quota."""
+        """Whether the request would fit if others used less of the quota."""
         return self.delta <= self.limit
 
     @property
     def instance_type(self) -> str | None:
-        """The instance type, of a quota for instances in training jobs."""
+        """The instance type, if it is a quota for instances of one type in training jobs; else None."""
         match = _TYPE_QUOTA.fullmatch(self.name)
         return match and match["instance_type"]
 
@@ -61,7 +61,7 @@ class QuotaExceeded:
 
     @property
     def sentence(self) -> str:
-        """What it means for the job, and what to do."""
+        """The meaning for the job, and the remedy."""
         figures = f"'{self.name}' is {self.limit:g} {self.unit} in this account, and the job asks for {self.delta:g}"
         if self.is_full:
             return f"The quota {figures} while others use it (ResourceLimitExceeded)."
@@ -72,22 +72,22 @@ class QuotaExceeded:
 
 
 def quota_exceeded(message: str) -> QuotaExceeded | None:
-    """The quota that a refusal names; None if it names none in the known words."""
+    """Return the quota that a refusal names; None if the message has another form."""
     match = _QUOTA.search(message)
     if match is None:
         return None
     try:
         limit, delta, used = (float(match[figure]) for figure in ("limit", "delta", "used"))
         return QuotaExceeded(match["name"], limit, delta, match["unit"], used)
-    except ValueError:  # 1.2.3
+    except ValueError:  # such as 1.2.3
         return None
 
 
 def objects_to_pool(message: str) -> bool:
-    """Whether a ValidationException is about what a pool puts into requests: plan, market, type or count."""
+    """Return whether a ValidationException is about fields that a pool adds: plan, market, type or count."""
     return _OF_POOL.search(message) is not None
 
 
-def may_pass(message: str) -> bool:
-    """Whether a ValidationException is about something that may be repaired while the job waits."""
-    return _MAY_PASS.search(message) is not None
+def is_temporary(message: str) -> bool:
+    """Return whether the cause of a ValidationException may be repaired while the job waits."""
+    return _TEMPORARY.search(message) is not None

@@ -1,4 +1,4 @@
-"""Transitions after a launch that SageMaker refused because its name is taken, and it is not clear by which job.
+"""Transitions after SageMaker refused a launch because its name is taken, if the owner of the name is not clear.
 
 The refused call can no longer take effect, so it is removed from the calls. Another call follows in a minute, and its
 answer decides.
@@ -12,7 +12,7 @@ from job_queue.domain.state_machine import Transition
 def name_is_unclear(job: Job, now: float) -> Transition:
     """Wait: a training job has the attempt's name and no proof, and an earlier call may have created it.
 
-    It may be the attempt, without its tags, so no other one is launched while it is alive.
+    The training job may be the attempt, without its tags. So no other attempt is launched while it is alive.
     """
     why = (
         f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
@@ -26,14 +26,14 @@ def name_is_unclear(job: Job, now: float) -> Transition:
 
 
 def name_is_taken_unseen(job: Job, now: float) -> Transition:
-    """Wait: a training job has the attempt's name, and SageMaker does not say which one it is."""
+    """Wait: a training job has the attempt's name, and SageMaker does not describe it."""
     later = int(now) + state_machine.ASK_AGAIN_SECONDS
     new = state_machine.without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
     return Transition(job, new, None, now)
 
 
 def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
-    """Wait: SageMaker refuses the attempt's name and does not know it. The call sent at that time has no effect."""
+    """Wait: SageMaker refuses the name and has no such training job. The call sent at that time has no effect."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
     later = int(now) + state_machine.ASK_AGAIN_SECONDS

@@ -11,7 +11,7 @@ import pytest
 
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.domain.domain_events import LONGEST_NOTICE, DomainEvent
-from job_queue.domain.fleet.cut_off import told_of_cut_off
+from job_queue.domain.fleet.cut_off import announce_cut_off
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
 from tests.payloads import EVENTS, payload
@@ -83,7 +83,7 @@ def live_through(queue: Harness) -> None:
     queue.tick(STOP_DENIED_SECONDS)
     queue.end("job1-qstamp-1", "Stopped")
     queue.end("job4-qstamp-1")
-    told = told_of_cut_off(queue.job("job1"), int(queue.now) + 3600, "winter", queue.now)
+    told = announce_cut_off(queue.job("job1"), int(queue.now) + 3600, "winter", queue.now)
     queue.repository.apply(told, queue.now)
     queue.end("job1-qstamp-2")
 

@@ -437,13 +437,13 @@ def test_a_bucket_of_s3_is_written_read_and_emptied(world: World, s3: Any) -> No
     assert queue.stop(world.member) is StopResult.ASKED
     queue.forget(world.member)
     assert "Contents" not in s3.list_objects_v2(Bucket=BUCKET, Prefix=IN)
-    queue.bring_agent()
+    queue.upload_agent()
     assert s3.list_objects_v2(Bucket=BUCKET, Prefix=queue.agent.partition(f"{BUCKET}/")[2])["KeyCount"] == 1
 
 
 def test_a_bucket_that_does_not_answer_is_unavailable(world: World, s3: Any) -> None:
     queue = Mailboxes(s3, "missing", small_key(), lambda _: (), {"c": world.carrier}.get)
-    for ask in (lambda: queue.describe(world.member), lambda: queue.heard_of(world.carrier), queue.bring_agent):
+    for ask in (lambda: queue.describe(world.member), lambda: queue.heard_of(world.carrier), queue.upload_agent):
         with pytest.raises(Unavailable):
             ask()
     assert queue.assign(world.member, {})[0] is LaunchResult.NOT_NOW

@@ -9,7 +9,7 @@ import pytest
 
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import AttemptRecord
-from job_queue.domain.expectations.outlook import STALE_SECONDS, Came, Outlook
+from job_queue.domain.expectations.outlook import STALE_SECONDS, Arrival, Outlook
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.job import iso
 from job_queue.scheduler import PastUse, Reason
@@ -186,23 +186,25 @@ def test_thousands_of_jobs_fit_in_a_row() -> None:
     draw = Random(1)
     expected = {name: draw.uniform(100, 1e5) for name in names}
     likely = {name: tuple(sorted(draw.uniform(100, 1e5) for _ in range(12))) for name in names}
-    came = tuple(Came(name, "vision", OWNER, 1, ({"p5": 3},), NOW - draw.uniform(0, 1e5)) for name in names)
+    arrivals = tuple(Arrival(name, "vision", OWNER, 1, ({"p5": 3},), NOW - draw.uniform(0, 1e5)) for name in names)
     estimates = {
         name: Estimate(name, NOW + draw.uniform(0, 1e5), NOW + draw.uniform(1e5, 1e6), Doubt.SPREAD) for name in names
     }
     past_use = {"vision": PastUse({"p5": 1e6}, {OWNER: 1e5}, 12.5, {OWNER: 3.5})}
-    queue.repository.outlook.replace(Outlook(NOW, expected, likely, came, 100.5, past_use, frozenset({"a"}), estimates))
+    queue.repository.outlook.replace(
+        Outlook(NOW, expected, likely, arrivals, 100.5, past_use, frozenset({"a"}), estimates)
+    )
     rows = {key[2]: row for key, row in queue.tables.rows.items() if key[1] == "outlook"}
     assert len(rows["latest"]["content"]) < 400_000
     assert len(rows["told"]["content"]) < len(rows["latest"]["content"]) / 2, "readers read less"
-    told = queue.repository.outlook.told()
+    told = queue.repository.outlook.for_readers()
     assert (told.at, told.estimates[names[0]]) == (NOW, estimates[names[0]])
     assert told.expected[names[0]] == pytest.approx(expected[names[0]], abs=0.5)
     found = queue.repository.outlook.latest()
     assert (found.at, found.provisioning, found.past_use) == (NOW, 100.5, past_use)
     assert len(found.estimates) >= 1000
     assert found.estimates[names[0]] == estimates[names[0]]
-    assert found.came[0] == came[0]
+    assert found.arrivals[0] == arrivals[0]
     assert found.likely[names[0]] == pytest.approx(likely[names[0]], abs=0.5)
 
 
@@ -427,8 +429,8 @@ def test_what_carriers_did_is_not_what_jobs_do() -> None:
     queue.submit("train-7-0", Tags=[{"Key": "priority", "Value": "1"}])
     told = past.outlook(queue.dry_run.cluster(), queue.now)
     assert told.provisioning == 300, "as long as carriers took to come, and not a second as a member takes to start"
-    assert {it.name for it in told.came if it.runtime is not None} == {
+    assert {it.name for it in told.arrivals if it.runtime is not None} == {
         f"train-{number}-{place}" for number in range(6) for place in range(2)
     }
-    assert {it.gpus for it in told.came if it.runtime is not None} == {10}
-    assert {it.runtime for it in told.came if it.runtime is not None} == {HOUR}
+    assert {it.gpus for it in told.arrivals if it.runtime is not None} == {10}
+    assert {it.runtime for it in told.arrivals if it.runtime is not None} == {HOUR}

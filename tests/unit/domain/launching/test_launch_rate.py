@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.domain.launching.launch_rate import DOUBLED_SECONDS, SLOWER, SLOWEST, CreateRate, TokenBucket
+from job_queue.domain.launching.launch_rate import DOUBLING_SECONDS, LOWEST_RATE, RATE_DECREASE, CreateRate, TokenBucket
 
 RATE = CreateRate(per_second=2, burst=4)
 
@@ -23,7 +23,7 @@ def test_calls_are_spent_and_come_back_at_the_rate() -> None:
 
 def test_a_throttled_call_lowers_the_rate_and_leaves_no_burst() -> None:
     slower = TokenBucket.full(RATE, 100).spent(2).throttled()
-    assert slower.rate == pytest.approx(2 * SLOWER)
+    assert slower.rate == pytest.approx(2 * RATE_DECREASE)
     assert slower.filled(RATE, 100).calls == 0
     assert slower.filled(RATE, 110).calls == 1
 
@@ -32,10 +32,10 @@ def test_the_rate_stays_above_a_bound_and_comes_back_with_time() -> None:
     bucket = TokenBucket.full(RATE, 100)
     for _ in range(20):
         bucket = bucket.throttled()
-    assert bucket.rate == pytest.approx(SLOWEST)
-    for second in range(DOUBLED_SECONDS + 1):
+    assert bucket.rate == pytest.approx(LOWEST_RATE)
+    for second in range(DOUBLING_SECONDS + 1):
         bucket = bucket.filled(RATE, 100 + second).spent(0)
-    assert bucket.rate == pytest.approx(2 * SLOWEST)
+    assert bucket.rate == pytest.approx(2 * LOWEST_RATE)
     assert bucket.filled(RATE, 900).calls == 4
 
 
