@@ -35,7 +35,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test acceptance contract matrix clients sdk-tests torture bench docs lint audit build constraints clean
+.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs lint audit build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -51,7 +51,10 @@ check: $(STAMP)  ## Check style and types, and run the tests of the queue itself
 	$(BIN)/mypy
 	$(PYTEST) tests/unit tests/contract -m 'not slow'
 
-test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
+test: $(STAMP) $(STAMP3)  ## Run the tests, without the thorough ones [WORKERS=2]
+	$(PYTEST) -m 'not thorough'
+
+test-all: $(STAMP) $(STAMP3)  ## Run all tests: also walks, planted bugs, other programs, whole documents [WORKERS=2]
 	$(PYTEST)
 
 acceptance: $(STAMP) $(STAMP3)  ## Run the acceptance suite on a local cloud, or in an account [STACK=... PRICE=0.12 PROBE=1 ARGS="--yes"]

@@ -76,6 +76,7 @@ def normal(text: str) -> list[str]:
     return [re.sub(r"\d+", "N", line).strip() for line in text.splitlines() if line.strip()]
 
 
+@pytest.mark.thorough
 def test_a_run_measures_prints_the_settings_and_leaves_nothing(cloud: LocalCloud) -> None:
     LATE.refusals = 2
     with probing(cloud, "--price", "0.12") as run:
@@ -90,6 +91,7 @@ def test_a_run_measures_prints_the_settings_and_leaves_nothing(cloud: LocalCloud
     assert_nothing_is_left(cloud)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_removes_what_the_probes_made(cloud: LocalCloud) -> None:
     with probing(cloud) as run:
         sqs = cloud.client("sqs")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.client.terminal import Terminal
 from tests.local_cloud.test_commands import ROOT, local_cloud, nothing_left
 
@@ -45,6 +47,7 @@ def on_one_busy_processor(spinner_count: int) -> Iterator[None]:
             spinner.wait()
 
 
+@pytest.mark.thorough
 def test_it_passes_on_one_processor_that_is_busy_with_others(tmp_path: Path) -> None:
     with on_one_busy_processor(spinner_count=2), local_cloud(tmp_path, "demo") as process:
         told, complaints = process.communicate(timeout=HANGS)

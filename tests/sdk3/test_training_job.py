@@ -12,6 +12,8 @@ import pytest
 
 from tests.client.conftest import ScriptedServer, server, set_environment
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["server"]
 
 ROOT = Path(__file__).parent.parent.parent

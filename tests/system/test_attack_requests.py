@@ -4,7 +4,7 @@ import pytest
 
 from tests.system.generated_requests import Watched, a_cloud, attack
 
-pytestmark = [pytest.mark.attack, pytest.mark.slow]
+pytestmark = [pytest.mark.attack, pytest.mark.slow, pytest.mark.thorough]
 
 REQUESTS = 300
 

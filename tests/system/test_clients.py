@@ -15,6 +15,8 @@ from tools.client_environments import Failed
 from tools.client_programs import CLIENTS
 from tools.clients import SLOTS, Trial
 
+pytestmark = pytest.mark.thorough
+
 PROGRAMS = Path(sys.executable).parent
 
 

@@ -68,6 +68,7 @@ def typed(block: str) -> str:
     return "\n".join(STAND_INS[line][0] if line in STAND_INS else line for line in block.splitlines())
 
 
+@pytest.mark.thorough
 def test_from_an_empty_account_to_none_again(account: Ministack, administrator: Person) -> None:
     shell = [typed(block) for block in blocks(PAGE)]
     removed = next(number for number, block in enumerate(shell) if block.startswith("sam delete"))

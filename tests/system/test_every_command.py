@@ -12,6 +12,8 @@ from sagemaker_queue.cli import build_parser, main
 from sagemaker_queue.cli.reference import commands
 from tests.system.conftest import System
 
+pytestmark = pytest.mark.thorough
+
 FOREVER = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.1)"
 LEAVES = (
     "echo hello; echo 7 > $SM_MODEL_DIR/weights.txt; echo 9 > $SM_OUTPUT_DATA_DIR/log.txt;"

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
 
 
+@pytest.mark.thorough
 def test_sixty_jobs_are_completed_once_whatever_goes_wrong() -> None:
     wrong = Faults(parse(sixty_jobs.FAULTS), SEED)
     with LocalCloud(sixty_jobs.SLOTS, faults=wrong) as cloud:

@@ -16,6 +16,8 @@ import pytest
 
 from tests.system.conftest import System
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "docs/guide.md").read_text()

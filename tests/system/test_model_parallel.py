@@ -15,6 +15,8 @@ from local_cloud.aws.stack import LocalCloud
 from tests.system.conftest import System
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 STEPS = 60  # of examples/model_parallel/submit.py
 

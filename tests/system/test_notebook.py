@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/notebook"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 
 def code_cells(notebook: Any) -> list[Any]:

@@ -16,6 +16,8 @@ from local_cloud.errors import LocalCloudError
 from tests.system.conftest import System
 from tests.system.test_guide import ROOT, blocks, part
 
+pytestmark = pytest.mark.thorough
+
 PAGE = (ROOT / "docs/operations.md").read_text()
 STOP, GO_ON = blocks(part(PAGE, "Stop everything"))
 LOOK, REMOVE = (block for block in blocks(part(PAGE, "Alarms")) if block.startswith("aws sns"))

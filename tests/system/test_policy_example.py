@@ -14,6 +14,8 @@ from sagemaker_queue import InvalidRequest
 from tests.system.conftest import System
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/policy.yaml"
 

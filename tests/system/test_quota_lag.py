@@ -6,11 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from job_queue.domain.capacity_backoff import LAG_SECONDS
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.sagemaker.account.options import Account, Rate
 from sagemaker_queue.models import Pause
 from tests.system.conftest import FOREVER, System
+
+pytestmark = pytest.mark.thorough
 
 SLOTS = 8
 LAG = 12.0  # seconds

@@ -20,9 +20,12 @@ from tests.system.sshd_stand_in import __file__ as stand_in
 from tests.system.test_shell import Person, free_port
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("ssh") and shutil.which("ssh-keygen")), reason="no SSH client on this machine"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        not (shutil.which("ssh") and shutil.which("ssh-keygen")), reason="no SSH client on this machine"
+    ),
+]
 GUIDE = (ROOT / "docs/guide.md").read_text()
 (CONFIG,) = re.findall(r"^```\w+\n(Host lab\n.*?)```", GUIDE, re.DOTALL | re.MULTILINE)
 SERVER = "PATH=$PWD:$PATH exec sh ssh_server.sh"

@@ -9,6 +9,8 @@ from sagemaker_queue.cli import main
 from tests.client.terminal import Terminal
 from tests.system.conftest import FOREVER, System
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def smq(system: System, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:

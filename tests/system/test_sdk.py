@@ -18,6 +18,8 @@ from local_cloud.commands.up_and_exec import without_account
 from tests.system.conftest import System
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parent.parent.parent
 PYTHON_OF_SDK3 = ROOT / ".venv-sdk3/bin/python"
 

@@ -22,6 +22,8 @@ from sagemaker_queue.tuning.space import Interval, Space
 from tests.system.conftest import System
 from tests.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 SEED = 3
 SPACE: Space = {"x": Interval(-1, 1), "y": Interval(0.01, 10, log=True)}

@@ -18,6 +18,8 @@ from tests.client.terminal import Terminal
 from tests.system.people import grant, session_of
 from tests.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 MANY = 150  # files
 LARGE = os.urandom(1000) * 20_000  # three parts of an upload
 ANN, BOB = "ann", "bob"  # of the clusters A and B

@@ -15,6 +15,8 @@ from local_cloud.aws.stack import PROJECT, LocalCloud
 from tests.system.conftest import System
 from tests.waiting import until
 
+pytestmark = pytest.mark.thorough
+
 OLD, NEW = "finished", "finished-2"
 BEGIN, END = "        - IndexName: finished ", "      TimeToLiveSpecification"
 RIGHT = "table/sagemaker-queue/index/finished"

@@ -51,6 +51,7 @@ def test_walks_violate_nothing(seeds: range) -> None:
     assert done.faults > 700
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", list(Kind))
 def test_walks_with_throttled_keys_violate_nothing(kind: Kind) -> None:
     done = walk_some(range(50), kind=kind, throttled=True)
@@ -58,6 +59,7 @@ def test_walks_with_throttled_keys_violate_nothing(kind: Kind) -> None:
     assert done.faults > 700
 
 
+@pytest.mark.thorough
 def test_walks_with_interactive_jobs_violate_nothing() -> None:
     """Document 002: within quota they come first, beyond it they wait, and they are never preempted."""
     done = walk_some(range(150), kind=Kind.INTERACTIVE)
@@ -65,12 +67,14 @@ def test_walks_with_interactive_jobs_violate_nothing() -> None:
     assert done.faults > 700
 
 
+@pytest.mark.thorough
 def test_walks_with_carriers_violate_nothing() -> None:
     done = walk_some(range(100), kind=Kind.SHARED)
     assert done.violation is None, f"seed {done.seed}: {done.violation}"
     assert done.faults > 1500
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_search_violates_nothing(name: str) -> None:
     search = Search(SCENARIOS[name], Budget())
@@ -81,6 +85,7 @@ def test_the_search_violates_nothing(name: str) -> None:
     assert found.states > 100
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     _, how, violation = hunt(name, runs=2000, seconds=60, known_first=True)

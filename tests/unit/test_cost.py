@@ -12,6 +12,7 @@ def test_a_minute_and_a_job_cost_at_most_ten_percent_more_than_the_reference() -
     assert not dearer, f"{dearer} -- if this is wanted: python benchmarks/cost.py --keep"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_followed_hour_costs_at_most_ten_percent_more_than_the_reference() -> None:
     reference = cost.reference()

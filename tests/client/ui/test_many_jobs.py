@@ -10,7 +10,7 @@ from tests.browser import browsing, page_of, smq_ui
 from tests.client.ui.sample_queue import sample_queue
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 
 def test_a_thousand_jobs_are_there_and_found(tmp_path: Path) -> None:
