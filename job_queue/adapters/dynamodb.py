@@ -84,7 +84,7 @@ class Tables(Protocol):
         """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
 
     def update(self, update: Update) -> Item:
-        """Make one update outside a transaction and return the new row. Raise Refused, also during a transaction."""
+        """Make one update outside a transaction; return the new row. Raise Refused, also while a transaction has it."""
 
     def transact(self, writes: Sequence[Write]) -> None:
         """Make all writes or none. Raise Refused with the rows that did not meet their condition."""

@@ -142,7 +142,7 @@ class JobRepository(MetadataRepository):
         return SubmissionCount(int(row.get("submitted", 0)), int(row.get("countedAt", 0)))
 
     def count_submission(self, owner: str, now: float) -> None:
-        """Count a submission, for `check_waiting`. No transaction is used, so that submissions do not conflict."""
+        """Count a submission, for `check_waiting`. It is not in the submission's transaction, to avoid conflicts."""
         kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
         self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))
 

@@ -323,11 +323,11 @@ class MetadataRepository:
     # --- waiting queues in use -------------------------------------------------------------------
 
     def register_waiting_queue(self, key: str, now: float) -> None:
-        """Register a waiting queue, so that cycles read it. This must be done before a job is added to it."""
+        """Register a waiting queue, so that cycles read it. Call this before a job is added to it."""
         self._update_alone(Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}))
 
     def registration(self, key: str, metadata: Metadata, now: float, owner: str | None = None) -> list[Update]:
-        """Return the registration as a part of a transaction that adds a job; empty if it was registered lately.
+        """Return the writes that register a waiting queue when a job is added; empty if it was registered lately.
 
         :param metadata: the metadata, as read in this invocation.
         :param owner: owner of the job, who opens the waiting queue if it was not in use.
@@ -346,9 +346,10 @@ class MetadataRepository:
             return
 
     def check_number_of_waiting_queues(self, job: Job, metadata: Metadata) -> None:
-        """Check that one more may be in use. An owner may not open more of a project than remain for others.
+        """Check that one more waiting queue may be opened, and that the owner leaves as many in its project to others.
 
-        :raises TooMany: it is not in use, and its project, or its owner in that project, has the maximum number.
+        :raises TooMany: the waiting queue is not in use, and its project, or its owner in that project, has the maximum
+            number.
         """
         key, keys = job.waiting_queue, metadata.waiting_queues
         project = project_of_waiting_queue(key)

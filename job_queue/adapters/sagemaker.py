@@ -107,25 +107,25 @@ class TrainingJob:
     warm: WarmPool | None = None  # present if it has ended and its instances are kept
     created: float | None = None  # epoch seconds, if known
     began: float | None = None  # epoch seconds from which SageMaker bills it, if known
-    carrier: str | None = None  # the carrier's attempt whose agent reports it; None: SageMaker reports it
+    carrier: str | None = None  # the carrier's attempt whose agent has reported the attempt; None: SageMaker reports it
 
     @property
     def ended(self) -> bool:
-        """Whether it has given its instances back. SageMaker deletes only ended training jobs."""
+        """Whether the training job has given its instances back. SageMaker deletes only ended training jobs."""
         return self.tells_end or self.status == DELETING
 
     @property
     def tells_end(self) -> bool:
-        """Whether it has ended, and the way in which it ended is known."""
+        """Whether the training job has ended, and the way in which it ended is known."""
         return self.status in ENDED
 
     @property
     def of_queue(self) -> bool:
-        """Whether it claims that this queue launched it. Other training jobs can claim that, too."""
+        """Whether the training job claims that this queue launched it. Other training jobs can claim that, too."""
         return is_of_queue(self.tags)
 
     def is_attempt_of(self, job: Job) -> bool:
-        """Return whether it is the current (or next) attempt of this submission, in the recorded place.
+        """Return whether the training job is the current (or next) attempt of this submission, in the recorded place.
 
         A training job is never the attempt of a member, and a report from a carrier is never the attempt of any other
         job.
@@ -136,7 +136,7 @@ class TrainingJob:
         return placed and is_attempt_of(self.name, self.tags, job)
 
     def is_older_than_launch_of(self, job: Job) -> bool:
-        """Return whether it was created before the queue sent the first call for the attempt that it is launching.
+        """Return whether SageMaker created the training job before the queue sent the first call for the attempt.
 
         Tags can be added later, but a time of creation cannot be changed.
         """
@@ -144,7 +144,7 @@ class TrainingJob:
         return launching and (self.created or 0) + CLOCK_SECONDS < epoch(job.since)
 
     def is_newer_than_launch_of(self, job: Job) -> bool:
-        """Return whether it was created after the queue had recorded that SageMaker accepted the attempt.
+        """Return whether SageMaker created the training job after the queue had recorded that the attempt was accepted.
 
         In that case the attempt was deleted, and its name was free: an external job has it, or a late call launched it
         again.
@@ -153,11 +153,11 @@ class TrainingJob:
         return accepted and self._is_newer_than(job.started)
 
     def is_proven_of(self, job: Job) -> bool:
-        """Return whether this queue launched it for this submission."""
+        """Return whether this queue launched the training job for this submission."""
         return self.carrier == job.on_board and is_proven(self.name, self.tags, job)
 
     def is_leftover_of(self, record: JobRecord) -> bool:
-        """Return whether it may be stopped: this queue launched it for this submission, and has recorded its end.
+        """Return whether the training job may be stopped: this queue launched it, and has recorded its end.
 
         The name of an attempt that was deleted is free, and others can copy its tags. So a training job that is newer
         than the attempt counts only while a late call of the queue can have launched it.
@@ -278,7 +278,7 @@ def _plan_of(resources: Mapping[str, Any]) -> str | None:
 
 
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
-    """Return whether it was stopped because it waited too long for its instances.
+    """Return whether a training job was stopped because it waited too long for its instances.
 
     No field reports that for MaxPendingTimeInSeconds: the status is Stopped, as after a stop by hand. But a stop by
     hand comes before that time is over, or after the instances have come.

@@ -23,7 +23,7 @@ class DeploymentSettings:
     checkpoint_buckets: tuple[str, ...] = ()  # names or patterns of buckets in which the queue looks up checkpoints
     work_bucket: str = ""  # for carriers' mailboxes; empty: no shared instances
     order_key: str = ""  # ARN of the KMS key that signs orders to agents
-    idle_minutes: int = 30  # time after which a job with idle GPUs is idle; 0: no look-ups
+    idle_minutes: int = 30  # time after which a job whose GPUs do nothing counts as idle; 0: no look-ups
     notice_after_minutes: int = 10  # time in the queue after which a start is news for people
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"

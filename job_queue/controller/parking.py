@@ -148,7 +148,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
 
 
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
-    """Return how long SageMaker lacks instances for this many. None: smaller jobs behind it may not start either."""
+    """Return until when (epoch s) SageMaker lacks this many instances, if smaller jobs behind may start; else None."""
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]
     backoffs = [it for key, it in cluster.capacity_backoffs(now).items() if any(key in need for need in needs)]

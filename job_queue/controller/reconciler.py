@@ -140,8 +140,9 @@ class Reconciler:
     def examine(self, name: str, reported: TrainingJob | None = None) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
-        An external job also requires a cycle, because it may take slots for which other jobs are being stopped. The
-        training job is described first, so that a late event does not count a training job that has ended.
+        An external job also requires a cycle, because it may take slots for which other jobs are being stopped, so
+        that more must be stopped. The training job is described first, so that a late event does not count a training
+        job that has ended.
 
         :param reported: its end according to an event, used if the training job was deleted since.
         """

@@ -116,7 +116,7 @@ class Job:
     missing_since: int | None = None  # epoch seconds since which SageMaker has not known the attempt
     stop_denied: int | None = None  # epoch seconds at which SageMaker denied a stop of its attempt
     max_runtime: int | None = None  # seconds
-    cut_off: int | None = None  # epoch seconds of the announced end of its training plan
+    cut_off: int | None = None  # epoch seconds at which its instances are taken back, as announced to it
     footprint: str | None = None  # properties that it must share with a warm pool
     keep_warm: int | None = None  # seconds for which the instances of its attempt are kept warm
     plans: tuple[str | None, ...] = ()  # training plan that each alternative names; empty: none of them does
@@ -137,7 +137,7 @@ class Job:
     places: tuple[str, ...] = ()  # places in S3 that it writes to, its checkpoints first; see access.places
 
     def is_stop_denied(self, now: float) -> bool:
-        """Return whether SageMaker has lately denied a stop of its attempt."""
+        """Return whether SageMaker has lately denied a stop of the job's attempt."""
         return self.stop_denied is not None and now < self.stop_denied + STOP_DENIED_SECONDS
 
     @property
@@ -151,7 +151,7 @@ class Job:
 
     @property
     def address(self) -> str | None:
-        """The address of its current attempt: its name in SageMaker, after the carrier's attempt if it is on one."""
+        """The address of the current attempt: its name in SageMaker, after the carrier's attempt if it is on one."""
         return f"{self.on_board}/{self.launched}" if self.on_board else self.launched
 
     @property
@@ -161,7 +161,7 @@ class Job:
 
     @property
     def instances(self) -> int:
-        """The instances that it holds, or held at its end, or of its first alternative."""
+        """The instances that the job holds, or held at its end, or of its first alternative."""
         return sum((self.slots or self.last_slots).values()) or sum(self.demand[0].values())
 
     def alternative_of(self, count: int) -> Mapping[str, int]:
@@ -170,7 +170,7 @@ class Job:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers of instances that it accepts, best first; empty unless its tag names several."""
+        """The numbers of instances that the job accepts, best first; empty unless its tag names several."""
         first, *others = self.demand
         if not any(other.keys() == first.keys() for other in others):
             return ()

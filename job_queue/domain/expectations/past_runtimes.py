@@ -34,7 +34,7 @@ class PastRuntimes:
         if record.began is None:
             return
         began, ended = epoch(record.began), epoch(record.ended)
-        if record.carrier is None:  # a carrier's instance is already there
+        if record.carrier is None:  # the instance of a member is there before it starts
             self._provisioned.append(began - epoch(record.launched))
         if record.carries is not None:
             return  # the runtimes and arrivals of carriers depend on their members

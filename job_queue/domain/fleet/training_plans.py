@@ -100,7 +100,7 @@ def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> Tra
 
 
 def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, TrainingPlan] | None:
-    """Return the time and plan by which a running job's instances are taken back soon; None if it was notified."""
+    """Return when and by which plan a running job loses its instances; None if not soon, or if it was notified."""
     found = []
     for pool, plan in _with_plans(policy):
         record = known.get(plan.arn)

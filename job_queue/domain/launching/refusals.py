@@ -39,24 +39,24 @@ class QuotaExceeded:
 
     @property
     def instance_type(self) -> str | None:
-        """The instance type, if it is a quota for instances of one type in training jobs; else None."""
+        """The instance type of a quota for instances of one type in training jobs; None for other quotas."""
         match = _TYPE_QUOTA.fullmatch(self.name)
         return match and match["instance_type"]
 
     @property
     def is_for_spot(self) -> bool:
-        """Whether it is a quota for spot instances in training jobs."""
+        """Whether the quota is for spot instances in training jobs."""
         match = _TYPE_QUOTA.fullmatch(self.name) or _ALL_TYPES.fullmatch(self.name)
         return bool(match and match["spot"])
 
     @property
     def is_for_all_types(self) -> bool:
-        """Whether it is a quota for instances of all types together in training jobs."""
+        """Whether the quota is for instances of all types together in training jobs."""
         return _ALL_TYPES.fullmatch(self.name) is not None
 
     @property
     def is_for_warm_pools(self) -> bool:
-        """Whether it is a quota for instances that are kept warm."""
+        """Whether the quota is for instances that are kept warm."""
         return self.name.endswith("training warm pool usage")
 
     @property
