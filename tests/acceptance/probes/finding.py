@@ -1,5 +1,6 @@
 """What a probe works with, and what it returns."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -42,8 +43,11 @@ class Lab:
         """Return a name that no other run has."""
         return self.account.name(what)
 
-    def remove_later(self, what: str, remove: Callable[..., object], **arguments: Any) -> None:
-        """Call `remove` at the end of the probe, also after an error and Ctrl-C. The last made goes first."""
+    def make(self, what: str, create: Callable[[], Any], remove: Callable[..., object], **arguments: Any) -> Any:
+        """Create something, and call `remove` at the end of the probe, also after an error and Ctrl-C.
+
+        What was made last is removed first. Ctrl-C waits until the creation is noted, so that nothing is left.
+        """
 
         def removed() -> None:
             try:
@@ -51,11 +55,14 @@ class Lab:
             except ClientError as error:
                 self._left.append(f"{what}: {error}")
 
-        self._cleanup.callback(removed)
+        with _interrupted_afterwards():
+            made = create()
+            self._cleanup.callback(removed)
+        return made
 
     @contextmanager
     def cleaning(self, left: list[str]) -> Iterator[None]:
-        """Remove at the end what `remove_later` was given; add to `left` what could not be removed."""
+        """Remove at the end what `make` has made; add to `left` what could not be removed."""
         try:
             yield
         finally:
@@ -68,6 +75,19 @@ class Lab:
             raise Skipped("needs a stack: --stack NAME")
         (stack,) = self.client("cloudformation").describe_stacks(StackName=self.stack)["Stacks"]
         return {it["ParameterKey"]: it["ParameterValue"] for it in stack.get("Parameters", ())}
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Let Ctrl-C take effect at the end of the block."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def code(error: ClientError) -> str:

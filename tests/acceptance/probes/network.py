@@ -4,6 +4,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from typing import Any
 
 import boto3
@@ -95,10 +96,10 @@ def _without_rights(lab: Lab) -> Any:
     }
     document = json.dumps({"Version": "2012-10-17", "Statement": [trusted]})
     try:
-        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document, MaxSessionDuration=3600)["Role"]
+        create = partial(iam.create_role, RoleName=name, AssumeRolePolicyDocument=document, MaxSessionDuration=3600)
+        role = lab.make(f"role {name}", create, iam.delete_role, RoleName=name)["Role"]
     except ClientError as error:
         raise Skipped(f"needs iam:CreateRole: {error}") from error
-    lab.remove_later(f"role {name}", iam.delete_role, RoleName=name)
     deadline = time.monotonic() + ROLE_SECONDS
     while True:
         try:

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -40,8 +41,8 @@ def wildcard_pattern(lab: Lab) -> Finding:
         key: events.test_event_pattern(EventPattern=pattern, Event=_object_created(key))["Result"] for key in KEYS
     }
     try:
-        events.put_rule(Name=name, EventPattern=pattern, State="DISABLED")
-        lab.remove_later(f"rule {name}", events.delete_rule, Name=name)
+        rule = partial(events.put_rule, Name=name, EventPattern=pattern, State="DISABLED")
+        lab.make(f"rule {name}", rule, events.delete_rule, Name=name)
         accepted = "accepted in a rule"
     except ClientError as error:
         accepted = f"refused in a rule: {error}"
@@ -184,19 +185,22 @@ def _accepted(lab: Lab, what: str, instances: int) -> bool:
 def _events_of(lab: Lab, name: str) -> str:
     """Send the end of the training job `name` to an SQS queue of the probe; return the queue's address."""
     sqs, events = lab.client("sqs"), lab.client("events")
-    url = sqs.create_queue(QueueName=name)["QueueUrl"]
-    lab.remove_later(f"queue {name}", sqs.delete_queue, QueueUrl=url)
+
+    def delete_queue() -> None:
+        sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"])
+
+    url = lab.make(f"queue {name}", partial(sqs.create_queue, QueueName=name), delete_queue)["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     detail = {"TrainingJobName": [name], "TrainingJobStatus": ["Stopped", "Failed", "Completed"]}
     pattern = {"source": ["aws.sagemaker"], "detail-type": ["SageMaker Training Job State Change"], "detail": detail}
-    rule = events.put_rule(Name=name, EventPattern=json.dumps(pattern))["RuleArn"]
-    lab.remove_later(f"rule {name}", events.delete_rule, Name=name)
+    put_rule = partial(events.put_rule, Name=name, EventPattern=json.dumps(pattern))
+    rule = lab.make(f"rule {name}", put_rule, events.delete_rule, Name=name)["RuleArn"]
     allow = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}, "Action": "sqs:SendMessage"}
     only = {"ArnEquals": {"aws:SourceArn": rule}}
     policy = {"Version": "2012-10-17", "Statement": [{**allow, "Resource": arn, "Condition": only}]}
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
-    events.put_targets(Rule=name, Targets=[{"Id": "probe", "Arn": arn}])
-    lab.remove_later(f"target of {name}", events.remove_targets, Rule=name, Ids=["probe"])
+    put_target = partial(events.put_targets, Rule=name, Targets=[{"Id": "probe", "Arn": arn}])
+    lab.make(f"target of {name}", put_target, events.remove_targets, Rule=name, Ids=["probe"])
     return str(url)
 
 
