@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "client")]
 from local_cloud.aws.stack import LocalCloud  # noqa: E402
 from local_cloud.faults.injection import Faults, parse  # noqa: E402
 from local_cloud.faults.time_warp import TimeWarp  # noqa: E402
-from local_cloud.sagemaker.account.history import PAST  # noqa: E402
+from local_cloud.sagemaker.account.past_jobs import PAST  # noqa: E402
 from sagemaker_queue import PastAttempt, QueueClient  # noqa: E402
 from sagemaker_queue.actions.usage.sums import PriceList, sum_usage  # noqa: E402
 

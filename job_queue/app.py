@@ -19,7 +19,7 @@ from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
 from job_queue.adapters.dynamodb import DynamoDBTables, Tables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.lookups.checkpoints import NewestObject
+from job_queue.adapters.lookups.checkpoint_lookup import NewestObject
 from job_queue.adapters.lookups.utilization import GpuUtilization
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog

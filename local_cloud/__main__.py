@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from local_cloud.dynamodb.key_throttle import AWS_LIMITS, parse_limits
-from local_cloud.errors import LocalCloudError
 from local_cloud.faults import injection
 from local_cloud.sagemaker.account.options import (
     Account,
@@ -20,6 +19,7 @@ from local_cloud.sagemaker.account.options import (
     parse_rate,
     parse_seconds,
 )
+from local_cloud.user_errors import LocalCloudError
 
 Parsed = TypeVar("Parsed")
 

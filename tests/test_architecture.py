@@ -362,6 +362,30 @@ def cycle_of(known: list[Module]) -> list[str]:
     return []
 
 
+# Public class names that two modules still have. Entries are only removed.
+SHARED_CLASS_NAMES = {
+    "Budget", "Conflict", "Department", "ExternalJob", "Forbidden", "HistoryPage", "InUse", "Interactive",
+    "InvalidRequest", "Listing", "NameTaken", "NotFound", "PastPolicy", "Policy", "PolicyHistory", "Pool", "Prices",
+    "Project", "QueueClient", "QueueError", "Reason", "Settings", "StalePolicy", "TakesTooLong", "TooLarge", "TooMany",
+    "Transition", "Unavailable",
+}  # fmt: skip
+
+
+def test_a_public_class_name_is_that_of_one_class() -> None:
+    counts = Counter(
+        node.name
+        for module in modules()
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in counts.items() if count > 1} == SHARED_CLASS_NAMES
+
+
+def test_at_most_two_modules_have_the_same_file_name() -> None:
+    counts = Counter(module.path.name for module in modules() if not module.name.endswith("__main__"))
+    assert {name for name, count in counts.items() if count > 2} == {"__init__.py"}
+
+
 def test_all_packages_are_looked_at() -> None:
     names = {module.name for module in modules()}
     assert {

@@ -19,7 +19,7 @@ from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, GroupedOption
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.tables.jobs import COLUMNS
-from tools import python_reference
+from tools import module_list, python_reference
 from tools.client_programs import CLIENTS
 from tools.clients import TABLE, written
 
@@ -97,6 +97,12 @@ def test_the_manual_keeps_what_people_wrote_and_gets_what_is_new() -> None:
 def test_the_page_about_python_is_as_its_docstrings_make_it() -> None:
     page = read("docs/python.md")
     assert python_reference.reference(page) == page, "run: make docs"
+
+
+def test_the_list_of_modules_is_as_their_docstrings_make_it() -> None:
+    page = read("docs/design.md")
+    assert module_list.with_modules(page) == page, "run: make docs"
+    assert "| `state_machine` | All transitions of a job" in page
 
 
 def test_all_that_the_package_offers_is_on_the_page_about_python() -> None:

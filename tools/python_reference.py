@@ -18,10 +18,10 @@ from api_contract.shape import Shape
 from sagemaker_queue import QueueClient, QueueError
 from sagemaker_queue.actions.results import Fetched
 from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.notebook.iterators import Jobs, Listing, Sweep
 from sagemaker_queue.notebook.keywords import JobKeywords
-from sagemaker_queue.notebook.listing import Jobs, Listing, Sweep
 from sagemaker_queue.notebook.log_lines import LogLines
-from sagemaker_queue.notebook.usage import UsageReport
+from sagemaker_queue.notebook.usage_report import UsageReport
 
 _BEGIN = "<!-- the rest is made by `make docs` from the docstrings -->"
 _RETURNED: tuple[Any, ...] = (Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport)

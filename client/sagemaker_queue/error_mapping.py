@@ -8,49 +8,11 @@ import requests
 
 from api_contract.error_codes import Error, ErrorCode, Refusal
 from api_contract.shape import UnreadableError
-from sagemaker_queue.errors import (
-    ConfigError,
-    Conflict,
-    Forbidden,
-    InUse,
-    InvalidRequest,
-    NameTaken,
-    NotAuthenticated,
-    NotFound,
-    QueueError,
-    StalePolicy,
-    TakesTooLong,
-    TooLarge,
-    TooMany,
-    Unavailable,
-)
+from sagemaker_queue import errors as kinds
+from sagemaker_queue.errors import ConfigError, Forbidden, NotAuthenticated, NotFound, QueueError, TooLarge, Unavailable
 
-_BY_STATUS: dict[int, type[QueueError]] = {
-    400: InvalidRequest,
-    401: NotAuthenticated,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    413: TooLarge,
-    422: TakesTooLong,
-    429: Unavailable,
-}
+_CODES = {code.value for code in ErrorCode}
 
-BY_CODE: dict[str, type[QueueError]] = {
-    ErrorCode.INVALID_REQUEST: InvalidRequest,
-    ErrorCode.FORBIDDEN: Forbidden,
-    ErrorCode.NOT_FOUND: NotFound,
-    ErrorCode.NAME_TAKEN: NameTaken,
-    ErrorCode.CONFLICT: Conflict,
-    ErrorCode.STALE_POLICY: StalePolicy,
-    ErrorCode.IN_USE: InUse,
-    ErrorCode.TOO_MANY: TooMany,
-    ErrorCode.TOO_LARGE: TooLarge,
-    ErrorCode.TAKES_TOO_LONG: TakesTooLong,
-    ErrorCode.BUSY: Unavailable,
-    ErrorCode.INTERNAL_ERROR: Unavailable,
-    ErrorCode.UNAVAILABLE: Unavailable,
-}
 
 _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
     # API Gateway answers an unknown path as if the signature were missing.
@@ -74,7 +36,7 @@ def refusal(response: requests.Response) -> QueueError:
     errors = _errors(response)
     if not errors:
         return _gateway_refusal(response)
-    kind = BY_CODE.get(errors[0].code) or _kind(response.status_code)
+    kind = kind_of_code(errors[0].code) or _kind(response.status_code)
     error = kind.of(errors)
     if kind is Unavailable:
         error.args = (_not_answered(response, str(error), advises_retry=errors[0].remedy is None),)
@@ -101,8 +63,23 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
     return kind(_sentences(said, _BODY_LIMIT if kind is TooLarge else None))
 
 
+def kind_of_code(code: str) -> type[QueueError] | None:
+    """Return the class of errors with the name of a code; Unavailable if there is none; None for an unknown code."""
+    if code not in _CODES:
+        return None
+    kind: type[QueueError] = getattr(kinds, code, Unavailable)
+    return kind
+
+
 def _kind(status: int) -> type[QueueError]:
-    return Unavailable if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _BY_STATUS.get(status, QueueError)
+    """Return the class of errors for the status of an answer without a code of the queue's."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return NotAuthenticated
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Unavailable
+    # Of several codes with one status the base class: each other class inherits from it.
+    found = [kind_of_code(code.value) or QueueError for code in ErrorCode if code.status == status]
+    return next((kind for kind in found if all(issubclass(it, kind) for it in found)), QueueError)
 
 
 def _not_answered(response: requests.Response, said: str, *, advises_retry: bool) -> str:

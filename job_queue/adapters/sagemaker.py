@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
+from job_queue.adapters.lookups.plan_lookup import plan_parts
 from job_queue.adapters.lookups.training_list import TrainingJobList
-from job_queue.adapters.lookups.training_plans import plan_parts
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_matching import footprint

@@ -1,45 +1,21 @@
-"""The mapping of the queue's errors to HTTP. No other module knows both."""
+"""The mapping of the queue's errors to HTTP. No other module knows both.
 
-from collections.abc import Mapping
+The class of an error has the name of its code in `api_contract.error_codes`.
+"""
 
 from api_contract.error_codes import Error, ErrorCode, Refusal
-from job_queue.domain.errors import (
-    Busy,
-    Conflict,
-    Forbidden,
-    InUse,
-    InvalidRequest,
-    NameTaken,
-    NotFound,
-    QueueError,
-    StalePolicy,
-    TakesTooLong,
-    TooLarge,
-    TooMany,
-    Unavailable,
-    Unwritable,
-)
+from job_queue.domain.errors import QueueError
 
-CODES: Mapping[type[QueueError], ErrorCode] = {
-    QueueError: ErrorCode.INTERNAL_ERROR,
-    InvalidRequest: ErrorCode.INVALID_REQUEST,
-    Forbidden: ErrorCode.FORBIDDEN,
-    NotFound: ErrorCode.NOT_FOUND,
-    NameTaken: ErrorCode.NAME_TAKEN,
-    Conflict: ErrorCode.CONFLICT,
-    StalePolicy: ErrorCode.STALE_POLICY,
-    InUse: ErrorCode.IN_USE,
-    TooMany: ErrorCode.TOO_MANY,
-    TooLarge: ErrorCode.TOO_LARGE,
-    TakesTooLong: ErrorCode.TAKES_TOO_LONG,
-    Busy: ErrorCode.BUSY,
-    Unavailable: ErrorCode.UNAVAILABLE,
-    Unwritable: ErrorCode.UNAVAILABLE,
-}
+_CODES = {code.value: code for code in ErrorCode}
+
+
+def code_of(kind: type[QueueError]) -> ErrorCode:
+    """Return the code of a class of errors: its own, or that of its nearest base class with a code."""
+    return next((_CODES[it.__name__] for it in kind.__mro__ if it.__name__ in _CODES), ErrorCode.INTERNAL_ERROR)
 
 
 def refusal(error: QueueError) -> tuple[int, Refusal]:
     """Return the HTTP status and the body for an error."""
-    code = CODES[type(error)]
+    code = code_of(type(error))
     errors = (Error(code.value, issue.message, issue.field or None, issue.remedy) for issue in error.issues)
     return code.status, Refusal(tuple(errors))

@@ -38,7 +38,7 @@ from job_queue.adapters.records.heavy_requests import DRY_RUN_SLOTS, PREVIEW_SLO
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.error_mapping import refusal
-from job_queue.api.history import past_attempt
+from job_queue.api.history_answers import past_attempt
 from job_queue.api.pages import HistoryPages, JobPages, states_of
 from job_queue.api.previews import preview_answer, preview_of
 from job_queue.api.queue_position import QueuePosition

@@ -13,12 +13,11 @@ from functools import partial
 
 from job_queue.adapters.carriers import program
 from job_queue.adapters.carriers.mailbox import Heard, member_of
-from job_queue.adapters.carriers.training import Training
-from job_queue.adapters.cluster_reader import Parallel
-from job_queue.adapters.job_repository import JobRepository, transactions
+from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain.carriers import transitions
 from job_queue.domain.carriers.founding import carrier_name, found, launch_request
@@ -51,22 +50,12 @@ class CarrierChanges:
     deferred: bool = False  # some launches are left to another cycle
 
 
-class Carriers:
+class Carriers(ControllerPart):
     """Carriers and their members, for the holder of the lease. Only `listen` needs no lease."""
 
-    def __init__(
-        self,
-        repository: JobRepository,
-        training: Training,
-        reconciler: Reconciler,
-        parallel: Parallel,
-        clock: Callable[[], float],
-    ) -> None:
-        self._repository = repository
-        self._training = training
+    def __init__(self, backend: Backend, reconciler: Reconciler) -> None:
+        super().__init__(backend)
         self._reconciler = reconciler
-        self._parallel = parallel
-        self._clock = clock
 
     # --- before the plan ---------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from job_queue.controller.intents import (
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.parking import Parking
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.publication import Publication
 from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconciler
 from job_queue.controller.stops import Stops
@@ -73,7 +74,7 @@ class _Work:
     due: float | None = None  # epoch seconds from which another cycle may do more
 
 
-class Controller:
+class Controller(ControllerPart):
     """The controller that runs scheduling cycles.
 
     :param clock: returns seconds since the epoch.
@@ -99,25 +100,23 @@ class Controller:
         sleep: Callable[[float], None] = lambda seconds: None,
         wake_up: Callable[[str], None] = lambda by: None,
     ) -> None:
-        self._repository = repository
-        self._training = training
-        self._policies = policies
-        self._clock = clock
-        self._parallel = parallel
+        backend = Backend(repository, training, policies, clock, parallel)
+        super().__init__(backend)
+        self._backend = backend
         self._observer = observer or Observer()
         self._create_rate = create_rate or CreateRate()
         self._sleep = sleep
         self._wake_up = wake_up
-        self.reconciler = Reconciler(repository, training, policies, clock)
-        self._checkpoints = CheckpointTimes(repository, newest_object, clock, parallel) if newest_object else None
-        self._warm_pools = WarmPools(repository, training, clock)
-        self._training_plans = TrainingPlans(repository, training, policies, clock)
-        self._dependencies = Dependencies(repository, parallel, clock)
-        self._parking = Parking(repository, self._dependencies, parallel, clock)
-        self._stops = Stops(repository, training, self.reconciler, parallel, clock)
-        self._launcher = Launcher(repository, training, self.reconciler, clock)
-        self._carriers = Carriers(repository, training, self.reconciler, parallel, clock)
-        self._publication = Publication(repository, clock)
+        self.reconciler = Reconciler(backend)
+        self._checkpoints = CheckpointTimes(backend, newest_object) if newest_object else None
+        self._warm_pools = WarmPools(backend)
+        self._training_plans = TrainingPlans(backend)
+        self._dependencies = Dependencies(backend)
+        self._parking = Parking(backend, self._dependencies)
+        self._stops = Stops(backend, self.reconciler)
+        self._launcher = Launcher(backend, self.reconciler)
+        self._carriers = Carriers(backend, self.reconciler)
+        self._publication = Publication(backend)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
         """Apply a `SageMaker Training Job State Change`, and run cycles if they may do more now."""
@@ -192,7 +191,7 @@ class Controller:
             log.exception("left to the next cycle", exc_info=error)  # the submitter of a job need not know
 
     def _wake(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
-        opening = Opening(self._repository, self._policies, self._parallel, self._clock, invocation.holder)
+        opening = Opening(self._backend, invocation.holder)
         promised_by = invocation.woken_by
         watch = Watch(self._repository, self._clock, promised_by or invocation.holder, woken=promised_by is not None)
         planned, opened = opening.begin(seen)

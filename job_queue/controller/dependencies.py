@@ -6,14 +6,14 @@ Therefore an end needs no message to the dependents, none can be lost, and a cyc
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
 
-from job_queue.adapters.cluster_reader import Parallel
-from job_queue.adapters.job_repository import JobRepository, transactions
+from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable, Unwritable
@@ -29,13 +29,11 @@ Ends = dict[Dependency, JobState | None]
 """How dependencies have ended. None: the end is no longer known."""
 
 
-class Dependencies:
+class Dependencies(ControllerPart):
     """The settlement of dependents, for the holder of the lease."""
 
-    def __init__(self, repository: JobRepository, parallel: Parallel, clock: Callable[[], float]) -> None:
-        self._repository = repository
-        self._parallel = parallel
-        self._clock = clock
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
         self._lookups = Lookups()
 
     def settle(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:

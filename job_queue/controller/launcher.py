@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from job_queue.adapters.carriers.training import Training
-from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff, instances_by_capacity_key
@@ -66,16 +65,12 @@ def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
     return request
 
 
-class Launcher:
+class Launcher(ControllerPart):
     """The launches of attempts and the records of their results, for the holder of the lease."""
 
-    def __init__(
-        self, repository: JobRepository, training: Training, reconciler: Reconciler, clock: Callable[[], float]
-    ) -> None:
-        self._repository = repository
-        self._training = training
+    def __init__(self, backend: Backend, reconciler: Reconciler) -> None:
+        super().__init__(backend)
         self._reconciler = reconciler
-        self._clock = clock
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
         """Ask SageMaker once, unless an earlier attempt is alive again."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from job_queue.adapters.cluster_reader import Parallel, cluster_reads, read_cluster_state
+from job_queue.adapters.cluster_reader import cluster_reads, read_cluster_state
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
+from job_queue.adapters.metadata import Lease, LeaseHeld
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import QueueError
 
@@ -31,24 +32,14 @@ class Opened:
         return self.metadata.fencing_token in (self.lease.fencing_token - 1, self.lease.fencing_token)
 
 
-class Opening:
+class Opening(ControllerPart):
     """The opening of the cycles of one invocation.
 
     :param holder: holder of the lease; unique.
     """
 
-    def __init__(
-        self,
-        repository: JobRepository,
-        policies: Policies,
-        parallel: Parallel,
-        clock: Callable[[], float],
-        holder: str,
-    ) -> None:
-        self._repository = repository
-        self._policies = policies
-        self._parallel = parallel
-        self._clock = clock
+    def __init__(self, backend: Backend, holder: str) -> None:
+        super().__init__(backend)
         self._holder = holder
 
     def begin(self, seen: Metadata | None) -> tuple[int, Opened | LeaseHeld]:

@@ -6,14 +6,14 @@ no job behind them would ever be considered. Parking keeps the cost of a cycle i
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
-from job_queue.adapters.cluster_reader import Parallel
-from job_queue.adapters.job_repository import JobRepository, transactions
+from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease
 from job_queue.adapters.telemetry import log
 from job_queue.controller.dependencies import Dependencies
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
@@ -29,16 +29,12 @@ _UNTIL_OTHERS_END = frozenset({Reason.GROUP_LIMIT, Reason.OWNER_LIMIT, Reason.DE
 GROUP_KEPT = 1  # jobs of a full group, or of an owner at the limit, that stay in the window
 
 
-class Parking:
+class Parking(ControllerPart):
     """The parking of jobs and their return, for the holder of the lease."""
 
-    def __init__(
-        self, repository: JobRepository, dependencies: Dependencies, parallel: Parallel, clock: Callable[[], float]
-    ) -> None:
-        self._repository = repository
+    def __init__(self, backend: Backend, dependencies: Dependencies) -> None:
+        super().__init__(backend)
         self._dependencies = dependencies
-        self._parallel = parallel
-        self._clock = clock
 
     def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
         """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.

@@ -4,12 +4,10 @@ Plans are published after the release of the lease, and no cycle fails because o
 new is not written again.
 """
 
-from collections.abc import Callable
-
-from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.records.published_plan import Packed, packed
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.scheduler import Plan
@@ -17,15 +15,11 @@ from job_queue.scheduler import Plan
 PAUSE_SECONDS = 5  # shortest time between two writes of one process while its cycles follow each other
 
 
-class Publication:
-    """The publication of the plans of one process.
+class Publication(ControllerPart):
+    """The publication of the plans of one process."""
 
-    :param clock: returns seconds since the epoch.
-    """
-
-    def __init__(self, repository: JobRepository, clock: Callable[[], float]) -> None:
-        self._repository = repository
-        self._clock = clock
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
         self._waiting: tuple[Packed, int] | None = None  # the plan to publish, and the fencing token of its cycle
         self._digest: str | None = None  # digest of the published plan; None: not known
         self._token = 0  # fencing token of the lease at the end of the last cycle in this process

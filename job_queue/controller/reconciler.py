@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from job_queue.adapters.carriers.training import Training
-from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.metadata import Lease, Policies
+from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, DELETING, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
 from job_queue.controller.fleet.survey import survey
+from job_queue.controller.part import ControllerPart
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import (
@@ -68,16 +67,8 @@ class Comparison:
     reconciled: int | None = None  # epoch seconds of the last comparison that succeeded; None: none has yet
 
 
-class Reconciler:
+class Reconciler(ControllerPart):
     """The comparison of the queue's records with SageMaker, and the correction of the records."""
-
-    def __init__(
-        self, repository: JobRepository, training: Training, policies: Policies, clock: Callable[[], float]
-    ) -> None:
-        self._repository = repository
-        self._training = training
-        self._policies = policies
-        self._clock = clock
 
     # --- events ----------------------------------------------------------------------------------
 

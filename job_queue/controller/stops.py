@@ -1,15 +1,13 @@
 """Stops of attempts: ask SageMaker for the recorded stops, and record the stops that SageMaker denies."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from job_queue.adapters.carriers.training import Training
-from job_queue.adapters.cluster_reader import Parallel
-from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import StopResult
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
@@ -20,22 +18,12 @@ from job_queue.scheduler import JobState
 STOP_AGAIN_SECONDS = 10  # pause before a stop is requested again
 
 
-class Stops:
+class Stops(ControllerPart):
     """The requests for stops, for the holder of the lease."""
 
-    def __init__(
-        self,
-        repository: JobRepository,
-        training: Training,
-        reconciler: Reconciler,
-        parallel: Parallel,
-        clock: Callable[[], float],
-    ) -> None:
-        self._repository = repository
-        self._training = training
+    def __init__(self, backend: Backend, reconciler: Reconciler) -> None:
+        super().__init__(backend)
         self._reconciler = reconciler
-        self._parallel = parallel
-        self._clock = clock
 
     def ask(self, lease: Lease, cluster: ClusterState, recorded: Iterable[Job], now: float) -> bool:
         """Request every intended stop, and repeat old requests. Return whether planning again may do more.

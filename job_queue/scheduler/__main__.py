@@ -7,8 +7,8 @@ from pathlib import Path
 
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_document import DocumentError
-from job_queue.scheduler.documents.run import plan_to_document, run_until_stable
 from job_queue.scheduler.documents.scenario import read_scenario
+from job_queue.scheduler.documents.scenario_run import plan_to_document, run_until_stable
 
 
 def main(arguments: list[str] | None = None) -> int:

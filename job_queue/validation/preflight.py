@@ -17,7 +17,7 @@ from job_queue.domain.policy import AppliedPolicy, alternatives, placed
 from job_queue.domain.scheduling_tags import accepted_sizes
 from job_queue.scheduler import Policy, Reason, plan
 from job_queue.validation import ValidationIssue, against_sagemaker
-from job_queue.validation.checkpoints import CHECKPOINT_RULES
+from job_queue.validation.checkpoint_rules import CHECKPOINT_RULES
 from job_queue.validation.issue import field_issue
 from job_queue.validation.parallelism import PARALLELISM_RULES
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 
 PROCESS = Path(__file__).resolve().with_name("cleanup_process.py")
 

@@ -23,7 +23,7 @@ from samtranslator.translator.translator import Translator
 from samtranslator.utils.py27hash_fix import to_py27_compatible_template, undo_mark_unicode_str_in_template
 from samtranslator.yaml_helper import yaml_parse
 
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 
 STACK = "sagemaker-queue"
 BUCKET = "sagemaker-queue-artifacts"

@@ -14,7 +14,7 @@ from pathlib import Path
 from local_cloud.aws.callers import TOKEN_HEADER
 from local_cloud.aws.session import KNOWN_KEYS, AccountKeys
 from local_cloud.dynamodb.key_throttle import KeyLimits
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 
 TOKEN_VARIABLE = "LOCAL_CLOUD_TOKEN"
 SERVER = Path(__file__).resolve().with_name("server.py")

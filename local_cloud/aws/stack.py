@@ -20,12 +20,12 @@ from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import AccountKeys, local_session
 from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyLimits
-from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.options import STRICT_TIMES, TIMES, Account, strict_account
-from local_cloud.sagemaker.job_processes.logs import written_lines
+from local_cloud.sagemaker.job_processes.log_streams import written_lines
 from local_cloud.sagemaker.remote_debug.service import SessionService, write_plugin
 from local_cloud.sagemaker.training_service import TrainingService
+from local_cloud.user_errors import LocalCloudError
 from sagemaker_queue import QueueClient, QueueError
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ from typing import Any
 from local_cloud.aws.stack import PROJECT, LocalCloud
 from local_cloud.commands.signals import Interrupted, Signals
 from local_cloud.commands.up_and_exec import without_account
-from local_cloud.errors import LocalCloudError
 from local_cloud.sagemaker.account.options import Account
+from local_cloud.user_errors import LocalCloudError
 from sagemaker_queue import QueueError
 
 PATIENCE = 600.0  # seconds for one step, which takes one or two: ends only a demo that hangs

@@ -16,7 +16,7 @@ import yaml
 
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.signals import Interrupted, Signals
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit statuses, as in shells
 FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C, Ctrl-\

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from local_cloud.aws.stack import LocalCloud
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 
 
 class TimeWarp:

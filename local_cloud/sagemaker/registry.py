@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from local_cloud.sagemaker.account.capacity import Capacity, InstancePlacement, by_type
-from local_cloud.sagemaker.account.history import PastJob
+from local_cloud.sagemaker.account.past_jobs import PastJob
 from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 from local_cloud.sagemaker.validation import invalid
 from local_cloud.sagemaker.wire import EmulatedError

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from local_cloud.sagemaker.account.training_plans import EmulatedPlan
-from local_cloud.sagemaker.account.warm_pools import HEALTHY_FAILURES, EmulatedWarmPool
+from local_cloud.sagemaker.account.emulated_plans import EmulatedPlan
+from local_cloud.sagemaker.account.emulated_warm_pools import HEALTHY_FAILURES, EmulatedWarmPool
 from local_cloud.sagemaker.instance_groups import InstanceGroup
 from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
 

@@ -18,11 +18,11 @@ from local_cloud.aws.permissions import Permissions
 from local_cloud.aws.session import KNOWN_KEYS, AccountKeys, local_session
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.capacity import Capacity
-from local_cloud.sagemaker.account.history import PastJob, past_jobs
+from local_cloud.sagemaker.account.emulated_plans import EmulatedPlans
 from local_cloud.sagemaker.account.lookups import AccountLookups
 from local_cloud.sagemaker.account.options import Account
+from local_cloud.sagemaker.account.past_jobs import PastJob, past_jobs
 from local_cloud.sagemaker.account.throttling import Throttle
-from local_cloud.sagemaker.account.training_plans import EmulatedPlans
 from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
 from local_cloud.sagemaker.job_processes.container import image
 from local_cloud.sagemaker.job_processes.execution import Grace
@@ -31,7 +31,7 @@ from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
 from local_cloud.sagemaker.registry import AnyJob, JobRegistry
-from local_cloud.sagemaker.search import search
+from local_cloud.sagemaker.search_operation import search
 from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, invalid, service_model
 from local_cloud.sagemaker.wire import AwsJsonServer, ConnectionAbort, EmulatedError

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from local_cloud.sagemaker.account.emulated_plans import EmulatedPlan
 from local_cloud.sagemaker.account.options import (
     Account,
     Moment,
@@ -16,7 +17,6 @@ from local_cloud.sagemaker.account.options import (
     strict_account,
 )
 from local_cloud.sagemaker.account.throttling import CallBucket
-from local_cloud.sagemaker.account.training_plans import EmulatedPlan
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
 from tests.local_cloud.test_training_api import refusal

@@ -17,8 +17,8 @@ import pytest
 from local_cloud.__main__ import account_of, main, parser, timing
 from local_cloud.commands import up_and_exec
 from local_cloud.commands.signals import Signals
-from local_cloud.errors import LocalCloudError
 from local_cloud.sagemaker.account.options import Rate, strict_account
+from local_cloud.user_errors import LocalCloudError
 from tests.waiting import PATIENCE, processes, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from local_cloud.aws import deployment
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.stack import ACCOUNT, PROJECT, REGION, VPC_ENDPOINT
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 from tests.local_cloud.emulator import client as client_of
 from tests.waiting import until
 

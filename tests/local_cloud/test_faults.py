@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from local_cloud.aws.stack import LocalCloud
-from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import KINDS, Chance, Faults, parse
+from local_cloud.user_errors import LocalCloudError
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator
 from tests.local_cloud.test_stack import probe_project

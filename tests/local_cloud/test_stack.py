@@ -21,7 +21,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from local_cloud.aws.stack import PROJECT, LocalCloud
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 from tests.waiting import PATIENCE, has_ended, processes, until
 
 # Tells what a Lambda function of the real template sees and may do. The queue itself has tests of its own.

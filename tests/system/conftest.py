@@ -12,7 +12,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
 from local_cloud.aws.stack import LocalCloud
-from local_cloud.sagemaker.account.history import PAST
+from local_cloud.sagemaker.account.past_jobs import PAST
 from sagemaker_queue import JobDetail, NotFound, QueueClient
 from tests.waiting import PATIENCE, processes
 

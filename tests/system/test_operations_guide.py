@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from local_cloud.aws import deployment
 from local_cloud.aws.stack import LocalCloud
-from local_cloud.errors import LocalCloudError
+from local_cloud.user_errors import LocalCloudError
 from tests.system.conftest import System
 from tests.system.test_guide import ROOT, blocks, part
 

@@ -9,8 +9,8 @@ from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.doctor.caller import ACCESS, CREDENTIALS, VERSION, check_access, check_credentials, check_version
 from sagemaker_queue.doctor.configuration import CONFIGURATION, check_configuration
 from sagemaker_queue.doctor.findings import FAILED, Finding, failed, skipped
-from sagemaker_queue.doctor.identity import IDENTITY, check_identity
-from sagemaker_queue.doctor.jobs import BUCKET, ROLE, check_bucket, check_role
+from sagemaker_queue.doctor.identity_step import IDENTITY, check_identity
+from sagemaker_queue.doctor.job_steps import BUCKET, ROLE, check_bucket, check_role
 from sagemaker_queue.doctor.network import CLOCK, CONNECTION, DNS, Address, check_clock, check_connection, check_dns
 from sagemaker_queue.doctor.shell import SHELL, check_shell
 from sagemaker_queue.errors import ConfigError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sagemaker_queue.formatting import moment
-from sagemaker_queue.tables.usage import Hours
+from sagemaker_queue.tables.usage_tables import Hours
 
 _BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
 _EXACT = 6  # decimals of an hour: 4 milliseconds

@@ -17,10 +17,10 @@ from sagemaker_queue.formatting import amount, moment, short_owner, visible
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.tables.csv_text import csv_text, usage_csv
 from sagemaker_queue.tables.jobs import job_size
-from sagemaker_queue.ui.figures.fleet import fleet_figure
+from sagemaker_queue.ui.figures.fleet_figures import fleet_figure
 from sagemaker_queue.ui.figures.sharing import shares_figure, use_figure
 from sagemaker_queue.ui.figures.style import Theme
-from sagemaker_queue.ui.figures.usage import usage_figure
+from sagemaker_queue.ui.figures.usage_figures import usage_figure
 from sagemaker_queue.ui.loans import loans
 from sagemaker_queue.ui.view import HOURS, Viewer
 

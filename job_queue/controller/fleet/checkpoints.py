@@ -5,9 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from job_queue.adapters.cluster_reader import Parallel
-from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.checkpoints import KnownCheckpoint, checkpoints_to_look_up
@@ -15,25 +14,15 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import Plan
 
 
-class CheckpointTimes:
+class CheckpointTimes(ControllerPart):
     """The known checkpoints, updated where they affect a decision.
 
     :param newest: returns the time of the newest object under an address in S3 (epoch seconds).
-    :param clock: returns seconds since the epoch.
-    :param parallel: runs independent AWS calls.
     """
 
-    def __init__(
-        self,
-        repository: JobRepository,
-        newest: Callable[[str], float | None],
-        clock: Callable[[], float],
-        parallel: Parallel,
-    ) -> None:
-        self._repository = repository
+    def __init__(self, backend: Backend, newest: Callable[[str], float | None]) -> None:
+        super().__init__(backend)
         self._newest = newest
-        self._clock = clock
-        self._parallel = parallel
 
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
         """Return the cluster with checkpoints that were not read within a minute; None if there is nothing new to read.

@@ -1,12 +1,10 @@
 """Ask SageMaker about the policy's training plans, and notify jobs before their instances are taken back."""
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from functools import partial
 
-from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.metadata import Policies
-from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import ControllerPart
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.cut_off import announce_cut_off, announce_extension
@@ -22,19 +20,8 @@ from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
 
-class TrainingPlans:
-    """The known training plans, kept up to date.
-
-    :param clock: returns seconds since the epoch.
-    """
-
-    def __init__(
-        self, repository: JobRepository, training: SageMakerTraining, policies: Policies, clock: Callable[[], float]
-    ) -> None:
-        self._repository = repository
-        self._training = training
-        self._policies = policies
-        self._clock = clock
+class TrainingPlans(ControllerPart):
+    """The known training plans, kept up to date."""
 
     def refresh(self, metadata: Metadata) -> None:
         """Ask about each plan of the policy that was not asked about for some minutes."""

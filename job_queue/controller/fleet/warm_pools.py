@@ -1,11 +1,10 @@
 """Use warm pools, and release the warm pools that block a launch, according to a placement."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
-from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.telemetry import log
+from job_queue.controller.part import ControllerPart
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, Placement
 from job_queue.domain.job import ExternalJob, Job
@@ -25,16 +24,8 @@ def kept_warm(starts: Iterable[Transition], placement: Placement) -> list[Transi
     ]
 
 
-class WarmPools:
-    """The use and release of warm pools. Their records need no lease, because they take no further slots.
-
-    :param clock: returns seconds since the epoch.
-    """
-
-    def __init__(self, repository: JobRepository, training: SageMakerTraining, clock: Callable[[], float]) -> None:
-        self._repository = repository
-        self._training = training
-        self._clock = clock
+class WarmPools(ControllerPart):
+    """The use and release of warm pools. Their records need no lease, because they take no further slots."""
 
     def take(self, placement: Placement, starting: Iterable[Job]) -> None:
         """Stop counting the warm pools on which jobs are being launched.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.sagemaker.account import options
-from local_cloud.sagemaker.account.training_plans import EmulatedPlan, EmulatedPlans
-from local_cloud.sagemaker.account.warm_pools import matching_key
+from local_cloud.sagemaker.account.emulated_plans import EmulatedPlan, EmulatedPlans
+from local_cloud.sagemaker.account.emulated_warm_pools import matching_key
 from local_cloud.sagemaker.instance_groups import InstanceGroup, instance_groups
 from local_cloud.sagemaker.training_job import DEFAULT_MAX_RUNTIME, EmulatedTrainingJob
 from local_cloud.sagemaker.wire import EmulatedError

@@ -10,7 +10,7 @@ from typing import Any
 
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.instance import Instance
-from local_cloud.sagemaker.job_processes.logs import LogStream
+from local_cloud.sagemaker.job_processes.log_streams import LogStream
 from local_cloud.sagemaker.job_processes.process import ContainerProcess, ProcessLaunch, kill_marked
 from local_cloud.sagemaker.job_processes.storage import CheckpointSync, TransferError
 

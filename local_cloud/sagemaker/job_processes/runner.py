@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_cloud.sagemaker.account.training_plans import EmulatedPlan
+from local_cloud.sagemaker.account.emulated_plans import EmulatedPlan
 from local_cloud.sagemaker.job_processes import staging
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.container.requirements import InstallError

@@ -66,7 +66,7 @@ def traces(figure: Any) -> dict[str, Any]:
 
 
 def test_the_fleet(theme: Any) -> None:
-    from sagemaker_queue.ui.figures.fleet import fleet_figure
+    from sagemaker_queue.ui.figures.fleet_figures import fleet_figure
 
     figure = fleet_figure(STATUS, PAST, NOW, theme)
     text_of(figure)
@@ -79,7 +79,7 @@ def test_the_fleet(theme: Any) -> None:
 
 
 def test_a_fleet_without_pools_says_so(theme: Any) -> None:
-    from sagemaker_queue.ui.figures.fleet import NOTHING, fleet_figure
+    from sagemaker_queue.ui.figures.fleet_figures import NOTHING, fleet_figure
 
     figure = fleet_figure(QueueStatus(), (), NOW, theme)
     assert NOTHING in [note.text for note in figure.layout.annotations]
@@ -114,7 +114,7 @@ def test_shares_and_use(theme: Any) -> None:
 
 
 def test_usage_and_waits(theme: Any) -> None:
-    from sagemaker_queue.ui.figures.usage import usage_figure
+    from sagemaker_queue.ui.figures.usage_figures import usage_figure
     from sagemaker_queue.ui.figures.waits import waits_figure
 
     hours = {HOSTILE: {"in_quota_hours": 2.0, "borrowed_hours": 1.0, "lost_hours": 0.5}}

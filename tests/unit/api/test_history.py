@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.api.history import gpus_of
+from job_queue.api.history_answers import gpus_of
 from tests.jobs import NOW, OWNER, P5
 from tests.unit.queue_api import STRANGER, Api
 

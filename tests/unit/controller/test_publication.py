@@ -7,6 +7,7 @@ import pytest
 from job_queue.adapters.dynamodb import Update
 from job_queue.adapters.records.packed_json import LARGEST
 from job_queue.adapters.records.published_plan import PUBLISHED, packed
+from job_queue.controller.part import Backend
 from job_queue.controller.publication import PAUSE_SECONDS, Publication
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.published_plan import PublishedPlan
@@ -86,7 +87,9 @@ def test_no_cycle_fails_where_its_plan_cannot_be_published() -> None:
     assert ROW not in tables.rows
     cluster, decided = queue.forecast()
     lease = queue.repository.acquire("a process", queue.now)
-    publication = Publication(queue.repository, queue.clock)
+    publication = Publication(
+        Backend(queue.repository, queue.training, queue.policies, queue.clock, queue.parallel)  # type: ignore[arg-type]
+    )
     publication.take(0, lease, cluster, decided, queue.now)  # type: ignore[arg-type]
     publication.publish(last=True)
     queue.repository.release(lease)  # type: ignore[arg-type]
@@ -107,7 +110,9 @@ def test_cycles_that_follow_each_other_write_now_and_then_and_the_last_one_alway
     queue, tables = a_queue()
     queue.submit("runs")
     lease = queue.repository.acquire("a process", queue.now)
-    publication = Publication(queue.repository, queue.clock)
+    publication = Publication(
+        Backend(queue.repository, queue.training, queue.policies, queue.clock, queue.parallel)  # type: ignore[arg-type]
+    )
     before, began = len(tables.times), queue.now
     for number in range(20):
         lease.fencing_token += 1  # type: ignore[union-attr]

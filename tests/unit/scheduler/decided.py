@@ -1,7 +1,7 @@
 """What a plan decides, in the words that tests compare."""
 
 from job_queue.scheduler import Plan, Reason, Slots, Snapshot, plan
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 
 
 def started(decided: Plan) -> dict[str, Slots]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import Budget, BudgetKind, PastUse, Project, Reason, Rule, Snapshot, Spending, plan
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, stopping, waiting
 from tests.unit.scheduler.decided import evicted, evicted_by, reasons, started
 from tests.unit.scheduler.snapshots import shuffled, snapshots

@@ -25,7 +25,7 @@ from job_queue.scheduler import (
     WaitingJob,
     plan,
 )
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from job_queue.scheduler.planner import plan_instances
 from tests.builders import NOW
 from tests.unit.scheduler import snapshots as plain

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Snapshot, WaitingJob, plan
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import a_policy, a_snapshot, active, project, starting, stopping, waiting
 from tests.unit.scheduler.decided import evicted, final, reasons, started
 from tests.unit.scheduler.snapshots import shuffled, snapshots

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from job_queue.scheduler import ActiveJob, Project, Rule, Snapshot, plan
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import (
     NOW,
     a_policy,

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from job_queue.scheduler import PausedPool, Policy, Project, Rule, WaitingJob, plan
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import NOW, Need, a_policy, a_snapshot, active, department, stopping, waiting
 
 POOLS = {"p5": 4, "p4": 4}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import Department, PastUse, Policy, Project, Reason, Snapshot, plan
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from job_queue.scheduler.sharing.division import Past, Recipient, divide, divide_by_past
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, waiting
 from tests.unit.scheduler.decided import evicted, final, reasons, started

@@ -27,7 +27,7 @@ from job_queue.scheduler import (
     WaitingJob,
     plan,
 )
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import NOW, a_snapshot, waiting
 from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, make, snapshots
 

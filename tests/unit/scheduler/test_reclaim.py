@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from job_queue.scheduler import ActiveJob, Evict, Policy, Rule, plan
-from job_queue.scheduler.documents.run import ScenarioRun
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import (
     a_policy,
     a_snapshot,

@@ -12,7 +12,7 @@ from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_note
 from sagemaker_queue.cli.parser import argument, checked, connection, flag, group, json_flag, option
 from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.cli.render.progress import TransferProgress
+from sagemaker_queue.cli.render.progress_bars import TransferProgress
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.config.queue_config import find_config, find_defaults
 from sagemaker_queue.data_links import S3Address, address_of, is_address

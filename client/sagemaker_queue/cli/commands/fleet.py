@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, json_flag, with_queue
-from sagemaker_queue.cli.render.fleet import status_page
+from sagemaker_queue.cli.render.fleet_text import status_page
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

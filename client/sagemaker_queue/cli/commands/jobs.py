@@ -9,7 +9,7 @@ from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_argument
 from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, print_error, print_json, width
 from sagemaker_queue.cli.parser import argument, command, flag, json_flag, with_queue
 from sagemaker_queue.cli.render.explanations import why_page
-from sagemaker_queue.cli.render.jobs import events_page, job_page
+from sagemaker_queue.cli.render.job_text import events_page, job_page
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
 
 if TYPE_CHECKING:

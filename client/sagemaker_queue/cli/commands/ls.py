@@ -12,7 +12,7 @@ from sagemaker_queue.cli.arguments import JobChoice, job_choice_arguments
 from sagemaker_queue.cli.completion import one_of
 from sagemaker_queue.cli.output import DONE, colours, print_json, raw, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
-from sagemaker_queue.cli.render.jobs import ARTICLE, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
+from sagemaker_queue.cli.render.job_text import ARTICLE, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.formatting import did_you_mean
 from sagemaker_queue.models import ACTIVE, FINISHED, WAITING, JobSummary

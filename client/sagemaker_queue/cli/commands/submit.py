@@ -15,7 +15,7 @@ from sagemaker_queue.actions.job_settings import InteractiveSettings
 from sagemaker_queue.actions.submission import check_storage, upload_code
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
-from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
+from sagemaker_queue.cli.commands.policy.policy_preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command
@@ -32,7 +32,7 @@ from sagemaker_queue.cli.parser import (
     with_queue,
 )
 from sagemaker_queue.cli.render.explanations import plan_page
-from sagemaker_queue.cli.render.submission import submission_line
+from sagemaker_queue.cli.render.submission_text import submission_line
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.errors import (
     Conflict,

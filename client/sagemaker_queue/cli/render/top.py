@@ -8,11 +8,11 @@ from datetime import datetime
 from enum import Enum, auto
 
 from sagemaker_queue.actions.selection import ORDERS, QUEUE_ORDER, Selection
-from sagemaker_queue.cli.render.jobs import jobs_table
+from sagemaker_queue.cli.render.job_text import jobs_table
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.formatting import amount, cut
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
-from sagemaker_queue.tables.fleet import (
+from sagemaker_queue.tables.fleet_tables import (
     POOL_HEADERS,
     SHARE_HEADERS,
     at_least,

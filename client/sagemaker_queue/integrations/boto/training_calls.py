@@ -16,7 +16,7 @@ from sagemaker_queue.formatting import state_sentence
 from sagemaker_queue.integrations.boto import attempt_descriptions, job_descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.combined_attempts import ENDED
-from sagemaker_queue.integrations.boto.listing.search import search
+from sagemaker_queue.integrations.boto.listing.search_calls import search
 from sagemaker_queue.integrations.boto.listing.training_jobs import list_jobs
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.models import JobDetail

@@ -18,7 +18,7 @@ from sagemaker_queue.ui.elements import (
     seconds,
     time_column,
 )
-from sagemaker_queue.ui.figures.fleet import fleet_figure
+from sagemaker_queue.ui.figures.fleet_figures import fleet_figure
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 

@@ -11,7 +11,7 @@ from nicegui import ui
 from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.tables.csv_text import usage_csv
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
-from sagemaker_queue.ui.figures.usage import usage_figure
+from sagemaker_queue.ui.figures.usage_figures import usage_figure
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 

@@ -12,7 +12,7 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.cli.render.submission import submission_line
+from sagemaker_queue.cli.render.submission_text import submission_line
 from sagemaker_queue.models import Submission
 from tests.client.conftest import Received, ScriptedServer
 from tests.client.samples import job, refused

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.adapters.lookups.checkpoints import PAGES, SECONDS, NewestObject
+from job_queue.adapters.lookups.checkpoint_lookup import PAGES, SECONDS, NewestObject
 from job_queue.domain.errors import Unavailable
 from tests.jobs import NOW
 

@@ -24,8 +24,8 @@ from job_queue.scheduler import (
     policy_from_document,
 )
 from job_queue.scheduler.__main__ import main
-from job_queue.scheduler.documents.run import run_until_stable
 from job_queue.scheduler.documents.scenario import read_scenario, scenario_from_document
+from job_queue.scheduler.documents.scenario_run import run_until_stable
 
 SCENARIO = """
 policy:

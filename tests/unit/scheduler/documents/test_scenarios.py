@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from job_queue.scheduler import plan
-from job_queue.scheduler.documents.run import plan_to_document, run_until_stable
 from job_queue.scheduler.documents.scenario import read_scenario
+from job_queue.scheduler.documents.scenario_run import plan_to_document, run_until_stable
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 

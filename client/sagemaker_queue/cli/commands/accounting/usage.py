@@ -14,7 +14,7 @@ from sagemaker_queue.cli.commands.accounting.period import Period, period_argume
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.accounting.budgets import budgets_json, budgets_page
-from sagemaker_queue.cli.render.accounting.usage import usage_json, usage_page
+from sagemaker_queue.cli.render.accounting.usage_text import usage_json, usage_page
 from sagemaker_queue.tables.csv_text import usage_csv
 
 if TYPE_CHECKING:

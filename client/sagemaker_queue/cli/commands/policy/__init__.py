@@ -2,7 +2,7 @@
 
 from sagemaker_queue.cli.commands.policy.apply import policy_apply, policy_rollback
 from sagemaker_queue.cli.commands.policy.check import policy_check
-from sagemaker_queue.cli.commands.policy.preview import policy_preview
+from sagemaker_queue.cli.commands.policy.policy_preview import policy_preview
 from sagemaker_queue.cli.commands.policy.versions import policy_diff, policy_history, policy_show
 from sagemaker_queue.cli.parser import group
 

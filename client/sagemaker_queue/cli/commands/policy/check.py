@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagemaker_queue.cli.commands.policy.arguments import policy_file
-from sagemaker_queue.cli.commands.policy.preview import preview_without_retries
+from sagemaker_queue.cli.commands.policy.policy_preview import preview_without_retries
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import DONE, REFUSED
 from sagemaker_queue.cli.parser import command, flag

@@ -14,7 +14,7 @@ from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE, REFUSED
 from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
-from sagemaker_queue.cli.render.progress import TransferProgress
+from sagemaker_queue.cli.render.progress_bars import TransferProgress
 from sagemaker_queue.formatting import one_line
 
 if TYPE_CHECKING:

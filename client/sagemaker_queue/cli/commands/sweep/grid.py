@@ -12,7 +12,7 @@ from sagemaker_queue.cli.job_options import JobOptions, job_from_options
 from sagemaker_queue.cli.option_names import errors_with_options
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.cli.render.submission import sweep_line
+from sagemaker_queue.cli.render.submission_text import sweep_line
 from sagemaker_queue.errors import InvalidOption, NameTaken
 from sagemaker_queue.formatting import amount, clean
 

@@ -10,7 +10,7 @@ from typing import Any
 from botocore.utils import parse_to_aware_datetime
 
 from sagemaker_queue.integrations.boto.call import Answer, Call
-from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
+from sagemaker_queue.integrations.boto.listing.job_lists import Attempts, summary, time_key
 from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, merge
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 

@@ -11,7 +11,7 @@ from sagemaker_queue.integrations.boto import job_descriptions
 from sagemaker_queue.integrations.boto.attempt_descriptions import describe
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.expression import Expression, matches, names_in
-from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
+from sagemaker_queue.integrations.boto.listing.job_lists import Attempts, summary, time_key
 from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, PageIsFullError, merge
 from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
 from sagemaker_queue.models import JobDetail, JobSummary

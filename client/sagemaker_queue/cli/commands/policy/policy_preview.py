@@ -10,7 +10,7 @@ from sagemaker_queue.cli.commands.policy.arguments import policy_file
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import checked, command, connection, json_flag, option, with_queue
-from sagemaker_queue.cli.render.preview import preview_page
+from sagemaker_queue.cli.render.preview_text import preview_page
 from sagemaker_queue.errors import InvalidOption
 
 if TYPE_CHECKING:

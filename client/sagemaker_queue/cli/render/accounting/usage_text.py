@@ -7,7 +7,7 @@ from typing import Any
 
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.tables.csv_text import exact
-from sagemaker_queue.tables.usage import Hours, usage_notes, usage_rows
+from sagemaker_queue.tables.usage_tables import Hours, usage_notes, usage_rows
 
 _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # if the table is too wide
 

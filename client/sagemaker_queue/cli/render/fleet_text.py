@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.models import QueueStatus
-from sagemaker_queue.tables.fleet import Part, status_parts
+from sagemaker_queue.tables.fleet_tables import Part, status_parts
 
 
 def status_page(status: QueueStatus, width: int | None = None) -> str:

@@ -1,0 +1,58 @@
+"""``python -m tools.module_list docs/design.md``: update the list of modules from the first lines of their docstrings.
+
+Text above a comment is written by hand; the text below it is generated.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = (
+    "api_contract",
+    "job_queue",
+    "client/sagemaker_queue",
+    "client/sagemaker_queue_startup",
+    "local_cloud",
+    "tools",
+)
+_BEGIN = "<!-- the rest is made by `make docs` from the docstrings -->"
+
+
+def main() -> int:
+    """Update the page that the command line names."""
+    page = Path(sys.argv[1])
+    page.write_text(with_modules(page.read_text()))
+    return 0
+
+
+def with_modules(page: str) -> str:
+    """Return the page with the present list of modules."""
+    by_hand = page.partition(_BEGIN)[0].rstrip()
+    return f"{by_hand}\n\n{_BEGIN}\n\n" + "\n\n".join(_folders()) + "\n"
+
+
+def _folders() -> Iterator[str]:
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"), key=_order)]
+    for folder, modules in groupby(paths, key=lambda path: path.parent):
+        lines = {path.stem: _first_line(path) for path in modules}
+        about = lines.pop("__init__", "")
+        rows = [f"| `{name}` | {line} |" for name, line in lines.items()]
+        table = ["", "| module | what it has |", "|---|---|", *rows] if rows else []
+        yield "\n".join([f"### `{folder.relative_to(ROOT)}/`", "", about, *table])
+
+
+def _order(path: Path) -> tuple[Path, str]:
+    return path.parent, path.stem
+
+
+def _first_line(path: Path) -> str:
+    """Return the first paragraph of a module's docstring in one line, in Markdown."""
+    paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "`").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
