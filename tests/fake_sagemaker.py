@@ -40,6 +40,11 @@ def quota_refusal(request: Mapping[str, Any], limit: int, used: int) -> str:
     )
 
 
+def _without_trace(job: TrainingJob) -> TrainingJob:
+    """Return a training job that is being deleted, and does not show how it ended."""
+    return replace(job, status=DELETING, secondary=DELETING, failure=None, starved=False)
+
+
 class FakeTraining:
     """Keeps every training job until it is deleted, as SageMaker keeps their names.
 
@@ -208,7 +213,7 @@ class FakeTraining:
         self._forget_deleted()
         job, pool = self.jobs.get(name), self.warm_pools.get(name)
         if job is not None and name in self.traceless:
-            return replace(job, status=DELETING, secondary=DELETING, failure=None, starved=False)
+            return _without_trace(job)
         return job if job is None or pool is None else replace(job, warm=pool)
 
     def _end_warm_pools(self) -> None:
@@ -298,7 +303,7 @@ class FakeTraining:
         """The detail of an event that tells a training job's state."""
         job = self.jobs[name]
         if name in self.traceless:
-            job = replace(job, status=DELETING, secondary=DELETING, failure=None, starved=False)
+            job = _without_trace(job)
         return {
             "TrainingJobName": name,
             "TrainingJobStatus": DELETING if name in self.deletions else job.status,

@@ -79,27 +79,24 @@ class Module:
     @cached_property
     def imports(self) -> frozenset[str]:
         """Dotted names: what is imported, and what it is imported from; also inside functions and for types alone."""
-        found: set[str] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                origin = self._origin(node)
-                found.add(origin)
-                found.update(f"{origin}.{alias.name}" for alias in node.names)
-        return frozenset(found)
+        return frozenset({name for names in self._imports for name in names})
 
     def imported_modules(self, known: Container[str]) -> set[str]:
         """Return the names of the modules that this one imports: of a package only if something in it is imported."""
-        found: set[str] = set()
+        nearest = (next((name for name in names if name in known), self.name) for names in self._imports)
+        return {name for name in nearest if name != self.name}
+
+    @cached_property
+    def _imports(self) -> list[tuple[str, ...]]:
+        """For each imported name its dotted name, followed by that of its origin in `from origin import name`."""
+        found: list[tuple[str, ...]] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
+                found += [(alias.name,) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 origin = self._origin(node)
-                submodules = (f"{origin}.{alias.name}" for alias in node.names)
-                found.update(name if name in known else origin for name in submodules)
-        return {name for name in found if name in known and name != self.name}
+                found += [(f"{origin}.{alias.name}", origin) for alias in node.names]
+        return found
 
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from tools.generated_text import update_page, with_sections
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
     "api_contract",
@@ -18,20 +20,11 @@ PACKAGES = (
     "local_cloud",
     "tools",
 )
-_BEGIN = "<!-- the rest is made by `make docs` from the docstrings -->"
-
-
-def main() -> int:
-    """Update the page that the command line names."""
-    page = Path(sys.argv[1])
-    page.write_text(with_modules(page.read_text()))
-    return 0
 
 
 def with_modules(page: str) -> str:
     """Return the page with the present list of modules."""
-    by_hand = page.partition(_BEGIN)[0].rstrip()
-    return f"{by_hand}\n\n{_BEGIN}\n\n" + "\n\n".join(_folders()) + "\n"
+    return with_sections(page, _folders())
 
 
 def _folders() -> Iterator[str]:
@@ -55,4 +48,4 @@ def _first_line(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(update_page(with_modules))

@@ -10,7 +10,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import sagemaker_queue
@@ -22,22 +21,14 @@ from sagemaker_queue.notebook.iterators import Jobs, Listing, Sweep
 from sagemaker_queue.notebook.keywords import JobKeywords
 from sagemaker_queue.notebook.log_lines import LogLines
 from sagemaker_queue.notebook.usage_report import UsageReport
+from tools.generated_text import update_page, with_sections
 
-_BEGIN = "<!-- the rest is made by `make docs` from the docstrings -->"
 _RETURNED: tuple[Any, ...] = (Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport)
-
-
-def main() -> int:
-    """Update the page that the command line names."""
-    page = Path(sys.argv[1])
-    page.write_text(reference(page.read_text()))
-    return 0
 
 
 def reference(page: str) -> str:
     """Return the page with the present docstrings."""
-    by_hand = page.partition(_BEGIN)[0].rstrip()
-    return f"{by_hand}\n\n{_BEGIN}\n\n" + "\n\n".join(_sections()) + "\n"
+    return with_sections(page, _sections())
 
 
 def public() -> dict[str, Any]:
@@ -176,4 +167,4 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(update_page(reference))

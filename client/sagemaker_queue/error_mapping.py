@@ -11,7 +11,8 @@ from api_contract.shape import UnreadableError
 from sagemaker_queue import errors as kinds
 from sagemaker_queue.errors import ConfigError, Forbidden, NotAuthenticated, NotFound, QueueError, TooLarge, Unavailable
 
-_CODES = {code.value for code in ErrorCode}
+_KINDS: dict[str, type[QueueError]] = {code.value: getattr(kinds, code.value, Unavailable) for code in ErrorCode}
+"""The class of errors for each code: the one of the same name, or Unavailable without such a class."""
 
 
 _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
@@ -36,7 +37,7 @@ def refusal(response: requests.Response) -> QueueError:
     errors = _errors(response)
     if not errors:
         return _gateway_refusal(response)
-    kind = kind_of_code(errors[0].code) or _kind(response.status_code)
+    kind = _KINDS.get(errors[0].code) or _kind(response.status_code)
     error = kind.of(errors)
     if kind is Unavailable:
         error.args = (_not_answered(response, str(error), advises_retry=errors[0].remedy is None),)
@@ -63,22 +64,14 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
     return kind(_sentences(said, _BODY_LIMIT if kind is TooLarge else None))
 
 
-def kind_of_code(code: str) -> type[QueueError] | None:
-    """Return the class of errors with the name of a code; Unavailable if there is none; None for an unknown code."""
-    if code not in _CODES:
-        return None
-    kind: type[QueueError] = getattr(kinds, code, Unavailable)
-    return kind
-
-
 def _kind(status: int) -> type[QueueError]:
     """Return the class of errors for the status of an answer without a code of the queue's."""
     if status == HTTPStatus.UNAUTHORIZED:
         return NotAuthenticated
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable
-    # Of several codes with one status the base class: each other class inherits from it.
-    found = [kind_of_code(code.value) or QueueError for code in ErrorCode if code.status == status]
+    # If several codes have the status, return the base class of their classes.
+    found = [_KINDS[code.value] for code in ErrorCode if code.status == status]
     return next((kind for kind in found if all(issubclass(it, kind) for it in found)), QueueError)
 
 

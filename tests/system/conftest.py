@@ -17,6 +17,7 @@ from sagemaker_queue import JobDetail, NotFound, QueueClient
 from tests.waiting import PATIENCE, processes
 
 FOREVER = "import time\nwhile True: time.sleep(0.1)"  # a script that runs until it is stopped
+WAIT = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.05)"  # ... until a file is there
 
 
 class System:

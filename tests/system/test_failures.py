@@ -12,9 +12,7 @@ import pytest
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
 from local_cloud.sagemaker.events import RuleTargets
-from tests.system.conftest import FOREVER, System
-
-WAIT = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.05)"
+from tests.system.conftest import FOREVER, WAIT, System
 
 
 class Unreliable:

@@ -10,10 +10,9 @@ import pytest
 
 from local_cloud.aws.stack import LocalCloud
 from tests.payloads import payload
-from tests.system.conftest import System
+from tests.system.conftest import WAIT, System
 
 ROOT = Path(__file__).parents[2]
-WAIT = "import os, time\nwhile not os.path.exists({gate!r}): time.sleep(0.05)"
 
 Json = dict[str, Any]
 
@@ -72,8 +71,8 @@ def mailbox(system: System) -> Iterator[Mailbox]:
 
 def test_a_rule_receives_a_preempted_jobs_whole_life(system: System, mailbox: Mailbox, tmp_path: Path) -> None:
     gate = tmp_path / "they may end"
-    system.run("first", WAIT.format(gate=str(gate)), priority=1)
-    system.run("second", WAIT.format(gate=str(gate)), priority=2)
+    system.run("first", WAIT.format(file=str(gate)), priority=1)
+    system.run("second", WAIT.format(file=str(gate)), priority=2)
     system.submit("urgent", "pass", priority=3)
     system.wait("first to be resumed", lambda: len(system.job("first").attempts) == 2)
     gate.touch()

@@ -12,14 +12,13 @@ from job_queue.domain.capacity_backoff import LAG_SECONDS
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.sagemaker.account.options import Account, Rate
 from sagemaker_queue.models import Pause
-from tests.system.conftest import FOREVER, System
+from tests.system.conftest import FOREVER, WAIT, System
 
 pytestmark = pytest.mark.thorough
 
 SLOTS = 8
 LAG = 12.0  # seconds
 IN_TIME = 30.0  # seconds after the last quota has come back
-UNTIL = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.1)"
 
 
 class Launches:
@@ -50,7 +49,7 @@ def test_eight_jobs_start_soon_after_the_quota_of_eight_has_come_back(tmp_path: 
     with LocalCloud(slots=SLOTS, account=account, intercept=launches) as cloud:
         system = System(cloud)
         for number in range(SLOTS):
-            system.submit(f"first{number}", UNTIL.format(file=str(go)), priority=1)
+            system.submit(f"first{number}", WAIT.format(file=str(go)), priority=1)
         system.wait("eight to be launched", lambda: len(launches.accepted) == SLOTS)
         for number in range(SLOTS):
             system.submit(f"next{number}", FOREVER)

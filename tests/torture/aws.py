@@ -272,14 +272,17 @@ class SimulatedSageMaker(FakeTraining):
 
     def names(self) -> list[str]:
         """The training jobs that SageMaker knows."""
-        return [name for name in self.jobs if name not in self.deleted_at or name in self.deletions]
+        return list(filter(self._is_known, self.jobs))
 
     def of_name(self, name: str) -> list[str]:
         """What the training jobs are called here that have this name, or had it."""
         return [*self.former.get(name, ()), *([name] if name in self.jobs else [])]
 
     def page(self, names: list[str]) -> list[ListedJob]:
-        return super().page([name for name in names if name not in self.deleted_at or name in self.deletions])
+        return super().page(list(filter(self._is_known, names)))
+
+    def _is_known(self, name: str) -> bool:
+        return name not in self.deleted_at or name in self.deletions
 
     def start_external(self, request: Mapping[str, Any]) -> bool:
         """Somebody starts a training job past the queue. False: its name is taken."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from local_cloud.sagemaker.training_job import DELETING
+
 MINUTES_APART = 1.0
 _DURATION = 30.0  # seconds
 _ENDS = ("Completed", "Completed", "Failed", "Completed", "Stopped")
@@ -38,7 +40,7 @@ class PastJob:
 
     def begin_deletion(self) -> None:
         """Change the status to Deleting; the registry forgets the job later."""
-        self.ended_as, self.status = self.status, "Deleting"
+        self.ended_as, self.status = self.status, DELETING
 
     @property
     def ended(self) -> bool:

@@ -34,10 +34,11 @@ def tags_of(queue: Harness, attempt: str) -> dict[str, str]:
     return dict(queue.training.jobs[attempt].tags)
 
 
-def forge(queue: Harness, name: str, tags: dict[str, str]) -> None:
-    """Somebody creates a training job with these tags."""
-    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
-    queue.training.create({**a_request(name), "Tags": listed})
+def forge(queue: Harness, name: str, tags: dict[str, str], **resources: Any) -> None:
+    """Create a training job with these tags, as a person could who may create training jobs."""
+    request = a_request(name, Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+    request["ResourceConfig"] = {**request["ResourceConfig"], **resources}
+    queue.training.create(request)
     queue.training.calls.clear()
 
 

@@ -1,12 +1,10 @@
 """Names of deleted attempts are free: copies of an attempt are left alone, and late calls launch nothing beside it."""
 
-from typing import Any
-
 import pytest
 
 from tests.fake_sagemaker import DELETION_SECONDS
-from tests.jobs import a_request
 from tests.queue_harness import Harness
+from tests.unit.controller.test_attack_forged_attempts import forge
 
 pytestmark = pytest.mark.attack
 
@@ -22,14 +20,6 @@ def delete(queue: Harness, attempt: str) -> dict[str, str]:
     return tags
 
 
-def copy(queue: Harness, attempt: str, tags: dict[str, str], **resources: Any) -> None:
-    """Create a training job under the free name of an attempt, with the attempt's tags."""
-    request = a_request(attempt, Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
-    request["ResourceConfig"] = {**request["ResourceConfig"], **resources}
-    queue.training.create(request)
-    queue.training.calls.clear()
-
-
 def ticks(queue: Harness, number: int = 3) -> None:
     for _ in range(number):
         queue.tick()
@@ -39,7 +29,7 @@ def test_a_copy_of_an_attempt_that_has_ended_is_not_stopped() -> None:
     queue = Harness(slots=2)
     queue.submit("victim", 1)
     queue.end("victim-qstamp-1")
-    copy(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"))
+    forge(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"))
     ticks(queue)
     assert queue.training.stopped == set()
     (external,) = queue.repository.external()
@@ -52,7 +42,7 @@ def test_a_copy_of_an_attempt_that_ended_before_its_launch_was_heard_of_is_not_s
     queue.submit("victim", 1)
     assert queue.state("victim") == "starting"
     queue.end("victim-qstamp-1")
-    copy(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"))
+    forge(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"))
     ticks(queue)
     assert (queue.state("victim"), queue.training.stopped) == ("completed", set())
 
@@ -61,7 +51,7 @@ def test_a_copy_of_an_attempt_whose_end_is_not_known_is_not_stopped() -> None:
     queue = Harness(slots=2)
     queue.submit("victim", 1)
     queue.training.end("victim-qstamp-1")
-    copy(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"))
+    forge(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"))
     ticks(queue)
     assert (queue.state("victim"), queue.training.stopped) == ("running", set())
 
@@ -74,7 +64,7 @@ def test_an_attempt_that_was_deleted_is_not_asked_to_stop_again() -> None:
     tags = delete(queue, "victim-qstamp-1")
     queue.tick()
     assert queue.job("victim").missing_since is not None
-    copy(queue, "victim-qstamp-1", tags)
+    forge(queue, "victim-qstamp-1", tags)
     ticks(queue)
     assert (queue.state("victim"), queue.training.stopped) == ("stopping", set())
 
@@ -114,7 +104,7 @@ def test_the_warm_pool_under_the_name_of_a_deleted_attempt_counts() -> None:
     queue = Harness(slots=2)
     queue.submit("victim", 1)
     queue.training.end("victim-qstamp-1")
-    copy(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"), KeepAlivePeriodInSeconds=3600)
+    forge(queue, "victim-qstamp-1", delete(queue, "victim-qstamp-1"), KeepAlivePeriodInSeconds=3600)
     queue.training.end("victim-qstamp-1")
     ticks(queue)
     (external,) = queue.repository.external()

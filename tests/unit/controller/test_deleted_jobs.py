@@ -14,12 +14,33 @@ ATTEMPT = "job1-qstamp-1"
 LATER = CLOCK_SECONDS + 1  # after its launch: what is created then is another training job
 
 
-def delete(queue: Harness, name: str = ATTEMPT, status: str = "Completed") -> dict[str, object]:
-    """End and delete a training job before the queue hears of its end; return the event, which is late."""
-    queue.training.end(name, status)
-    event = queue.training.event(name)
-    del queue.training.jobs[name]
+def delete(queue: Harness, name: str = ATTEMPT) -> None:
+    """Delete a training job that has ended; its name is free at once."""
+    queue.training.deletion_seconds = 0
+    assert queue.training.delete(name)
+    assert queue.training.known(name) is None
+
+
+def end_and_delete(queue: Harness, status: str = "Completed") -> dict[str, object]:
+    """End and delete the attempt before the queue hears of its end; return the event, which is late."""
+    queue.training.end(ATTEMPT, status)
+    event = queue.training.event(ATTEMPT)
+    delete(queue)
     return event
+
+
+def with_taken_name(*, slots: int = 3, proof: bool = False) -> Harness:
+    """Return a queue with a job whose attempt was deleted, and whose name another training job has taken later.
+
+    :param proof: whether that training job has a copy of the attempt's tags.
+    """
+    queue = Harness(slots=slots)
+    queue.submit("job1", 1)
+    tags = tags_of(queue, ATTEMPT)
+    queue.tick(LATER)
+    end_and_delete(queue)
+    forge(queue, ATTEMPT, tags if proof else {})
+    return queue
 
 
 def outlast_missing(queue: Harness) -> None:
@@ -39,7 +60,7 @@ def creates(queue: Harness) -> list[str]:
 def test_a_late_event_tells_how_a_deleted_attempt_ended(status: str, state: str) -> None:
     queue = Harness()
     queue.submit("job1", 1)
-    event = delete(queue, status=status)
+    event = end_and_delete(queue, status)
     queue.tick()
     queue.tick(MISSING_SECONDS - 60)
     assert queue.state("job1") == "running"
@@ -50,7 +71,7 @@ def test_a_late_event_tells_how_a_deleted_attempt_ended(status: str, state: str)
 def test_a_deleted_attempt_without_an_event_is_stopped_and_not_run_again() -> None:
     queue = Harness()
     queue.submit("job1", 1)
-    delete(queue)
+    end_and_delete(queue)
     outlast_missing(queue)
     assert queue.state("job1") == "stopped"
     assert "its result is not known" in str(queue.job("job1").reason)
@@ -63,7 +84,7 @@ def test_a_deleted_attempt_that_was_making_room_is_preempted_and_goes_on() -> No
     queue.submit("job1", 1)
     queue.submit("urgent", 9)
     assert queue.state("job1") == "stopping"
-    delete(queue, status="Stopped")
+    end_and_delete(queue, "Stopped")
     outlast_missing(queue)
     assert queue.states() == {"urgent": "running", "job1": "preempted"}
     queue.end("urgent-qstamp-1")
@@ -74,7 +95,7 @@ def test_a_cancelled_job_whose_attempt_was_deleted_is_stopped_as_cancelled() -> 
     queue = Harness()
     queue.submit("job1", 1)
     queue.cancel("job1")
-    delete(queue, status="Stopped")
+    end_and_delete(queue, "Stopped")
     outlast_missing(queue)
     assert queue.state("job1") == "stopped"
     assert queue.job("job1").reason == "cancelled"
@@ -99,12 +120,7 @@ def test_an_attempt_that_is_being_deleted_holds_its_slots_until_its_end_is_told(
 @pytest.mark.parametrize("proof", [True, False])
 @pytest.mark.parametrize("state", ["running", "stopping"])
 def test_a_training_job_that_takes_the_name_of_a_deleted_attempt_is_not_the_attempt(proof: bool, state: str) -> None:
-    queue = Harness(slots=3)
-    queue.submit("job1", 1)
-    tags = tags_of(queue, ATTEMPT)
-    queue.tick(LATER)
-    delete(queue)
-    forge(queue, ATTEMPT, tags if proof else {})
+    queue = with_taken_name(proof=proof)
     if state == "stopping":
         queue.cancel("job1")
     queue.tick()
@@ -119,11 +135,7 @@ def test_a_training_job_that_takes_the_name_of_a_deleted_attempt_is_not_the_atte
 
 @pytest.mark.attack
 def test_a_training_job_with_the_name_of_a_deleted_attempt_and_no_proof_is_left_alone() -> None:
-    queue = Harness(slots=3)
-    queue.submit("job1", 1)
-    queue.tick(LATER)
-    delete(queue)
-    forge(queue, ATTEMPT, {})
+    queue = with_taken_name()
     outlast_missing(queue)
     queue.tick()
     assert queue.state("job1") == "stopped"
@@ -133,11 +145,7 @@ def test_a_training_job_with_the_name_of_a_deleted_attempt_and_no_proof_is_left_
 
 @pytest.mark.attack
 def test_a_stop_that_the_new_owner_of_a_name_denies_does_not_count_as_denied() -> None:
-    queue = Harness(slots=1)
-    queue.submit("job1", 1)
-    queue.tick(LATER)
-    delete(queue)
-    forge(queue, ATTEMPT, {})
+    queue = with_taken_name(slots=1)
     queue.training.untagged.add(ATTEMPT)
     queue.submit("urgent", 9)
     assert queue.state("job1") == "stopping"
@@ -163,7 +171,7 @@ def test_a_late_call_launches_a_deleted_attempt_and_the_next_one_waits_for_its_e
     queue.training.end(ATTEMPT, "Stopped", failure="CapacityError: no instances")
     queue.event(ATTEMPT)
     assert queue.state("job1") == "pending"
-    del queue.training.jobs[ATTEMPT]
+    delete(queue)
     queue.training.land()
     queue.tick()
     assert ATTEMPT in queue.training.stopped, "nobody waits for it"
@@ -196,7 +204,7 @@ def test_a_taken_name_is_not_given_up_while_an_older_call_may_take_effect() -> N
     queue.training.end(ATTEMPT)
     queue.tick()
     assert queue.job("job1").launched == ATTEMPT, "its owner can delete the training job, and the first call lands"
-    del queue.training.jobs[ATTEMPT]
+    delete(queue)
     queue.training.land()
     queue.tick()
     assert (queue.job("job1").launched, queue.state("job1")) == (ATTEMPT, "running")
