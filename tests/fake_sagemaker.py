@@ -9,12 +9,12 @@ import botocore.session
 
 from job_queue.adapters.carriers.mailbox import Heard, Introduction, reported_attempts
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
-from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob, demand_of, plans_of
+from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
-from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, WarmPool
 from job_queue.domain.names import CARRIER_PREFIX
+from job_queue.domain.requests.training_request import TrainingRequest
 from tests.jobs import NOW
 from tests.mailboxes import AgentInMemory, BucketInMemory, mailboxes
 
@@ -26,13 +26,13 @@ def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
     """What SageMaker says. It counts no more instances than the queue does, so that the refusal is no quota lag."""
     if result not in (LaunchResult.NO_CAPACITY, LaunchResult.NO_QUOTA):
         return f"{result.name}: scripted"
-    ((_, count), *_) = demand_of(request["ResourceConfig"])[0].items()
+    ((_, count), *_) = TrainingRequest.read(request).resources.demand[0].items()
     return quota_refusal(request, count if result is LaunchResult.NO_CAPACITY else 0, used=0)
 
 
 def quota_refusal(request: Mapping[str, Any], limit: int, used: int) -> str:
     """Return the words in which SageMaker refuses a request whose instances do not fit into the quota of their type."""
-    ((instance_type, count), *_) = demand_of(request["ResourceConfig"])[0].items()
+    ((instance_type, count), *_) = TrainingRequest.read(request).resources.demand[0].items()
     usage = "spot training job usage" if request.get("EnableManagedSpotTraining") else "training job usage"
     return (
         f"ResourceLimitExceeded: The account-level service limit '{instance_type} for {usage}' is {limit} "
@@ -168,13 +168,13 @@ class FakeTraining:
             return False
         kept = request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
-        demand = demand_of(request["ResourceConfig"])[0]
+        demand = TrainingRequest.read(request).resources.demand[0]
         for other, pool in self.warm_pools.items():
-            if pool.footprint == footprint(request) and self.jobs[other].instance_counts == demand:
+            if pool.footprint == TrainingRequest.read(request).footprint and self.jobs[other].instance_counts == demand:
                 del self.warm_pools[other]
                 self.reused[other] = name
                 break
-        plan = next(iter(plans_of(request["ResourceConfig"])), None)
+        plan = next(iter(TrainingRequest.read(request).resources.plans), None)
         job = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan)
         self.jobs[name] = replace(job, keep_alive=kept, created=self.clock())
         self.requests[name] = request
@@ -284,7 +284,7 @@ class FakeTraining:
         self.jobs[name] = replace(self.jobs[name], status=status, secondary=secondary or status, failure=failure)
         if seconds := self.jobs[name].keep_alive:
             request = self.requests[name]
-            self.warm_pools[name] = WarmPool(footprint(request) or "", int(self.clock()) + seconds)
+            self.warm_pools[name] = WarmPool(TrainingRequest.read(request).footprint or "", int(self.clock()) + seconds)
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         """A training job has been pending for too long."""

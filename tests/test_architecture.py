@@ -37,7 +37,8 @@ CORE_LIBRARY = {
     "abc", "bisect", "collections", "dataclasses", "datetime", "enum", "fractions", "functools", "heapq", "itertools",
     "math", "operator", "typing",
 }  # fmt: skip
-DOMAIN_LIBRARY = CORE_LIBRARY | {"difflib", "fnmatch", "hashlib", "hmac", "re"}
+DOMAIN_LIBRARY = CORE_LIBRARY | {"difflib", "fnmatch", "hashlib", "hmac", "msgspec", "re"}  # typed requests: ADR 0096
+SERIALISERS = ("msgspec.json", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml")
 PURE = ("domain", "simulation", "prediction", "scheduler")
 FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
 FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler.__main__"}
@@ -165,6 +166,7 @@ def the_domain_knows_no_storage(module: Module) -> Iterator[str]:
         agrees_on_keys = module.name == "job_queue.adapters.carriers.agent_keys" and name in KEY_AGREEMENT
         if name.split(".")[0] not in DOMAIN_LIBRARY and not own and not agrees_on_keys:
             yield f"imports {name}"
+    yield from (f"imports {name}" for name in module.imported_from(*SERIALISERS))
     yield from (f"names the attribute {name}" for name in sorted(module.texts & attributes_of_the_tables()))
 
 

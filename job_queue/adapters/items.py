@@ -7,6 +7,7 @@ external jobs, `control` for the queue's metadata, and `owners` for the approxim
 owner.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ from job_queue.domain.job import (
 )
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState, Seat
 
 Item = dict[str, Any]
@@ -408,3 +410,11 @@ def _backoff_from(capacity_key: str, item: Mapping[str, Any]) -> CapacityBackoff
         item.get("lag"),
         item.get("lagSince", 0),
     )
+
+
+def stored_request(details: str) -> TrainingRequest:
+    """Return the accepted request of a record.
+
+    :param details: the request as the stored text.
+    """
+    return TrainingRequest.read(json.loads(details))

@@ -7,12 +7,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from msgspec import convert
 
 from job_queue.adapters.lookups.plan_lookup import plan_parts
 from job_queue.adapters.lookups.training_list import TrainingJobList
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
-from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import (
     ended_attempt,
@@ -24,6 +24,7 @@ from job_queue.domain.launching.proof import (
 )
 from job_queue.domain.launching.refusals import is_temporary, quota_exceeded
 from job_queue.domain.names import apply_qstamp, is_name
+from job_queue.domain.requests.training_request import Resources, TrainingJobFields
 from job_queue.scheduler import JobState
 
 if TYPE_CHECKING:
@@ -182,56 +183,24 @@ class TrainingJob:
         return self.created > epoch(started) + CLOCK_SECONDS
 
 
-def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
-    """Return a ResourceConfig's alternatives, best first, each {instance type: instances}.
-
-    InstancePreferences are alternatives, of which a running job has selected one. InstanceGroups are all needed at
-    once.
-    """
-    preferences = resources.get("InstancePreferences") or ()
-    count = resources.get("InstanceCount", 1)
-    counts = {choice["InstanceType"]: choice.get("InstanceCount", count) for choice in preferences}
-    if selected := resources.get("SelectedInstanceType"):
-        return ({selected: resources.get("SelectedInstanceCount") or counts.get(selected, count)},)
-    if preferences:
-        return tuple({instance_type: number} for instance_type, number in counts.items())
-    if groups := resources.get("InstanceGroups"):
-        together: dict[str, int] = {}
-        for group in groups:
-            instance_type = group["InstanceType"]
-            together[instance_type] = together.get(instance_type, 0) + group["InstanceCount"]
-        return (together,)
-    if "InstanceType" not in resources:  # serverless: no instances to count
-        return ({},)
-    return ({resources["InstanceType"]: resources["InstanceCount"]},)
-
-
-def plans_of(resources: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """Return the training plan that each alternative of a ResourceConfig names; empty if none names one."""
-    preferences = resources.get("InstancePreferences") or ()
-    if any(choice.get("TrainingPlanArns") for choice in preferences):
-        return tuple((choice.get("TrainingPlanArns") or [None])[0] for choice in preferences)
-    plan = resources.get("TrainingPlanArn")
-    return (plan,) * max(1, len(preferences)) if plan else ()
-
-
 def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> TrainingJob:
     """Return a training job from an answer of DescribeTrainingJob or the detail of an event, with the same fields."""
     transitions = report.get("SecondaryStatusTransitions", ())
     came = [_seconds(entry["StartTime"]) for entry in transitions if entry["Status"] in _ON_INSTANCES]
+    fields = convert(report, TrainingJobFields)
     job = TrainingJob(
         name=report["TrainingJobName"],
         arn=report.get("TrainingJobArn", ""),
         status=_status(report),
         secondary=report.get("SecondaryStatus", ""),
         failure=report.get("FailureReason"),
-        instance_counts=demand_of(report.get("ResourceConfig", {}))[0],
+        instance_counts=fields.resources.demand[0],
         tags=tags,
         instances_came=min(came, default=None),
-        plan=_plan_of(report.get("ResourceConfig", {})),
+        plan=_plan_of(fields.resources),
         ended_at=_ended_at(report),
-        keep_alive=report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0,
-        warm=_warm_pool(report),
+        keep_alive=fields.resources.keep_alive_seconds or 0,
+        warm=_warm_pool(report, fields),
         created=_seconds(report["CreationTime"]) if report.get("CreationTime") else None,
         began=_seconds(report["TrainingStartTime"]) if report.get("TrainingStartTime") else None,
     )
@@ -260,21 +229,19 @@ def _ended_at(report: Mapping[str, Any]) -> float | None:
     return times[0] if times else None
 
 
-def _warm_pool(report: Mapping[str, Any]) -> WarmPool | None:
+def _warm_pool(report: Mapping[str, Any], fields: TrainingJobFields) -> WarmPool | None:
     if report["TrainingJobStatus"] not in ENDED or report.get("WarmPoolStatus", {}).get("Status") not in WARM:
         return None
-    kept = report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0
-    return WarmPool(footprint(report) or "", int(_ended_at(report) or 0) + kept)
+    kept = fields.resources.keep_alive_seconds or 0
+    return WarmPool(fields.footprint or "", int(_ended_at(report) or 0) + kept)
 
 
-def _plan_of(resources: Mapping[str, Any]) -> str | None:
+def _plan_of(resources: Resources) -> str | None:
     """Return the training plan of a training job: its own, or that of the selected preference."""
-    selected = resources.get("SelectedInstanceType")
-    plans = plans_of(resources)
-    for choice, plan in zip(resources.get("InstancePreferences") or (), plans, strict=False):
-        if choice["InstanceType"] == selected:
+    for choice, plan in zip(resources.preferences, resources.plans, strict=False):
+        if choice.instance_type == resources.selected_instance_type:
             return plan
-    return plans[0] if plans else None
+    return resources.plans[0] if resources.plans else None
 
 
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:

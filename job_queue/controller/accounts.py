@@ -1,7 +1,6 @@
 """Facts about an attempt at its end, from SageMaker's report, the policy, and earlier records of the queue."""
 
-import json
-
+from job_queue.adapters.items import stored_request
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.accounting.attempts import EndReport, market_of
 from job_queue.domain.cluster_state import Metadata
@@ -16,8 +15,7 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
 
     :param ended: the training job as SageMaker reports it; None if SageMaker no longer knows the training job.
     """
-    job, request = record.job, json.loads(record.details)
-    algorithm = request.get("AlgorithmSpecification", {})
+    job, request = record.job, stored_request(record.details)
     pools = {pool.name: pool for pool in policy.pools}
     held = [pools[name] for name in job.slots if name in pools]
     shared = {pool for need in alternatives(job, policy) for pool in need} if job.gpus is not None else set()
@@ -32,8 +30,8 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
         market=market_of(held[0]) if held else None,
         department=project.department if project else None,
         checkpoint=checkpoint_of(job, metadata.checkpoints),
-        keeps_checkpoints="CheckpointConfig" in request,
-        image=algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),
+        keeps_checkpoints=request.checkpoints is not None,
+        image=request.algorithm.training_image or request.algorithm.algorithm_name,
         shared_pool=shared.pop() if len(shared) == 1 else None,
     )
 

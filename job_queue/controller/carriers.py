@@ -13,6 +13,7 @@ from functools import partial
 
 from job_queue.adapters.carriers import program
 from job_queue.adapters.carriers.mailbox import Heard, member_of
+from job_queue.adapters.items import stored_request
 from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import TrainingJob
@@ -25,6 +26,7 @@ from job_queue.domain.carriers.members import owner_of_kind
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
 from job_queue.domain.job import Job, LaunchCall, epoch
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Launch, Plan, Start
 
@@ -159,7 +161,7 @@ class Carriers(ControllerPart):
         if record is None or mailboxes is None:
             return None
         mailboxes.upload_agent()
-        wanted, secret = json.loads(record.details), secrets.token_hex(16)
+        wanted, secret = stored_request(record.details), secrets.token_hex(16)
         owner = owner_of_kind(wanted, leader.owner, leader.kind, preemptible=leader.preemptible)
         name = carrier_name(leader.project, owner, secrets.token_hex(4))
         request = launch_request(
@@ -173,7 +175,7 @@ class Carriers(ControllerPart):
             leader.project,
         )
         job = replace(
-            found(name, leader, launch.members, pool, request, now),
+            found(name, leader, launch.members, pool, TrainingRequest.read(request).footprint, now),
             submission=uuid.uuid4().hex,
             secret=secret,
         )

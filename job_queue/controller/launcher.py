@@ -4,11 +4,11 @@ The fencing token guards the tables, not SageMaker: a late call still takes effe
 order of these steps make that harmless, see "Launching exactly once" in docs/design.md.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from job_queue.adapters.items import stored_request
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.adapters.telemetry import log
@@ -25,6 +25,7 @@ from job_queue.domain.launching.quota_lag import lag_of
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.policy import is_changed, is_spot, placed
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy
 
@@ -58,7 +59,7 @@ def is_unsent(job: Job) -> bool:
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
     """Return the CreateTrainingJob request of a job's current attempt: the user's request with slots, name and tags."""
-    request = placed(json.loads(details), job, policy)
+    request = placed(stored_request(details), job, policy)
     request["TrainingJobName"] = job.launched
     tags = request.get("Tags", [])
     request["Tags"] = [*tags, *({"Key": key, "Value": it} for key, it in attempt_tags(job, len(tags)).items())]
@@ -80,7 +81,7 @@ class Launcher(ControllerPart):
         if job.seat is not None:
             return self._training.assign(job, request)
         result, message = self._training.create(request)
-        if result is LaunchResult.REFUSED and is_changed(json.loads(details), request):
+        if result is LaunchResult.REFUSED and is_changed(stored_request(details), TrainingRequest.read(request)):
             # The user did not ask for this: SageMaker may object to fields that the pool adds. The job never fails for
             # it.
             of_pool = len(job.slots) == 1 and objects_to_pool(message)

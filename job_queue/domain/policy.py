@@ -6,6 +6,7 @@ from itertools import product, zip_longest
 from typing import Any
 
 from job_queue.domain.job import Demand, Job
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import (
     DEFAULT,
     UNLIMITED,
@@ -158,10 +159,10 @@ def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | Non
     return slots
 
 
-def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
+def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]:
     """Return the request for SageMaker, on the slots that the job holds."""
     pools = [pool for pool in policy.pools if pool.name in job.slots]
-    resources = dict(request["ResourceConfig"])
+    resources = dict(request.content["ResourceConfig"])
     if len(pools) == 1 and "InstanceGroups" not in resources:
         pool, count = pools[0], job.slots[pools[0].name]
         resources.pop("InstancePreferences", None)
@@ -170,26 +171,22 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
     plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)] or _own_plans(job, resources)
     if plans:
         resources["TrainingPlanArn"] = plans[0]
-    if job.keep_warm and "InstanceGroups" not in resources and not request.get("EnableManagedSpotTraining"):
+    if job.keep_warm and "InstanceGroups" not in resources and not request.spot:
         resources.setdefault("KeepAlivePeriodInSeconds", job.keep_warm)
-    placed_request = {**request, "ResourceConfig": resources}
-    if any(isinstance(pool.market, Spot) for pool in pools) and not request.get("EnableManagedSpotTraining"):
-        stopping = dict(request.get("StoppingCondition", {}))
+    placed_request = {**request.content, "ResourceConfig": resources}
+    if any(isinstance(pool.market, Spot) for pool in pools) and not request.spot:
+        stopping = dict(request.content.get("StoppingCondition", {}))
         stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
         placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}
     return placed_request
 
 
-def is_changed(request: Mapping[str, Any], placed_request: Mapping[str, Any]) -> bool:
+def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:
     """Return whether a pool has added a plan, a market or another instance type to a request."""
-    asked, sent = request["ResourceConfig"], placed_request["ResourceConfig"]
-    choices = [asked, *asked.get("InstancePreferences", ())]
-    types = {choice.get("InstanceType") for choice in choices}
-    plans = {plan for choice in choices for plan in choice.get("TrainingPlanArns", ())} | {asked.get("TrainingPlanArn")}
     return (
-        sent.get("TrainingPlanArn") not in plans
-        or placed_request.get("EnableManagedSpotTraining", False) != request.get("EnableManagedSpotTraining", False)
-        or sent.get("InstanceType") not in types
+        sent.resources.training_plan_arn not in request.resources.all_plans
+        or sent.resources.instance_type not in request.resources.instance_types
+        or sent.spot != request.spot
     )
 
 

@@ -12,7 +12,7 @@ from job_queue.domain.errors import Conflict, Forbidden, NotFound, Refused, Unav
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
-from job_queue.domain.scheduling_tags import check_ceiling
+from job_queue.domain.requests.scheduling_tags import check_ceiling
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import Project
 from job_queue.validation.issue import quoted

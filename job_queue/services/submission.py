@@ -13,7 +13,7 @@ from typing import Any
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
-from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
+from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.access.places import MOST_PLACES, Claim, lies_in, places_of
 from job_queue.domain.access.resources import check_resources
@@ -21,12 +21,12 @@ from job_queue.domain.access.rights import Action
 from job_queue.domain.carriers.members import TAG, kind_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
-from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Dependency, Job, JobRecord, iso, of_sizes, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX, RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.policy import is_plain, project_of
-from job_queue.domain.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
+from job_queue.domain.requests.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
@@ -46,7 +46,7 @@ def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
 class Examined:
     """A valid request, and the job that it would become."""
 
-    request: dict[str, Any]
+    request: TrainingRequest
     job: Job
     preflight_issues: tuple[ValidationIssue, ...]
     dependency_issues: tuple[ValidationIssue, ...]  # dependencies that are unknown or failed: the job would never start
@@ -59,10 +59,12 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
-class _References:
-    """The places in S3 and the jobs that a request names, and that have to be looked up in the tables."""
+class _Checked:
+    """A request that is valid as far as that is known without the tables, and the rows to look up there."""
 
-    places: Mapping[str, str]  # places that the job writes to -> the field of the request
+    request: TrainingRequest
+    preflight_issues: tuple[ValidationIssue, ...]
+    places: Mapping[str, str]  # places in S3 that the job writes to -> the field of the request
     after: tuple[After, ...]  # jobs that it waits for
 
 
@@ -107,10 +109,10 @@ class SubmissionService:
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, Conflict, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        references = self._check_request(request)
+        checked = self._check(request)
         counting = partial(self._repository.submissions_of, owner_of(owner))
-        count, *found = self._parallel([counting, *self._reads(references, owner)])
-        examined = self._examined(request, owner, references, *found)
+        count, *found = self._parallel([counting, *self._reads(checked, owner)])
+        examined = self._examined(checked, owner, *found)
         job = examined.job
         if examined.dependency_issues:
             known = self._accepted_before(examined, owner)
@@ -163,23 +165,25 @@ class SubmissionService:
         Pre-flight and the limit of waiting jobs do not refuse such a request, even if the policy has changed.
         """
         existing = self._repository.record(examined.job.name)
-        return existing if existing is not None and _is_same(existing, examined.request, owner) else None
+        return existing if existing is not None and _is_same(existing, examined.request.content, owner) else None
 
     def examine(self, request: dict[str, Any], owner: str) -> Examined:
         """Validate a request like `submit`, but store nothing. Pre-flight issues are only warnings.
 
         :raises InvalidRequest, Forbidden, Conflict: `submit` would refuse the request.
         """
-        references = self._check_request(request)
-        examined = self._examined(request, owner, references, *self._parallel(self._reads(references, owner)))
+        checked = self._check(request)
+        examined = self._examined(checked, owner, *self._parallel(self._reads(checked, owner)))
         refuse(examined.dependency_issues)
         return examined
 
-    def _check_request(self, request: dict[str, Any]) -> _References:
-        """Check a request as far as possible without the tables, and return what must be looked up there."""
-        refuse(against_model(request, self._training.request_shape))
-        if issues := against_sagemaker(request):
-            refuse([*issues, *preflight.of_request(request)])  # all issues in one error
+    def _check(self, content: dict[str, Any]) -> _Checked:
+        """Check a request as far as possible without the tables."""
+        refuse(against_model(content, self._training.request_shape))
+        request = TrainingRequest.read(content)
+        preflight_issues = preflight.of_request(request)
+        if issues := against_sagemaker(content):
+            refuse([*issues, *preflight_issues])  # all issues in one error
         refuse_serverless(request)
         if len(places := places_of(request)) > MOST_PLACES:
             raise InvalidRequest(
@@ -187,20 +191,18 @@ class SubmissionService:
                 field=list(places.values())[MOST_PLACES],
                 remedy="Give outputs of debugger and profiler one address: each job has a folder of its own there.",
             )
-        self._check_reserved(request)
-        self._check_role(request)
-        return _References(places, named_dependencies(request))
+        _check_reserved(request)
+        self._check_role(request.role)
+        return _Checked(request, tuple(preflight_issues), places, named_dependencies(request))
 
-    def _reads(self, references: _References, owner: str) -> list[Callable[[], Any]]:
+    def _reads(self, checked: _Checked, owner: str) -> list[Callable[[], Any]]:
         """Return the reads that validation needs: metadata, the dependencies, and other claims on the job's places."""
-        lookups = self._repository.claimed_places.lookups(references.places, lambda other: acts_for(owner, other))
-        dependencies = [partial(self._repository.record, it.job) for it in references.after]
+        lookups = self._repository.claimed_places.lookups(checked.places, lambda other: acts_for(owner, other))
+        dependencies = [partial(self._repository.record, it.job) for it in checked.after]
         return [self._repository.metadata, *dependencies, *lookups]
 
-    def _examined(
-        self, request: dict[str, Any], owner: str, references: _References, metadata: Metadata, *reads: Any
-    ) -> Examined:
-        preflight_issues = preflight.of_request(request)
+    def _examined(self, checked: _Checked, owner: str, metadata: Metadata, *reads: Any) -> Examined:
+        request = checked.request
         applied = self._policies.of(metadata.policy)
         options = scheduling_options(request, owner, applied.policy)
         if options.gpus is not None:
@@ -208,13 +210,13 @@ class SubmissionService:
         project = project_of(applied.policy, options.project)
         if project:
             check_resources(request, project, applied.policy)
-        records, claims = reads[: len(references.after)], reads[len(references.after) :]
-        after, dependency_issues = dependencies_of(references.after, records)
+        records, claims = reads[: len(checked.after)], reads[len(checked.after) :]
+        after, dependency_issues = dependencies_of(checked.after, records)
         owners_share = project is not None and project.owners_share
-        new = new_job(request, owner, options, self._clock(), tuple(references.places), owners_share=owners_share)
+        new = new_job(request, owner, options, self._clock(), tuple(checked.places), owners_share=owners_share)
         job = replace(new, after=after)
-        self._check_places(references.places, job, list(chain.from_iterable(claims)))
-        issues = (*preflight_issues, *preflight.of_policy(request, job, applied))
+        self._check_places(checked.places, job, list(chain.from_iterable(claims)))
+        issues = (*checked.preflight_issues, *preflight.of_policy(request, job, applied, checked.preflight_issues))
         return Examined(request, job, issues, dependency_issues, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
@@ -236,17 +238,15 @@ class SubmissionService:
                 remedy="Give this job a folder of its own.",
             )
 
-    def _check_shared(self, request: Mapping[str, Any]) -> None:
+    def _check_shared(self, request: TrainingRequest) -> None:
         if not self._settings.work_bucket:
-            field = next(f"Tags[{index}].Value" for index, tag in enumerate(request["Tags"]) if tag["Key"] == TAG)
             raise InvalidRequest(
                 "This queue shares no instances between jobs: its stack has no WorkBucket.",
-                field=field,
+                field=request.tag_values[TAG].field,
                 remedy="Leave out the tag gpus to have a whole instance, or ask its operator for that parameter.",
             )
 
-    def _check_role(self, request: Mapping[str, Any]) -> None:
-        role = request["RoleArn"]
+    def _check_role(self, role: str) -> None:
         if not self._settings.allows_role(role):
             raise Forbidden(
                 f"The queue may not start jobs under the role {role}.",
@@ -254,27 +254,28 @@ class SubmissionService:
                 remedy="Use one that its operator has allowed (the stack's parameter AllowedRoleArns).",
             )
 
-    def _check_reserved(self, request: Mapping[str, Any]) -> None:
-        name = request["TrainingJobName"]
-        if is_stamped(name):
+
+def _check_reserved(request: TrainingRequest) -> None:
+    """Refuse names and tags that the queue itself uses."""
+    if is_stamped(request.name):
+        raise InvalidRequest(
+            f"{request.name} ends in -qstamp-<number>, like the attempts that the queue itself names.",
+            field="TrainingJobName",
+            remedy="Choose another name.",
+        )
+    if request.name.startswith(CARRIER_PREFIX):
+        raise InvalidRequest(
+            f"{request.name} begins with {CARRIER_PREFIX}, like the jobs of the queue's own on which others run.",
+            field="TrainingJobName",
+            remedy="Choose another name.",
+        )
+    for index, tag in enumerate(request.tags):
+        if tag.key.lower().startswith(RESERVED_TAG_PREFIX):
             raise InvalidRequest(
-                f"{name} ends in -qstamp-<number>, like the attempts that the queue itself names.",
-                field="TrainingJobName",
-                remedy="Choose another name.",
+                f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own, and {tag.key} does.",
+                field=f"Tags[{index}].Key",
+                remedy="Rename it.",
             )
-        if name.startswith(CARRIER_PREFIX):
-            raise InvalidRequest(
-                f"{name} begins with {CARRIER_PREFIX}, like the jobs of the queue's own on which others run.",
-                field="TrainingJobName",
-                remedy="Choose another name.",
-            )
-        for index, tag in enumerate(request.get("Tags", [])):
-            if tag["Key"].lower().startswith(RESERVED_TAG_PREFIX):
-                raise InvalidRequest(
-                    f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own, and {tag['Key']} does.",
-                    field=f"Tags[{index}].Key",
-                    remedy="Rename it.",
-                )
 
 
 def dependencies_of(
@@ -320,12 +321,12 @@ def refuse(issues: Sequence[ValidationIssue]) -> None:
         raise InvalidRequest.of(first(issues))
 
 
-def refuse_serverless(request: Mapping[str, Any]) -> None:
+def refuse_serverless(request: TrainingRequest) -> None:
     """Refuse a serverless job: SageMaker chooses its instances, so it uses no capacity of a pool.
 
     :raises InvalidRequest: the job is serverless.
     """
-    if "ServerlessJobConfig" in request:
+    if request.is_serverless:
         raise InvalidRequest(
             "A serverless job runs on no instances of yours, so there is nothing to queue for.",
             field="ServerlessJobConfig",
@@ -334,7 +335,7 @@ def refuse_serverless(request: Mapping[str, Any]) -> None:
 
 
 def new_job(
-    request: Mapping[str, Any],
+    request: TrainingRequest,
     owner: str,
     options: SchedulingOptions,
     now: float,
@@ -349,10 +350,9 @@ def new_job(
     :param owners_share: whether the job may share an instance with jobs of other owners.
     """
     among = None if owners_share else owner_of(owner)
-    resources, sizes = request["ResourceConfig"], options.sizes
-    demand = of_sizes(demand_of(resources), sizes)
+    demand = of_sizes(request.resources.demand, options.sizes)
     return Job(
-        name=request["TrainingJobName"],
+        name=request.name,
         submission=uuid.uuid4().hex,
         state=JobState.PENDING,
         priority=options.priority,
@@ -368,9 +368,9 @@ def new_job(
         interactive=options.interactive,
         pools=options.pools,
         retries=options.retries,
-        max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
-        plans=plans_of(resources) * max(1, len(sizes)),
-        footprint=footprint(request) if options.gpus is None else None,  # the carrier has the footprint
+        max_runtime=request.limits.max_runtime,
+        plans=request.resources.plans * max(1, len(options.sizes)),
+        footprint=request.footprint if options.gpus is None else None,  # the carrier has the footprint
         secret=secrets.token_hex(16),
         places=places,
         gpus=options.gpus,
@@ -378,11 +378,9 @@ def new_job(
     )
 
 
-def _advisory_warnings(request: Mapping[str, Any], job: Job) -> Iterator[str]:
+def _advisory_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
     """Yield warnings about an accepted request that may lose work, for want of a checkpoint."""
-    if "CheckpointConfig" in request:
-        return
-    if job.preemptible or request.get("EnableManagedSpotTraining"):
+    if request.checkpoints is None and (job.preemptible or request.spot):
         yield (
             "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "
             "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint), and let the script resume from its "

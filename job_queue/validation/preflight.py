@@ -4,7 +4,7 @@ Users can switch these checks off, unlike SageMaker's own rules; the issues are 
 them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -14,14 +14,13 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import AppliedPolicy, alternatives, placed
-from job_queue.domain.scheduling_tags import accepted_sizes
+from job_queue.domain.requests.scheduling_tags import accepted_sizes
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Policy, Reason, plan
 from job_queue.validation import ValidationIssue, against_sagemaker
 from job_queue.validation.checkpoint_rules import CHECKPOINT_RULES
 from job_queue.validation.issue import field_issue
 from job_queue.validation.parallelism import PARALLELISM_RULES
-
-Request = Mapping[str, Any]
 
 _RULES = (*CHECKPOINT_RULES, *PARALLELISM_RULES)
 _REMEDIES: Mapping[Reason, str] = {
@@ -35,27 +34,33 @@ _REMEDIES: Mapping[Reason, str] = {
 """The reasons why a job never starts even on an idle fleet, with remedies. Other reasons are due to other jobs."""
 
 
-def of_request(request: Request) -> list[ValidationIssue]:
+def of_request(request: TrainingRequest) -> list[ValidationIssue]:
     """Return the issues that exist under any policy, for each number of instances that the job accepts."""
     found = chain.from_iterable(rule(it) for it in _in_each_size(request) for rule in _RULES)
     return list({(issue.field, issue.message): issue for issue in found}.values())
 
 
-def _in_each_size(request: Request) -> Iterator[Request]:
+def _in_each_size(request: TrainingRequest) -> Iterator[Mapping[str, Any]]:
     sizes: tuple[int, ...] = ()
     with suppress(InvalidRequest):  # the submission refuses such a request anyway
         sizes = accepted_sizes(request)
-    yield request
+    yield request.content
     for size in sizes[1:]:
-        yield {**request, "ResourceConfig": {**request["ResourceConfig"], "InstanceCount": size}}
+        yield {**request.content, "ResourceConfig": {**request.content["ResourceConfig"], "InstanceCount": size}}
 
 
-def of_policy(request: Request, job: Job, applied: AppliedPolicy) -> list[ValidationIssue]:
-    """Return the issues that exist under the applied policy."""
-    return [*_unschedulable(request, job, applied), *_in_its_pools(request, job, applied.policy)]
+def of_policy(
+    request: TrainingRequest, job: Job, applied: AppliedPolicy, known: Iterable[ValidationIssue]
+) -> list[ValidationIssue]:
+    """Return the issues that exist under the applied policy.
+
+    :param known: the issues that exist under any policy. They are not repeated for each pool.
+    """
+    messages = {issue.message for issue in known}
+    return [*_unschedulable(request, job, applied), *_in_its_pools(request, job, applied.policy, messages)]
 
 
-def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterator[ValidationIssue]:
+def _unschedulable(request: TrainingRequest, job: Job, applied: AppliedPolicy) -> Iterator[ValidationIssue]:
     """Yield an issue if the planner would not start the job on an idle fleet, once its dependencies have finished.
 
     A pool with a capacity of 0 is being drained (docs/operations.md). A job that accepts such a pool waits without an
@@ -87,25 +92,26 @@ def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
     return replace(applied, policy=replace(applied.policy, projects=projects, departments=departments))
 
 
-def _in_its_pools(request: Request, job: Job, policy: Policy) -> Iterator[ValidationIssue]:
-    """Yield the issues of the request as it would be launched in each pool that it accepts.
+def _in_its_pools(
+    request: TrainingRequest, job: Job, policy: Policy, known: Collection[str]
+) -> Iterator[ValidationIssue]:
+    """Yield the issues of the request as it would be launched in each pool that it accepts, except for known messages.
 
     A pool may be spot, have a training plan, or have another instance type than the request.
     """
     pools = {pool.name for pool in policy.pools}
-    known = {issue.message for issue in of_request(request)}
     for slots in alternatives(job, policy):
         if not slots.keys() <= pools:
             continue
-        in_pool = placed(dict(request), replace(job, slots=slots), policy)
+        in_pool = placed(request, replace(job, slots=slots), policy)
         for issue in [*against_sagemaker(in_pool), *chain.from_iterable(rule(in_pool) for rule in PARALLELISM_RULES)]:
             if issue.message not in known:
                 what = f"In the pool {' and '.join(sorted(slots))}, as the policy has it, {issue.message}"
                 yield ValidationIssue(issue.field, f"{what} Change that, or name other pools in a tag `pools`.")
 
 
-def _field_of(request: Request, reason: Reason) -> str:
+def _field_of(request: TrainingRequest, reason: Reason) -> str:
     """Return the field that asks for more than is possible."""
-    config = request["ResourceConfig"]
+    config = request.content["ResourceConfig"]
     several = next((name for name in ("InstanceGroups", "InstancePreferences") if config.get(name)), None)
     return f"ResourceConfig.{several or ('InstanceType' if reason is Reason.NO_SUCH_POOL else 'InstanceCount')}"

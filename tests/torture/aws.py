@@ -8,11 +8,11 @@ from typing import Any
 
 from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write, try_again
 from job_queue.adapters.lookups.training_list import ListedJob
-from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of
+from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
+from job_queue.domain.requests.training_request import TrainingRequest
 from local_cloud.dynamodb.key_throttle import KeyAccess, KeyLimits, PartitionKey
 from tests.fake_sagemaker import FakeTraining, quota_refusal, refusal
 from tests.memory_tables import place_of
@@ -188,7 +188,7 @@ class SimulatedSageMaker(FakeTraining):
         if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.THROTTLED):
             self.refusals.setdefault(name, []).append(self.clock())
         if answer[0] in (LaunchResult.NO_CAPACITY, LaunchResult.NO_QUOTA):
-            kinds = demand_of(request["ResourceConfig"])[0]
+            kinds = TrainingRequest.read(request).resources.demand[0]
             if UNUSED in answer[1]:
                 self.lacking.update(kinds)
             else:
@@ -341,7 +341,8 @@ class SimulatedSageMaker(FakeTraining):
 
     def _meets_warm_instances(self, request: Mapping[str, Any]) -> bool:
         """Whether it would fit but for instances that are kept warm, and not for it."""
-        demand, mine = demand_of(request["ResourceConfig"])[0], footprint(request)
+        wanted = TrainingRequest.read(request)
+        demand, mine = wanted.resources.demand[0], wanted.footprint
         warm = [(self.warm_pools[name], self.jobs[name].instance_counts) for name in self.warm_names()]
         if not warm or any(pool.footprint == mine and counts == demand for pool, counts in warm):
             return False
@@ -359,7 +360,7 @@ class SimulatedSageMaker(FakeTraining):
         """Refuse a request that would fit, but for the instances of jobs that have ended. Return SageMaker's words."""
         self._end_warm_pools()
         self._freed = [it for it in self._freed if it[0] + self.quota_lag > self.clock()]
-        demand = demand_of(request["ResourceConfig"])[0]
+        demand = TrainingRequest.read(request).resources.demand[0]
         for kind, count in demand.items() if self._freed else ():
             holding = {*self.alive_names(), *self.warm_names()}
             used = sum(self.jobs[name].instance_counts.get(kind, 0) for name in holding)

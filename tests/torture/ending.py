@@ -6,8 +6,8 @@ from job_queue.adapters.items import CONTROL, OWNERS, job_from
 from job_queue.adapters.records.claimed_places import LOCKS
 from job_queue.adapters.records.policy_history import DOCUMENTS, HISTORY
 from job_queue.adapters.records.published_plan import PUBLISHED
-from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.names import QUEUE_NAME, QUEUE_TAG
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
@@ -149,7 +149,7 @@ class Ending:
         sagemaker = self._world.sagemaker
 
         def kind(name: str) -> tuple[str | None, dict[str, int]]:
-            return footprint(sagemaker.requests[name]), dict(sagemaker.jobs[name].instance_counts)
+            return TrainingRequest.read(sagemaker.requests[name]).footprint, dict(sagemaker.jobs[name].instance_counts)
 
         gone = [kind(name) for name in sorted(counted - uses) if name in sagemaker.jobs]
         taken = set()

@@ -27,6 +27,7 @@ from job_queue.domain.fleet.warm_pools import Claims, Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_leftover, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Slots, Snapshot
 from job_queue.scheduler.candidates import Candidate
@@ -296,7 +297,7 @@ def _size_asked_for() -> list[Slip]:
     """A job that accepts several sizes is launched with the first, whatever it holds."""
     placed = policy.placed
 
-    def placed_in_full(request: dict[str, Any], job: Job, *args: Any) -> dict[str, Any]:
+    def placed_in_full(request: TrainingRequest, job: Job, *args: Any) -> dict[str, Any]:
         sent = placed(request, job, *args)
         count = {"InstanceCount": job.sizes[0]} if job.sizes else {}
         return {**sent, "ResourceConfig": {**sent["ResourceConfig"], **count}}

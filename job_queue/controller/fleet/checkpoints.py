@@ -1,10 +1,10 @@
 """Look up the latest checkpoints of the jobs among which an eviction chooses."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from job_queue.adapters.items import stored_request
 from job_queue.adapters.telemetry import log
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState
@@ -47,8 +47,8 @@ class CheckpointTimes(ControllerPart):
         at = None
         try:
             record = self._repository.record(job.name)
-            config = json.loads(record.details).get("CheckpointConfig") if record else None
-            at = self._newest(config["S3Uri"]) if config else None
+            address = stored_request(record.details).checkpoints if record else None
+            at = self._newest(address) if address else None
         except Unavailable as error:  # without a checkpoint, its work counts from its start
             log.warning("checkpoints not listed", job=job.name, why=error.message)
         return KnownCheckpoint(job.attempt, int(self._clock()), None if at is None else int(at))

@@ -10,12 +10,11 @@ a place below another place begins with it.
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from job_queue.domain.access.request_fields import texts_under
 from job_queue.domain.names import apply_qstamp
+from job_queue.domain.requests.training_request import TrainingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +36,15 @@ _OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, p
 _HOST_OF_S3 = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?", re.ASCII)
 
 
-def places_of(request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the places that a job with this valid request writes to, with the field of each; checkpoints first."""
-    attempt = apply_qstamp(str(request["TrainingJobName"]), 1)
+def places_of(request: TrainingRequest) -> dict[str, str]:
+    """Return the places that a job with this request writes to, with the field of each; checkpoints first."""
+    attempt = apply_qstamp(request.name, 1)
     found = {}
-    if checkpoints := checkpoints_of(request):
-        found[place_of(checkpoints)] = _CHECKPOINTS
-    for field, output in texts_under(_OUTPUTS, request):
+    if request.checkpoints:
+        found[place_of(request.checkpoints)] = _CHECKPOINTS
+    for field, output in request.texts_under(_OUTPUTS):
         found.setdefault(place_of(f"{output.rstrip('/')}/{attempt}"), field)
     return found
-
-
-def checkpoints_of(request: Mapping[str, Any]) -> str | None:
-    """Return the address at which a request keeps checkpoints; None if it keeps none."""
-    return (request.get("CheckpointConfig") or {}).get("S3Uri")
 
 
 def folders_above(place: str) -> list[str]:

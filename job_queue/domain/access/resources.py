@@ -5,13 +5,12 @@ the pools of the policy. The rights of a container's role are not checked: a rol
 bucket.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from job_queue.domain.access.patterns import fits
-from job_queue.domain.access.places import bucket_and_key, checkpoints_of
-from job_queue.domain.access.request_fields import texts_under
+from job_queue.domain.access.places import bucket_and_key
 from job_queue.domain.errors import Forbidden, ValidationIssue
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Policy, Project, TrainingPlan
 
 _ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # fields of CreateTrainingJob with an address in S3
@@ -20,7 +19,7 @@ _SHOWN = 10
 _S3 = "s3://"
 
 
-def check_resources(request: Mapping[str, Any], project: Project, policy: Policy) -> None:
+def check_resources(request: TrainingRequest, project: Project, policy: Policy) -> None:
     """Check that a project's job may use the resources in its request.
 
     :raises Forbidden: it may not; the error names each field.
@@ -53,20 +52,19 @@ def role_issue(pattern: str) -> str | None:
     return None
 
 
-def _role(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIssue]:
-    role = str(request.get("RoleArn", ""))
-    if project.roles and not any(fits(pattern, role) for pattern in project.roles):
+def _role(request: TrainingRequest, project: Project) -> Iterator[ValidationIssue]:
+    if project.roles and not any(fits(pattern, request.role) for pattern in project.roles):
         yield ValidationIssue(
             "RoleArn",
-            f"Jobs of the project {project.name} may not run under the role {role}.",
+            f"Jobs of the project {project.name} may not run under the role {request.role}.",
             f"Use a role of the project ({_listed(project.roles)}), or have this one added to its roles in the policy.",
         )
 
 
-def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIssue]:
+def _buckets(request: TrainingRequest, project: Project) -> Iterator[ValidationIssue]:
     if not project.buckets:
         return
-    for field, address in texts_under(_ADDRESSES, request):
+    for field, address in request.texts_under(_ADDRESSES):
         if not any(_lies_in(address, entry) for entry in project.buckets):
             yield ValidationIssue(
                 field,
@@ -76,26 +74,26 @@ def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[Validatio
             )
 
 
-def _folder_of_its_own(request: Mapping[str, Any], policy: Policy) -> Iterator[ValidationIssue]:
+def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[ValidationIssue]:
     """Reject checkpoints in a folder for many jobs: a claim includes all that is below it."""
-    checkpoints = checkpoints_of(request)
-    if checkpoints is None:
+    if request.checkpoints is None:
         return
-    own = [part for part in "/".join(bucket_and_key(checkpoints)).split("/") if part]
+    own = [part for part in "/".join(bucket_and_key(request.checkpoints)).split("/") if part]
     for_many = (entry.split("/") for project in policy.projects for entry in project.buckets)
     if len(own) == 1 or any(entry[: len(own)] == own for entry in for_many):
         yield ValidationIssue(
             "CheckpointConfig.S3Uri",
-            f"{checkpoints} is a whole bucket, or a folder for all jobs of a project: nobody else could write there.",
+            f"{request.checkpoints} is a whole bucket, or a folder for all jobs of a project: nobody else could write "
+            "there.",
             "Give the job's checkpoints a folder of their own in it.",
         )
 
 
-def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iterator[ValidationIssue]:
+def _plans(request: TrainingRequest, project: Project, policy: Policy) -> Iterator[ValidationIssue]:
     """Reject training plans that are in none of the project's pools."""
     mine = project.pools or tuple(pool.name for pool in policy.pools)
     plans = {pool.market.arn for pool in policy.pools if pool.name in mine and isinstance(pool.market, TrainingPlan)}
-    for field, plan in texts_under(_PLANS, request):
+    for field, plan in request.texts_under(_PLANS):
         if plan not in plans:
             yield ValidationIssue(
                 field,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_queue.domain.carriers.members import carrier_request
-from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.job import Job, iso, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState, Pool
 
 LONGEST_SECONDS = 5 * 24 * 3600  # SageMaker's MaxRuntimeInSeconds without a higher quota
@@ -57,12 +57,12 @@ def _with_digest(readable: str, text: str, length: int, digits: int) -> str:
     return f"{word or 'x'}-{digest}"
 
 
-def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request: Mapping[str, Any], now: float) -> Job:
+def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, footprint: str | None, now: float) -> Job:
     """Return the carrier that is launched for members, the first of which leads.
 
     The caller must add its submission and its secret, which are random.
 
-    :param request: the carrier's own request.
+    :param footprint: of the carrier's own request.
     """
     demand = leader.demand
     return Job(
@@ -80,7 +80,7 @@ def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request
         pools=leader.pools,
         max_runtime=LONGEST_SECONDS,
         plans=leader.plans,
-        footprint=footprint(request),
+        footprint=footprint,
         kind=leader.kind,
         carries=pool.gpus,
         founders=founders,
@@ -89,7 +89,7 @@ def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request
 
 def launch_request(
     name: str,
-    request: Mapping[str, Any],
+    request: TrainingRequest,
     program: str,
     entry_point: list[str],
     settings: Mapping[str, str],

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import WHOLE
 
 MOST_GPUS = 64  # of one instance
@@ -16,22 +17,20 @@ _FOREIGN = ("ManifestFile", "AugmentedManifestFile")
 _MODES = ("File", "FastFile")
 
 
-def accepted_gpus(request: Mapping[str, Any]) -> int | None:
+def accepted_gpus(request: TrainingRequest) -> int | None:
     """Return the tenths of GPUs that the tag `gpus` asks for: `1`, `4`, `0.5`; None without the tag.
 
     :raises InvalidRequest: the tag is wrong, or the request cannot share an instance; the field names it.
     """
-    for index, tag in enumerate(request.get("Tags", [])):
-        if tag["Key"] == TAG:
-            tenths = _tenths(f"Tags[{index}].Value", tag["Value"])
-            for field, why, remedy in _obstacles(request):
-                raise InvalidRequest(
-                    f"The job asks for GPUs of an instance that it shares (tag gpus), and {why}.",
-                    field=field,
-                    remedy=remedy,
-                )
-            return tenths
-    return None
+    tag = request.tag_values.get(TAG)
+    if tag is None:
+        return None
+    tenths = _tenths(tag.field, tag.text)
+    for field, why, remedy in _obstacles(request):
+        raise InvalidRequest(
+            f"The job asks for GPUs of an instance that it shares (tag gpus), and {why}.", field=field, remedy=remedy
+        )
+    return tenths
 
 
 def _tenths(field: str, text: str) -> int:
@@ -46,27 +45,27 @@ def _tenths(field: str, text: str) -> int:
     return tenths
 
 
-def _obstacles(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
     """Yield why a request cannot share an instance: the field, the reason, and the remedy."""
-    resources, algorithm = request["ResourceConfig"], request["AlgorithmSpecification"]
+    resources, algorithm = request.resources, request.algorithm
     alone = "Leave out the tag gpus to have whole instances."
-    if resources.get("InstanceCount", 1) != 1 or resources.get("InstanceGroups"):
+    if resources.instance_count != 1 or resources.instance_groups:
         yield "ResourceConfig.InstanceCount", "has more than 1 instance", alone
-    if resources.get("InstancePreferences"):
+    if resources.preferences:
         yield "ResourceConfig.InstancePreferences", "leaves its instance type open", "Name one InstanceType."
-    if resources.get("KeepAlivePeriodInSeconds"):
+    if resources.keep_alive_seconds:
         yield (
             "ResourceConfig.KeepAlivePeriodInSeconds",
             "wants its instance kept, which is not its own",
             "Leave it out.",
         )
-    if not algorithm.get("ContainerEntrypoint"):
+    if not algorithm.container_entrypoint:
         yield (
             "AlgorithmSpecification.ContainerEntrypoint",
             "does not say what is to run: the entry point of its image runs the carrier's agent",
             "Name a ContainerEntrypoint, as smq submit does.",
         )
-    if algorithm.get("TrainingInputMode", "File") not in _MODES:
+    if algorithm.training_input_mode not in _MODES:
         yield "AlgorithmSpecification.TrainingInputMode", "reads its data as a pipe", "Use the mode File."
     for field, why in (
         ("EnableManagedSpotTraining", "asks for spot instances itself"),
@@ -74,20 +73,19 @@ def _obstacles(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         ("RemoteDebugConfig", "is open to shells, which would also open the jobs beside it"),
         ("RetryStrategy", "has SageMaker try again; its agent does not (tag retries does)"),
     ):
-        if request.get(field):
+        if request.content.get(field):
             yield field, why, "Leave it out, or leave out the tag gpus."
-    for index, channel in enumerate(request.get("InputDataConfig", [])):
-        source = channel.get("DataSource", {}).get("S3DataSource")
-        where = f"InputDataConfig[{index}]"
+    for index, channel in enumerate(request.channels):
+        source, where = channel.data_source.s3, f"InputDataConfig[{index}]"
         if source is None:
             yield f"{where}.DataSource", "reads from a file system, which its agent does not mount", alone
-        elif source.get("S3DataType") in _FOREIGN or channel.get("InputMode", "File") not in _MODES:
+        elif source.data_type in _FOREIGN or channel.input_mode not in _MODES:
             yield where, "has a channel that is no prefix in the mode File or FastFile", alone
-        elif channel.get("CompressionType", "None") != "None":
+        elif channel.compression_type != "None":
             yield f"{where}.CompressionType", "has a channel that is to be unpacked", alone
 
 
-def kind_of(request: Mapping[str, Any], owner: str | None, *, preemptible: bool) -> str:
+def kind_of(request: TrainingRequest, owner: str | None, *, preemptible: bool) -> str:
     """Return the kind of a member. Members of the same kind may share an instance, as their carriers would be the same.
 
     They share a kernel, a role and a network. Members that are not preemptible get other carriers, so that the rest can
@@ -100,17 +98,18 @@ def kind_of(request: Mapping[str, Any], owner: str | None, *, preemptible: bool)
     return hashlib.sha256(repr(_ordered(same)).encode()).hexdigest()[:16]
 
 
-def owner_of_kind(request: Mapping[str, Any], owner: str, kind: str | None, *, preemptible: bool) -> str | None:
+def owner_of_kind(request: TrainingRequest, owner: str, kind: str | None, *, preemptible: bool) -> str | None:
     """Return the owner to whom a kind is restricted; None: it includes members of all owners of a project."""
     return owner if kind_of(request, owner, preemptible=preemptible) == kind else None
 
 
-def carrier_request(request: Mapping[str, Any]) -> dict[str, Any]:
+def carrier_request(request: TrainingRequest) -> dict[str, Any]:
     """Return the fields that a carrier takes from its members: image, role, network, encryption, volume, instance."""
-    algorithm, resources = request["AlgorithmSpecification"], request["ResourceConfig"]
+    content = request.content
+    algorithm, resources = content["AlgorithmSpecification"], content["ResourceConfig"]
     taken = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
     return {
-        **{field: request[field] for field in taken if field in request},
+        **{field: content[field] for field in taken if field in content},
         "AlgorithmSpecification": {
             field: algorithm[field]
             for field in ("TrainingImage", "AlgorithmName", "TrainingImageConfig")

@@ -4,37 +4,11 @@ docs/adr/0030-warm-pools.md has the reasons.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from job_queue.domain.job import ExternalJob, Job, epoch
 from job_queue.domain.policy import alternatives, slots_of
 from job_queue.scheduler import Policy, Slots, Spot
-
-
-def footprint(request: Mapping[str, Any]) -> str | None:
-    """Return a digest of the properties that a job must share with a warm pool, besides instance type and count.
-
-    None: the job uses no warm pool, and leaves none.
-
-    Source: AWS's guide, "Matching training jobs" of managed warm pools. SageMaker also compares session tags; all
-    launches of the queue have the same ones.
-    """
-    resources, network = request.get("ResourceConfig", {}), request.get("VpcConfig") or {}
-    if resources.get("InstanceGroups") or request.get("EnableManagedSpotTraining"):
-        return None
-    criteria = (
-        request.get("RoleArn"),
-        resources.get("VolumeSizeInGB") or 0,
-        resources.get("VolumeKmsKeyId") or "",
-        sorted(network.get("Subnets", ())),
-        sorted(network.get("SecurityGroupIds", ())),
-        bool(request.get("EnableInterContainerTrafficEncryption")),
-        bool(request.get("EnableNetworkIsolation")),
-        bool((request.get("SessionChainingConfig") or {}).get("EnableSessionTagChaining")),
-    )
-    return sha256(repr(criteria).encode()).hexdigest()[:16]
 
 
 def idle(external: Iterable[ExternalJob]) -> list[ExternalJob]:

@@ -16,8 +16,9 @@ from api_contract.routes import OPERATIONS, Operation
 from api_contract.shape import Answer, Body
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api import error_mapping
-from job_queue.domain import errors, job, policy_validation, scheduling_tags
+from job_queue.domain import errors, job, policy_validation
 from job_queue.domain.job import ExternalJob
+from job_queue.domain.requests import scheduling_tags
 from job_queue.scheduler import Rule, model
 from tests.jobs import NOW, OWNER, P5, a_body
 from tests.payloads import api_event

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import pytest
 
 from job_queue.adapters.observers import Observer
-from job_queue.adapters.sagemaker import LaunchResult, demand_of
+from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.backoff import LONGEST_SECONDS
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS, CapacityBackoff
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Plan
 from tests.fake_sagemaker import FakeTraining, quota_refusal
 from tests.jobs import P5
@@ -38,7 +39,7 @@ class Account(FakeTraining):
         self.refused: list[float] = []  # epoch seconds of each refusal
 
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        ((_, wanted), *_) = demand_of(request["ResourceConfig"])[0].items()
+        ((_, wanted), *_) = TrainingRequest.read(request).resources.demand[0].items()
         used = self.in_use() + sum(
             sum(self.jobs[name].instance_counts.values()) for name, at in self.came_back.items() if at > self.clock()
         )

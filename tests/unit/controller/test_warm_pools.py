@@ -8,11 +8,11 @@ from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
-from job_queue.domain.fleet.warm_matching import footprint
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS
 from job_queue.domain.job import ExternalJob
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy
+from job_queue.domain.requests.training_request import TrainingRequest
 from tests.jobs import P5, ROLE, a_request
 from tests.queue_harness import FAST, Harness, LastFirst
 
@@ -456,7 +456,7 @@ def test_the_status_of_a_warm_pool(status: str, kept_warm: bool) -> None:
     found = training_job(report, {})
     assert (found.warm is not None) is kept_warm
     if found.warm:
-        assert found.warm.footprint == footprint(request)
+        assert found.warm.footprint == TrainingRequest.read(request).footprint
 
 
 def test_what_a_refusal_to_release_means() -> None:

@@ -18,6 +18,7 @@ from job_queue.domain.policy_validation import (
     WIDEST_WINDOW,
     parse_policy,
 )
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState, Prices
 from tests.jobs import P5, a_job, a_request
 from tests.unit.queue_api import P4, a_policy
@@ -252,7 +253,7 @@ def test_sagemaker_gets_a_plain_request_for_the_chosen_alternative() -> None:
         "VolumeSizeInGB": 30,
     }
     job = a_job(project="vision", demand=({P5: 1}, {P4: 2}), slots={"p4": 2}, state=JobState.STARTING)
-    sent = placed(request, job, policy)["ResourceConfig"]
+    sent = placed(TrainingRequest.read(request), job, policy)["ResourceConfig"]
     assert sent == {"InstanceType": P4, "InstanceCount": 2, "VolumeSizeInGB": 30}
 
 
@@ -260,10 +261,14 @@ def test_sagemaker_gets_a_plain_request_for_the_chosen_size() -> None:
     policy = parse_policy(a_policy())
     job = a_job(project="vision", demand=({P5: 4}, {P5: 2}), slots={"p5": 2}, state=JobState.STARTING)
     request = a_request(instances=4)
-    assert placed(request, job, policy)["ResourceConfig"] == request["ResourceConfig"] | {"InstanceCount": 2}
+    assert placed(TrainingRequest.read(request), job, policy)["ResourceConfig"] == request["ResourceConfig"] | {
+        "InstanceCount": 2
+    }
     anywhere = default_policy(8).policy
     job = a_job(demand=({P5: 4}, {P5: 2}), slots={"default": 2}, state=JobState.STARTING)
-    assert placed(request, job, anywhere)["ResourceConfig"] == request["ResourceConfig"] | {"InstanceCount": 2}
+    assert placed(TrainingRequest.read(request), job, anywhere)["ResourceConfig"] == request["ResourceConfig"] | {
+        "InstanceCount": 2
+    }
 
 
 def test_a_pools_training_plan_and_spot_go_into_the_request() -> None:
@@ -273,10 +278,10 @@ def test_a_pools_training_plan_and_spot_go_into_the_request() -> None:
         {"name": "spot", "instance_type": P5, "capacity": 1, "spot": True},
     ]
     policy = parse_policy({"pools": pools, "projects": [{"name": "default"}]})
-    planned = placed(a_request(), a_job(slots={"plan": 1}), policy)
+    planned = placed(TrainingRequest.read(a_request()), a_job(slots={"plan": 1}), policy)
     assert planned["ResourceConfig"]["TrainingPlanArn"] == plan
     assert "EnableManagedSpotTraining" not in planned
-    spot = placed(a_request(), a_job(slots={"spot": 1}), policy)
+    spot = placed(TrainingRequest.read(a_request()), a_job(slots={"spot": 1}), policy)
     assert spot["EnableManagedSpotTraining"] is True
     assert spot["StoppingCondition"] == {"MaxRuntimeInSeconds": 86400, "MaxWaitTimeInSeconds": 86400}
     assert "TrainingPlanArn" not in spot["ResourceConfig"]

@@ -8,7 +8,8 @@ from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import default_policy
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.domain.scheduling_tags import MAX_RETRIES, SchedulingOptions, accepted_sizes, scheduling_options
+from job_queue.domain.requests.scheduling_tags import MAX_RETRIES, SchedulingOptions, accepted_sizes, scheduling_options
+from job_queue.domain.requests.training_request import TrainingRequest
 from tests.jobs import OWNER
 from tests.unit.queue_api import STRANGER, a_policy
 
@@ -21,11 +22,11 @@ BY_KIND["projects"][0] |= {"interactive_pools": ["p5"], "training_pools": ["p4"]
 
 def read(caller: str = OWNER, **tags: str) -> SchedulingOptions:
     listed = [{"Key": "team", "Value": "x"}, *({"Key": key, "Value": value} for key, value in tags.items())]
-    return scheduling_options({"Tags": listed}, caller, POLICY)
+    return scheduling_options(TrainingRequest.read({"Tags": listed}), caller, POLICY)
 
 
 def test_without_tags_there_are_defaults() -> None:
-    assert scheduling_options({}, OWNER, default_policy(2).policy) == SchedulingOptions("default")
+    assert scheduling_options(TrainingRequest(), OWNER, default_policy(2).policy) == SchedulingOptions("default")
 
 
 @pytest.mark.parametrize("text", ["0", "-3", " 5 ", "+9", str(MAX_PRIORITY)])
@@ -61,7 +62,7 @@ def test_a_project_has_pools_for_each_kind_of_job() -> None:
 
     def pools(**tags: str) -> tuple[str, ...]:
         listed = [{"Key": key, "Value": value} for key, value in {"project": "vision", **tags}.items()]
-        return scheduling_options({"Tags": listed}, OWNER, parse_policy(BY_KIND)).pools
+        return scheduling_options(TrainingRequest.read({"Tags": listed}), OWNER, parse_policy(BY_KIND)).pools
 
     assert pools(pools="p5", interactive="true") == ("p5",)
     assert pools(pools="p4") == ("p4",)
@@ -135,12 +136,16 @@ def on(count: int | None = 8, **more: object) -> dict[str, object]:
 
 def sizes(text: str, resources: dict[str, object]) -> tuple[int, ...]:
     request = {"ResourceConfig": resources, "Tags": [{"Key": "instances", "Value": text}]}
-    return scheduling_options(request, OWNER, default_policy(8).policy).sizes
+    return scheduling_options(TrainingRequest.read(request), OWNER, default_policy(8).policy).sizes
 
 
 @pytest.mark.parametrize("text", ["8 4 2", "8,4,2", "8+4+2", " 8, 4 ,2 "])
 def test_sizes_are_numbers_that_fall(text: str) -> None:
-    assert sizes(text, on()) == accepted_sizes({"ResourceConfig": on(), "Tags": [tag(text)]}) == (8, 4, 2)
+    assert (
+        sizes(text, on())
+        == accepted_sizes(TrainingRequest.read({"ResourceConfig": on(), "Tags": [tag(text)]}))
+        == (8, 4, 2)
+    )
 
 
 def test_alternatives_of_one_number_may_have_sizes() -> None:
@@ -164,7 +169,11 @@ def test_alternatives_of_one_number_may_have_sizes() -> None:
         ("8 4 4", on(), "names 4 twice"),
         ("8 2 4", on(), "names 4 after 2"),
         ("8 4 2", on(4), "begins with 8, and the request's InstanceCount is 4"),
-        ("8 4 2", {"InstanceGroups": [{"InstanceGroupName": "g", "InstanceCount": 8}]}, "InstanceGroups"),
+        (
+            "8 4 2",
+            {"InstanceGroups": [{"InstanceGroupName": "g", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 8}]},
+            "InstanceGroups",
+        ),
         ("8 4", {"InstancePreferences": [{"InstanceType": "t", "InstanceCount": 8}]}, "InstancePreferences"),
         ("8 4", on(InstancePlacementConfig={"EnableMultipleJobs": True}), "InstancePlacementConfig"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Dependency
-from job_queue.domain.scheduling_tags import MOST_DEPENDENCIES
+from job_queue.domain.requests.scheduling_tags import MOST_DEPENDENCIES
 from tests.jobs import OWNER, a_request
 from tests.queue_harness import Harness
 

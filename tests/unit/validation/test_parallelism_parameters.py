@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.validation import preflight
 from job_queue.validation.parallelism_parameters import parameter_issues
 from tests.jobs import a_request
@@ -168,5 +169,8 @@ def test_all_faults_come_at_once_each_with_its_field() -> None:
         },
         ResourceConfig={"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 30},
     )
-    fields = [issue.field.removeprefix("HyperParameters.mp_parameters") for issue in preflight.of_request(request)]
+    fields = [
+        issue.field.removeprefix("HyperParameters.mp_parameters")
+        for issue in preflight.of_request(TrainingRequest.read(request))
+    ]
     assert sorted(fields) == ["", ".default_partition", ".micro_batches", ".optimize", ".pipeline"]

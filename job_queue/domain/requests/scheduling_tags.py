@@ -1,11 +1,9 @@
 """Scheduling options: tags of a request, restricted by the policy."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any
 
 from job_queue.domain.access.rights import Rights, is_member
 from job_queue.domain.carriers.members import accepted_gpus
@@ -14,6 +12,7 @@ from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
+from job_queue.domain.requests.training_request import Resources, TagValue, TrainingRequest
 from job_queue.scheduler import DEFAULT, Policy, Project
 
 MAX_RETRIES = 10
@@ -50,76 +49,72 @@ class SchedulingOptions:
     gpus: int | None = None  # tenths of GPUs of an instance that it shares; None: whole instances
 
 
-def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> SchedulingOptions:
+def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> SchedulingOptions:
     """Read the tags with scheduling options, and check them against the policy.
 
     :raises InvalidRequest: a tag is wrong; the field names it.
     :raises Forbidden: the policy forbids an option.
     """
-    tags = {tag["Key"]: (f"Tags[{index}].Value", tag["Value"]) for index, tag in enumerate(request.get("Tags", []))}
+    tags = request.tag_values
     project = _project(tags.get("project"), owner, policy)
-    group = tags["group"][1] or None if "group" in tags else None
-    priority = read_priority(*tags["priority"]) if "priority" in tags else 0
-    check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
-    interactive = _truth("interactive", *tags["interactive"]) if "interactive" in tags else False
+    group = tags["group"].text or None if "group" in tags else None
+    priority = _priority(tags["priority"]) if "priority" in tags else 0
+    check_ceiling(project, priority, field=tags["priority"].field if "priority" in tags else None)
+    interactive = _truth("interactive", tags["interactive"]) if "interactive" in tags else False
     if interactive and "gpus" in tags:
         raise InvalidRequest(
             "An interactive job has instances of its own, and the tag gpus asks for a part of one: a shell in the job "
             "would also open the jobs beside it.",
-            field=tags["interactive"][0],
+            field=tags["interactive"].field,
             remedy="Leave out the tag gpus, and name a small instance type if one GPU is enough; or leave out the tag "
             "interactive.",
         )
     return SchedulingOptions(
         project=project.name,
         group=group,
-        max_parallel=_max_parallel(*tags["max_parallel"], group) if "max_parallel" in tags else None,
+        max_parallel=_max_parallel(tags["max_parallel"], group) if "max_parallel" in tags else None,
         priority=priority,
         preemptible=_preemptible(tags.get("preemptible"), interactive=interactive),
         interactive=interactive,
-        pools=_pools(*tags["pools"], project, policy, interactive=interactive) if "pools" in tags else (),
-        retries=_retries(*tags["retries"]) if "retries" in tags else 0,
+        pools=_pools(tags["pools"], project, policy, interactive=interactive) if "pools" in tags else (),
+        retries=_retries(tags["retries"]) if "retries" in tags else 0,
         sizes=accepted_sizes(request),
         gpus=accepted_gpus(request),
     )
 
 
-def named_dependencies(request: Mapping[str, Any]) -> tuple[After, ...]:
+def named_dependencies(request: TrainingRequest) -> tuple[After, ...]:
     """Return the jobs that the tag `after` names, separated by spaces, commas or plus signs: `prepare train-1:any`.
 
     :raises InvalidRequest: the tag is wrong; the field names it.
     """
-    for index, tag in enumerate(request.get("Tags", [])):
-        if tag["Key"] == "after":
-            return _after(f"Tags[{index}].Value", tag["Value"], request["TrainingJobName"])
-    return ()
+    tag = request.tag_values.get("after")
+    return _after(tag, request.name) if tag else ()
 
 
-def accepted_sizes(request: Mapping[str, Any]) -> tuple[int, ...]:
+def accepted_sizes(request: TrainingRequest) -> tuple[int, ...]:
     """Return the numbers of instances that the tag `instances` names, best first: `8 4 2`; empty without the tag.
 
     The first must be the request's own number, so that no job gets more than its request says.
 
     :raises InvalidRequest: the tag is wrong, or the request does not allow such a number; the field names it.
     """
-    for index, tag in enumerate(request.get("Tags", [])):
-        if tag["Key"] == "instances":
-            return _sizes(f"Tags[{index}].Value", tag["Value"], request["ResourceConfig"])
-    return ()
+    tag = request.tag_values.get("instances")
+    return _sizes(tag, request.resources) if tag else ()
 
 
-def read_priority(field: str, text: str) -> int:
+def _priority(tag: TagValue) -> int:
     """Return a priority.
 
     :raises InvalidRequest: the text is not a whole number, or the number is too large.
     """
-    if not _INTEGER.fullmatch(text.strip()) or abs(int(text)) > MAX_PRIORITY:
+    if not _INTEGER.fullmatch(tag.text.strip()) or abs(int(tag.text)) > MAX_PRIORITY:
         raise InvalidRequest(
-            f"A priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {text!r}.",
-            field=field,
+            f"A priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {tag.text!r}.",
+            field=tag.field,
             remedy="Name such a number: the higher it is, the sooner the job runs.",
         )
-    return int(text)
+    return int(tag.text)
 
 
 def check_ceiling(project: Project, priority: int, field: str | None) -> None:
@@ -135,16 +130,17 @@ def check_ceiling(project: Project, priority: int, field: str | None) -> None:
         )
 
 
-def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project:
+def _project(tag: TagValue | None, owner: str, policy: Policy) -> Project:
     if tag is not None:
-        field, name = tag
-        project = project_of(policy, name)
+        project = project_of(policy, tag.text)
         if project is None:
             known = [project.name for project in policy.projects]
-            close = get_close_matches(name, known, n=1)
+            close = get_close_matches(tag.text, known, n=1)
             hint = f"Did you mean {close[0]}? " if close else ""
-            raise InvalidRequest(f"No project {name!r}.", field=field, remedy=f"{hint}Projects: {listing(known)}.")
-        Rights().check_member(owner, project, field)
+            raise InvalidRequest(
+                f"No project {tag.text!r}.", field=tag.field, remedy=f"{hint}Projects: {listing(known)}."
+            )
+        Rights().check_member(owner, project, tag.field)
         return project
     if (project := project_of(policy, DEFAULT)) and is_member(project, owner):
         return project
@@ -164,115 +160,114 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
     )
 
 
-def _preemptible(tag: tuple[str, str] | None, *, interactive: bool) -> bool:
+def _preemptible(tag: TagValue | None, *, interactive: bool) -> bool:
     if tag is None:
         return not interactive
-    preemptible = _truth("preemptible", *tag)
+    preemptible = _truth("preemptible", tag)
     if preemptible and interactive:
         raise InvalidRequest(
             "The job has both tags, interactive=true and preemptible=true; an interactive job is never stopped to make "
             "room.",
-            field=tag[0],
+            field=tag.field,
             remedy="Leave out one of them: without the tag interactive it waits for its turn, and may be stopped.",
         )
     return preemptible
 
 
-def _truth(tag: str, field: str, text: str) -> bool:
-    word = text.strip().lower()
+def _truth(key: str, tag: TagValue) -> bool:
+    word = tag.text.strip().lower()
     if word not in _TRUTH:
-        raise InvalidRequest(f"The tag {tag} must be true or false, not {text!r}.", field=field)
+        raise InvalidRequest(f"The tag {key} must be true or false, not {tag.text!r}.", field=tag.field)
     return _TRUTH[word]
 
 
-def _retries(field: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,3}", text.strip(), re.ASCII) or int(text) > MAX_RETRIES:
+def _retries(tag: TagValue) -> int:
+    if not re.fullmatch(r"[0-9]{1,3}", tag.text.strip(), re.ASCII) or int(tag.text) > MAX_RETRIES:
         raise InvalidRequest(
-            f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {text!r}: how often the job is tried "
-            "again after it failed by itself.",
-            field=field,
+            f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {tag.text!r}: how often the job is "
+            "tried again after it failed by itself.",
+            field=tag.field,
         )
-    return int(text)
+    return int(tag.text)
 
 
-def _max_parallel(field: str, text: str, group: str | None) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text.strip(), re.ASCII) or not 1 <= int(text) <= MOST_PARALLEL:
+def _max_parallel(tag: TagValue, group: str | None) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", tag.text.strip(), re.ASCII) or not 1 <= int(tag.text) <= MOST_PARALLEL:
         raise InvalidRequest(
-            f"The tag max_parallel must be a whole number from 1 to {MOST_PARALLEL:,}, not {text!r}: how many jobs of "
-            "the job's group may be active at a time.",
-            field=field,
+            f"The tag max_parallel must be a whole number from 1 to {MOST_PARALLEL:,}, not {tag.text!r}: how many jobs "
+            "of the job's group may be active at a time.",
+            field=tag.field,
         )
     if group is None:
         raise InvalidRequest(
             "The tag max_parallel says how many jobs of a group may be active at a time, and the job has no group.",
-            field=field,
+            field=tag.field,
             remedy="Give all jobs that are meant the same tag `group`.",
         )
-    return int(text)
+    return int(tag.text)
 
 
-def _after(field: str, text: str, own_name: str) -> tuple[After, ...]:
+def _after(tag: TagValue, own_name: str) -> tuple[After, ...]:
     found: dict[str, After] = {}
-    for word in re.split(r"[\s,+]+", text.strip()):
+    for word in re.split(r"[\s,+]+", tag.text.strip()):
         job, colon, outcome = word.partition(":")
         if not is_name(job) or outcome not in _OUTCOMES or (colon and not outcome):
             raise InvalidRequest(
                 f"The tag after must name jobs that this one is to run after, not {word!r}: such as prepare, or "
                 "prepare:any for one that need not complete.",
-                field=field,
+                field=tag.field,
             )
         if job == own_name:
-            raise InvalidRequest(f"{job} cannot wait for itself.", field=field)
+            raise InvalidRequest(f"{job} cannot wait for itself.", field=tag.field)
         if job in found and found[job].any_outcome != (outcome == "any"):
-            raise InvalidRequest(f"The tag after names {job} twice, once with :any.", field=field)
-        found[job] = After(job, outcome == "any", field)
+            raise InvalidRequest(f"The tag after names {job} twice, once with :any.", field=tag.field)
+        found[job] = After(job, outcome == "any", tag.field)
     if len(found) > MOST_DEPENDENCIES:
         raise InvalidRequest(
             f"The tag after names {len(found)} jobs; it may name {MOST_DEPENDENCIES}.",
-            field=field,
+            field=tag.field,
             remedy="Let a job in between wait for some of them.",
         )
     return tuple(found.values())
 
 
-def _sizes(field: str, text: str, resources: Mapping[str, Any]) -> tuple[int, ...]:
-    words = re.split(r"[\s,+]+", text.strip())
+def _sizes(tag: TagValue, resources: Resources) -> tuple[int, ...]:
+    words = re.split(r"[\s,+]+", tag.text.strip())
     if not all(re.fullmatch(r"[0-9]{1,9}", word, re.ASCII) and int(word) for word in words):
         raise InvalidRequest(
-            f"The tag instances must name numbers of instances that the job accepts, the best first, not {text!r}: "
+            f"The tag instances must name numbers of instances that the job accepts, the best first, not {tag.text!r}: "
             "such as 8 4 2.",
-            field=field,
+            field=tag.field,
         )
     sizes = tuple(map(int, words))
     if len(sizes) > MOST_SIZES:
         raise InvalidRequest(
             f"The tag instances names {len(sizes)} numbers; it may name {MOST_SIZES}.",
-            field=field,
+            field=tag.field,
             remedy="Leave out those that are close to others.",
         )
     for larger, smaller in pairwise(sizes):
         if larger <= smaller:
             wrong = f"names {larger} twice" if larger == smaller else f"names {smaller} after {larger}"
             raise InvalidRequest(
-                f"The tag instances {wrong}. Its numbers must fall, as more instances are better.", field=field
+                f"The tag instances {wrong}. Its numbers must fall, as more instances are better.", field=tag.field
             )
-    _check_resizable(field, sizes, resources)
+    _check_resizable(tag.field, sizes, resources)
     return sizes
 
 
-def _check_resizable(field: str, sizes: tuple[int, ...], resources: Mapping[str, Any]) -> None:
+def _check_resizable(field: str, sizes: tuple[int, ...], resources: Resources) -> None:
     """Check that the request allows other numbers of instances, and that it has the first number.
 
     :raises InvalidRequest: one of both is not the case.
     """
-    groups, placement = resources.get("InstanceGroups"), resources.get("InstancePlacementConfig")
-    counted = any("InstanceCount" in choice for choice in resources.get("InstancePreferences") or ())
+    counted = any(choice.instance_count is not None for choice in resources.preferences)
     why = next(
         why
         for applies, why in (
-            (groups, "each of its InstanceGroups has a number of its own"),
+            (resources.instance_groups, "each of its InstanceGroups has a number of its own"),
             (counted, "its InstancePreferences say already how many instances it accepts of each type"),
-            (placement, "its InstancePlacementConfig says where each of its instances is"),
+            (resources.instance_placement_config, "its InstancePlacementConfig says where each of its instances is"),
             (True, None),
         )
         if applies
@@ -283,7 +278,7 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Mapping[str,
             field=field,
             remedy="Leave out the tag, or ask for one instance type and a number of instances.",
         )
-    if (asked := resources.get("InstanceCount")) != sizes[0]:
+    if (asked := resources.instance_count) != sizes[0]:
         raise InvalidRequest(
             f"The tag instances begins with {sizes[0]}, and the request's InstanceCount is {asked}: the number that is "
             "best must be the same in both.",
@@ -292,15 +287,15 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Mapping[str,
         )
 
 
-def _pools(field: str, text: str, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
+def _pools(tag: TagValue, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
     """Return pool names that are separated by commas or spaces, as some services allow no comma in a tag's value."""
-    names = tuple(dict.fromkeys(re.split(r"[\s,+]+", text.strip())))
+    names = tuple(dict.fromkeys(re.split(r"[\s,+]+", tag.text.strip())))
     allowed = project.pools_for(interactive=interactive) or tuple(pool.name for pool in policy.pools)
     for name in names:
         if name not in allowed:
             raise InvalidRequest(
                 f"{'Interactive jobs' if interactive else 'Jobs'} of the project {project.name} cannot run in a pool "
                 f"{name!r}; they can in {listing(allowed)}.",
-                field=field,
+                field=tag.field,
             )
     return names

@@ -1,0 +1,1 @@
+"""Requests: their typed values, and the scheduling options in their tags."""
