@@ -8,14 +8,14 @@ from sagemaker_queue.actions.grid import MOST
 from sagemaker_queue.cli.commands.submit import preflight_option
 from sagemaker_queue.cli.commands.sweep.grid import submit_grid
 from sagemaker_queue.cli.commands.sweep.search import SearchOptions, run_search, search_options, show_study
-from sagemaker_queue.cli.job_command import RunCommand, job_command
-from sagemaker_queue.cli.job_options import JobOptions, job_options
+from sagemaker_queue.cli.job_command import RunCommand, job_command, job_options
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.packaging.sweep import parse_grid
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.packaging.job_options import JobKeywords
 
 
 @command(
@@ -60,7 +60,7 @@ def sweep(
     grids: tuple[tuple[str, tuple[str, ...]], ...],
     yes: bool,
     search: SearchOptions,
-    options: JobOptions,
+    options: JobKeywords,
     preflight: bool,
     as_json: bool,
     dry_run: bool,
