@@ -84,7 +84,7 @@ def _option(name: str, row: JobOption) -> Decorator:
     attributes: dict[str, Any] = {"type": row.read if isinstance(row.read, type) else checked(row.read)}
     if row.read is bool:
         attributes = {"is_flag": True}
-    elif row.value_optional:
+    elif row.metavar and row.metavar.startswith("["):
         attributes |= {"is_flag": False, "flag_value": ""}
     elif row.choices:
         attributes = {"type": click.Choice(row.choices)}
@@ -105,8 +105,10 @@ def _option(name: str, row: JobOption) -> Decorator:
 def _given(**values: Any) -> JobKeywords:
     """Return the options that were given, as keywords."""
     given = {name: value for name, value in values.items() if value is not None and value is not False and value != ()}
-    collected = {name: (JOB_OPTIONS[name].collect or (lambda value: value))(value) for name, value in given.items()}
-    return cast(JobKeywords, collected)
+    return cast(
+        JobKeywords,
+        {name: collect(value) if (collect := JOB_OPTIONS[name].collect) else value for name, value in given.items()},
+    )
 
 
 job_options = bundled("options", _given, *(_option(name, row) for name, row in JOB_OPTIONS.items()), names=JOB_OPTIONS)

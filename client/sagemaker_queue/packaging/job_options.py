@@ -23,15 +23,13 @@ _WHOLE = 10  # tenths of a GPU in a whole one
 class JobOption:
     """An option in ``smq``; the name of its row in the table is its keyword in Python."""
 
-    flags: str  # separated by spaces; messages about a request use the first one
-    metavar: Optional[str] = None
-    section: str = ""  # the heading in the help
-    help: str = ""
-    read: Callable[[str], Any] = str  # returns the keyword's value; bool: the option has no value
+    usage: str  # names, the first of which is used in messages about requests, and value, in brackets if optional
+    help: str
+    section: str  # the heading in the help
+    read: Callable[[str], Any] = str  # returns the keyword's value, without one of empty text; bool: it has no value
     least: Optional[int] = None
     choices: tuple[str, ...] = ()
     collect: Optional[Callable[[Iterable[Any]], Any]] = None  # combines the values of an option that may be repeated
-    value_optional: bool = False  # without a value, `read` gets empty text
     completion: Optional[Literal["files", "instance_types", "job_names", "projects"]] = None
     field: Optional[str] = None  # in the request; messages may leave out the parts in brackets
     tag: Optional[str] = None  # the scheduling tag that carries the value
@@ -40,7 +38,12 @@ class JobOption:
     @property
     def names(self) -> list[str]:
         """The option's names in ``smq``."""
-        return self.flags.split()
+        return [word for word in self.usage.split() if word.startswith("-")]
+
+    @property
+    def metavar(self) -> Optional[str]:
+        """The name of the option's value in the help of ``smq``."""
+        return next((word for word in self.usage.split() if not word.startswith("-")), None)
 
 
 def accepted_sizes(instances: Union[int, Sequence[int]], text: Optional[str] = None) -> tuple[int, ...]:
@@ -129,57 +132,52 @@ class JobKeywords(TypedDict, total=False):
     instances: Annotated[
         "int | Sequence[int]",
         _resource(
-            "-n --instances",
-            "COUNT",
+            "-n --instances COUNT",
+            "instances (default 1); several numbers, such as 8,4,2: it accepts fewer where more are not free",
             read=_sizes,
             field="[ResourceConfig.]InstanceCount",
             tag="instances",
             tag_text=_sizes_tag,
-            help="instances (default 1); several numbers, such as 8,4,2: it accepts fewer where more are not free",
         ),
     ]
     """Number of instances (default 1); several numbers, such as ``[8, 4, 2]``, accept fewer if more are not free."""
     instance_type: Annotated[
         "str",
         _resource(
-            "-t --instance-type",
-            "TYPE",
+            "-t --instance-type TYPE",
+            "such as ml.p5.48xlarge (or the profile's)",
             completion="instance_types",
             field="[ResourceConfig.]InstanceType",
-            help="such as ml.p5.48xlarge (or the profile's)",
         ),
     ]
     """Instance type such as ``"ml.p5.48xlarge"`` (default: the profile's)."""
     image: Annotated[
         "str",
         _resource(
-            "--image",
-            "URI",
+            "--image URI",
+            "any image with sh and Python 3.6 or later (or the profile's)",
             field="[AlgorithmSpecification.]TrainingImage",
-            help="any image with sh and Python 3.6 or later (or the profile's)",
         ),
     ]
     """Any image with sh and Python 3.6 or later (default: the profile's)."""
     volume: Annotated[
         "int",
         _resource(
-            "--volume",
-            "GB",
+            "--volume GB",
+            "disk of each instance (default 30)",
             read=int,
             least=1,
             field="[ResourceConfig.]VolumeSizeInGB",
-            help="disk of each instance (default 30)",
         ),
     ]
     """Disk of each instance in GB (default 30)."""
     max_run: Annotated[
         "str | int",
         _resource(
-            "--max-run",
-            "TIME",
+            "--max-run TIME",
+            "such as 90m, 12h or 3d (default 1d)",
             read=seconds,
             field="[StoppingCondition.]MaxRuntimeInSeconds",
-            help="such as 90m, 12h or 3d (default 1d)",
         ),
     ]
     """Longest runtime, such as ``"90m"``, ``"12h"`` or ``"3d"``, or in seconds (default: one day)."""
@@ -187,53 +185,43 @@ class JobKeywords(TypedDict, total=False):
         "str",
         _resource(
             "--launcher",
+            "start it by torchrun or Open MPI's mpirun, in one world of all instances",
             choices=("torchrun", "mpirun"),
-            help="start it by torchrun or Open MPI's mpirun, in one world of all instances",
         ),
     ]
     """``"torchrun"`` or ``"mpirun"``: start the command in one world of all instances."""
     processes: Annotated[
         "int",
-        _resource(
-            "--processes",
-            "N",
-            read=int,
-            least=1,
-            help="of the launcher on each instance (default: one for each GPU)",
-        ),
+        _resource("--processes N", "of the launcher on each instance (default: one for each GPU)", read=int, least=1),
     ]
     """Processes of the launcher on each instance (default: one for each GPU)."""
     folder: Annotated[
         "str | os.PathLike[str]",
-        _file("--folder", "DIR", read=Path, completion="files", help="the working folder (default: .)"),
+        _file("--folder DIR", "the working folder (default: .)", read=Path, completion="files"),
     ]
     """The working folder (default: the notebook's or script's)."""
     data: Annotated[
         "Mapping[str, str]",
         _file(
-            "--data",
-            "PATH=S3",
+            "--data PATH=S3",
+            "a folder or file in S3 that appears at a path of the working folder; several are possible",
             read=_link,
             collect=dict,
-            help="a folder or file in S3 that appears at a path of the working folder; several are possible",
         ),
     ]
     """Folders or files in S3 that appear at paths of the working folder: ``{"data": "s3://bucket/folder"}``."""
     fast_file: Annotated[
-        "bool",
-        _file("--fast-file", read=bool, help="read data from S3 when it is used, not before the command starts"),
+        "bool", _file("--fast-file", "read data from S3 when it is used, not before the command starts", read=bool)
     ]
     """Read data from S3 on first use, not before the command starts."""
     checkpoint: Annotated[
         "bool | str",
         _file(
-            "--checkpoint",
-            "[S3]",
-            read=_checkpoint,
-            value_optional=True,
-            field="CheckpointConfig[.S3Uri]",
-            help="keep the folder that SM_CHECKPOINT_DIR names for the next attempt, at an address of the job's own, "
+            "--checkpoint [S3]",
+            "keep the folder that SM_CHECKPOINT_DIR names for the next attempt, at an address of the job's own, "
             "or at the one given",
+            read=_checkpoint,
+            field="CheckpointConfig[.S3Uri]",
         ),
     ]
     """Keep the folder ``SM_CHECKPOINT_DIR`` for the next attempt: ``True``, or an address in S3."""
@@ -241,101 +229,90 @@ class JobKeywords(TypedDict, total=False):
         "str",
         _file(
             "--bucket",
+            "for code, output and checkpoints (default: the profile's, or the SDK's own)",
             field="[OutputDataConfig.]S3OutputPath",
-            help="for code, output and checkpoints (default: the profile's, or the SDK's own)",
         ),
     ]
     """Bucket for code, output and checkpoints (default: the profile's, else the SageMaker SDK's)."""
-    max_code: Annotated[
-        "int", _file("--max-code", "MB", read=int, least=1, help="code that may be packed (default 100)")
-    ]
+    max_code: Annotated["int", _file("--max-code MB", "code that may be packed (default 100)", read=int, least=1)]
     """Largest size of the code in MB (default 100)."""
     include_secrets: Annotated[
         "Iterable[str]",
         _file(
-            "--include-secrets",
-            "PATTERN",
+            "--include-secrets PATTERN",
+            "pack these files although keys or passwords may be in them (written as in .gitignore)",
             collect=tuple,
-            help="pack these files although keys or passwords may be in them (written as in .gitignore)",
         ),
     ]
     """Patterns as in .gitignore of files to pack although they may contain keys or passwords."""
     name: Annotated[
-        "str",
-        _right("--name", field="TrainingJobName", help="of the job, or of the sweep (default: made from the command)"),
+        "str", _right("--name", "of the job, or of the sweep (default: made from the command)", field="TrainingJobName")
     ]
     """Name of the job or of the sweep (default: made from the command). The same call with a name is the same job."""
     priority: Annotated[
-        "int", _right("--priority", "P", read=int, tag="priority", help="a whole number; the higher, the sooner")
+        "int", _right("--priority P", "a whole number; the higher, the sooner", read=int, tag="priority")
     ]
     """Priority, a whole number: jobs with a higher one come first."""
     project: Annotated[
-        "str",
-        _right("--project", "X", completion="projects", tag="project", help="whom it counts for (or the profile's)"),
+        "str", _right("--project X", "whom it counts for (or the profile's)", completion="projects", tag="project")
     ]
     """Project of the job (default: the profile's)."""
     retries: Annotated[
-        "int",
-        _right("--retries", "N", read=int, tag="retries", help="how often it is tried again after it failed by itself"),
+        "int", _right("--retries N", "how often it is tried again after it failed by itself", read=int, tag="retries")
     ]
     """Number of retries after the job failed by itself."""
     max_parallel: Annotated[
         "int",
         _right(
-            "--max-parallel",
-            "N",
+            "--max-parallel N",
+            "jobs of its group (--tag group=X; a sweep is one) that may run at a time",
             read=int,
             least=1,
             tag="max_parallel",
-            help="jobs of its group (--tag group=X; a sweep is one) that may run at a time",
         ),
     ]
     """Number of jobs of its group (a sweep is one) that may run at the same time."""
     gpus: Annotated[
         "float",
         _right(
-            "--gpus",
-            "N",
+            "--gpus N",
+            "GPUs of an instance that it shares with others: 1, 4, or 0.5 of one (pools with shared: true)",
             read=_gpus,
             tag="gpus",
             tag_text="{:g}".format,
-            help="GPUs of an instance that it shares with others: 1, 4, or 0.5 of one (pools with shared: true)",
         ),
     ]
     """GPUs on an instance that is shared with other jobs: 1, 4, or 0.5 of one GPU."""
     after: Annotated[
         "str | Iterable[str]",
         _right(
-            "--after",
-            "JOB[:any]",
+            "--after JOB[:any]",
+            "start it once this job has completed; with :any, however it ends. Several are possible",
             read=_dependency,
             collect=tuple,
             completion="job_names",
             tag="after",
             tag_text=_dependencies_tag,
-            help="start it once this job has completed; with :any, however it ends. Several are possible",
         ),
     ]
     """Start the job after these jobs have completed; with ``:any`` after a name, after that job has finished."""
     role: Annotated[
-        "str",
-        _right("--role", "ARN", field="RoleArn", help="the role that SageMaker runs it under (or the profile's)"),
+        "str", _right("--role ARN", "the role that SageMaker runs it under (or the profile's)", field="RoleArn")
     ]
     """ARN of the job's execution role (default: the profile's)."""
     env: Annotated[
         "Mapping[str, str]",
-        _right("--env", "K=V", read=_pair, collect=dict, field="Environment", help="an environment variable"),
+        _right("--env K=V", "an environment variable", read=_pair, collect=dict, field="Environment"),
     ]
     """Environment variables."""
-    tag: Annotated["Mapping[str, str]", _right("--tag", "K=V", read=_pair, collect=dict, help="a tag")]
+    tag: Annotated["Mapping[str, str]", _right("--tag K=V", "a tag", read=_pair, collect=dict)]
     """Tags."""
     more: Annotated[
         "Mapping[str, Any]",
         _right(
-            "--request",
-            "FILE",
+            "--request FILE",
+            "more of the CreateTrainingJob request, such as VpcConfig, in JSON or YAML; options win",
             completion="files",
-            help="more of the CreateTrainingJob request, such as VpcConfig, in JSON or YAML; options win",
         ),
     ]
     """Further fields of the CreateTrainingJob request, such as ``VpcConfig``; the other keywords override them."""
