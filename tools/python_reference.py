@@ -17,8 +17,7 @@ from api_contract.shape import Shape
 from sagemaker_queue import QueueClient, QueueError
 from sagemaker_queue.actions.results import Fetched
 from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.notebook.iterators import Jobs, Listing, Sweep
-from sagemaker_queue.notebook.log_lines import LogLines
+from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
 from sagemaker_queue.notebook.usage_report import UsageReport
 from sagemaker_queue.packaging.job_options import JobKeywords
 from tools.generated_text import update_page, with_sections

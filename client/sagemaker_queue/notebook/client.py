@@ -28,8 +28,7 @@ from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import Follower, Outage
 from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
 from sagemaker_queue.notebook import html
-from sagemaker_queue.notebook.iterators import Jobs, Listing, Sweep
-from sagemaker_queue.notebook.log_lines import LogLines
+from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
 from sagemaker_queue.notebook.progress import Progress
 from sagemaker_queue.notebook.usage_report import UsageReport, usage_report
 from sagemaker_queue.packaging.command import packed_job
