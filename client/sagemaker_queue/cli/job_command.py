@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from sagemaker_queue.actions.submission import storage_of
 from sagemaker_queue.cli import completion
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import print_note
 from sagemaker_queue.cli.parser import Command, Decorator, argument, bundled, checked, option
-from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import one_line
 from sagemaker_queue.packaging.command import CommandJob, InteractiveSettings, packed_job
@@ -125,23 +123,16 @@ def job_from_options(
 
     Print the files that are kept back. Raises QueueError if an option is missing or the folder cannot be packed.
     """
-    defaults = find_defaults(*queue.named)
     if not command and not interactive:
         raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")
     if not command and "launcher" in options:
         raise InvalidOption("--launcher starts a command, and none is given: write it at the end, after --.")
     if file := options.get("more"):
         options = {**options, "more": read_document(str(file), sys.stdin)}
-    storage = storage_of(queue)
     described = packed_job(
-        options,
-        command,
-        defaults,
-        storage,
-        option_text=lambda name: JOB_OPTIONS[name].names[-1],
-        interactive=interactive,
+        queue, options, command, option_text=lambda name: JOB_OPTIONS[name].names[-1], interactive=interactive
     )
-    with described as (job, code):
+    with described as (job, code, storage):
         _print_kept_back(code.archive.kept_back)
         if code.archive.has("compile.sh", "compile.aml.sh"):
             print_note("The job runs compile.sh and not compile.aml.sh: the folder has both.")

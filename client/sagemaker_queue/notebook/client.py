@@ -17,11 +17,10 @@ from sagemaker_queue import client
 from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
 from sagemaker_queue.actions.results import Fetched, fetch_results
 from sagemaker_queue.actions.selection import Selection, matching_job_names
-from sagemaker_queue.actions.submission import storage_of, upload_code
+from sagemaker_queue.actions.submission import upload_code
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
 from sagemaker_queue.actions.waiting import UnfinishedJobs, wait_until_finished
 from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
-from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import amount, did_you_mean, file_size, one_line, state_sentence
 from sagemaker_queue.job_logs.choice import LineChoice
@@ -298,9 +297,7 @@ class QueueClient(client.QueueClient):
     def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
         """Yield the job that a command and keywords describe, its packed code, and S3; warn of files kept back."""
         options, words = _given_keywords(job), _words_of(command)
-        storage = storage_of(self)
-        defaults = find_defaults(*self.named)
-        with packed_job(options, words, defaults, storage, option_text="{}=...".format) as (described, code):
+        with packed_job(self, options, words, option_text="{}=...".format) as (described, code, storage):
             if code.archive.kept_back:
                 names = ", ".join(map(one_line, code.archive.kept_back))
                 warnings.warn(

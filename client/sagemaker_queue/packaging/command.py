@@ -16,13 +16,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.config.job_defaults import JobDefaults, seconds
+from sagemaker_queue.config.job_defaults import seconds
+from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.data_links import S3Address, link_path
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import MEGABYTE, did_you_mean
 from sagemaker_queue.packaging.job_options import JobKeywords, accepted_sizes, tags_of
 
 if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.storage import S3Storage
 
@@ -205,20 +207,20 @@ class InteractiveSettings:
 
 @contextmanager
 def packed_job(
+    queue: QueueClient,
     options: JobKeywords,
     command: Sequence[str],
-    defaults: JobDefaults,
-    storage: S3Storage,
     *,
     option_text: Callable[[str], str],
     interactive: InteractiveSettings | None = None,
-) -> Iterator[tuple[CommandJob, Code]]:
-    """Yield the job that the options and the profile's defaults describe, and its packed code; upload nothing.
+) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
+    """Yield the job that the options and the profile's defaults describe, its packed code, and S3; upload nothing.
 
     ``option_text`` returns an option as the user writes it, such as --role, for messages. Raises QueueError if an
     option is missing or invalid, or if the folder cannot be packed.
     """
     from sagemaker_queue.packaging.code import packed_code  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415
 
     def needed(value: str | None, option: str) -> str:
         if not value:
@@ -228,6 +230,8 @@ def packed_job(
             )
         return value
 
+    storage = S3Storage.of(queue.config, queue.boto_session)
+    defaults = find_defaults(*queue.named)
     instances = accepted_sizes(options.get("instances", 1))
     max_run = seconds(str(options["max_run"])) if "max_run" in options else defaults.max_run
     links = {link_path(path): S3Address.parse(str(address)) for path, address in options.get("data", {}).items()}
@@ -280,6 +284,7 @@ def packed_job(
                 more=request,
             ),
             code,
+            storage,
         )
 
 
