@@ -23,13 +23,13 @@ _WHOLE = 10  # tenths of a GPU in a whole one
 class JobOption:
     """An option in ``smq``; the name of its row in the table is its keyword in Python."""
 
-    usage: str  # names, the first of which is used in messages about requests, and value, in brackets if optional
+    usage: str  # names, and the value, in brackets if it is optional; messages about requests use the first name
     help: str
     section: str  # the heading in the help
-    read: Callable[[str], Any] = str  # returns the keyword's value, without one of empty text; bool: it has no value
+    read: Callable[[str], Any] = str  # text, or empty text for a missing value -> keyword's value; bool: a flag
     least: Optional[int] = None
     choices: tuple[str, ...] = ()
-    collect: Optional[Callable[[Iterable[Any]], Any]] = None  # combines the values of an option that may be repeated
+    collect: Optional[Callable[[Iterable[Any]], Any]] = None  # combines the values, if the option may be repeated
     completion: Optional[Literal["files", "instance_types", "job_names", "projects"]] = None
     field: Optional[str] = None  # in the request; messages may leave out the parts in brackets
     tag: Optional[str] = None  # the scheduling tag that carries the value
