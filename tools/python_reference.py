@@ -17,10 +17,9 @@ from api_contract.shape import Shape
 from sagemaker_queue import QueueClient, QueueError
 from sagemaker_queue.actions.results import Fetched
 from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.notebook.iterators import Jobs, Listing, Sweep
-from sagemaker_queue.notebook.keywords import JobKeywords
-from sagemaker_queue.notebook.log_lines import LogLines
+from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
 from sagemaker_queue.notebook.usage_report import UsageReport
+from sagemaker_queue.packaging.job_options import JobKeywords
 from tools.generated_text import update_page, with_sections
 
 _RETURNED: tuple[Any, ...] = (Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport)
@@ -126,6 +125,8 @@ def _type(annotation: ast.expr) -> str:
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
         assert isinstance(annotation.slice, ast.Tuple)
         return _type(annotation.slice.elts[0])
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
     return ast.unparse(annotation)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.actions.job_settings import stem
 from sagemaker_queue.errors import InvalidRequest, NameTaken, QueueError, TooLarge
+from sagemaker_queue.packaging.command import stem
 from sagemaker_queue.packaging.sweep import Run, expand, fingerprint
 
 if TYPE_CHECKING:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sagemaker_queue.errors import Conflict, Forbidden, InvalidRequest, QueueError, TooLarge
 
 if TYPE_CHECKING:
-    import boto3
-
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.data_links import S3Address
     from sagemaker_queue.packaging.code import Code
@@ -43,24 +41,19 @@ def upload_code(
 
 def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder: S3Address | None = None) -> None:
     """Raise InvalidRequest if the request names an object or folder that S3 lacks, other than ``upload_folder``."""
-    from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415  # boto3
+    from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415
 
     folder = str(upload_folder.folder) if upload_folder else None
-    refuse(check(request, session_of(queue), upload_folder=folder, config=queue.config))
+    session = queue.boto_session or aws_session(queue.config)
+    refuse(check(request, session, upload_folder=folder, config=queue.config))
 
 
 def storage_of(queue: QueueClient) -> S3Storage:
     """Return S3 with the credentials of the client's requests to the queue."""
     from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
 
-    return S3Storage(session_of(queue), queue.config)
-
-
-def session_of(queue: QueueClient) -> boto3.Session:
-    """Return the boto3 session of the client, or a new one of its profile."""
-    from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415  # boto3
-
-    return queue.boto_session or aws_session(queue.config)
+    return S3Storage.of(queue.config, queue.boto_session)
 
 
 def _ask_the_queue(queue: QueueClient, request: Mapping[str, Any]) -> None:

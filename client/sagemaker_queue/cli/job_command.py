@@ -1,17 +1,30 @@
-"""Commands of ``smq`` whose remaining arguments are the command of a job."""
+"""Commands of ``smq`` that describe a job: its options, its command, and the job that both describe."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli import completion
+from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import print_note
-from sagemaker_queue.cli.parser import Command, Decorator, argument
+from sagemaker_queue.cli.parser import Command, Decorator, argument, bundled, checked, option
+from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import one_line
+from sagemaker_queue.packaging.command import CommandJob, InteractiveSettings, packed_job
+from sagemaker_queue.packaging.job_options import JOB_OPTIONS, JobKeywords, JobOption
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.packaging.code import Code
+    from sagemaker_queue.packaging.storage import S3Storage
 
 _COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})  # options of many programs, such as sh -c: no note about them
+_NAMED = 10  # files that a message about files that are not packed names
 
 
 class RunCommand(Command):
@@ -58,7 +71,81 @@ def job_command(help: str) -> Decorator:
         metavar="COMMAND",
         nargs=-1,
         type=click.UNPROCESSED,
-        shell_complete=files,
+        shell_complete=completion.files,
         usage="[--] COMMAND",
         help=help,
+    )
+
+
+def _option(name: str, row: JobOption) -> Decorator:
+    """Return the decorator that adds an option of the table to a command, as the parameter ``name``."""
+    attributes: dict[str, Any] = {"type": row.read if isinstance(row.read, type) else checked(row.read)}
+    if row.read is bool:
+        attributes = {"is_flag": True}
+    elif row.metavar and row.metavar.startswith("["):
+        attributes |= {"is_flag": False, "flag_value": ""}
+    elif row.choices:
+        attributes = {"type": click.Choice(row.choices)}
+    elif row.least is not None:
+        attributes = {"type": click.IntRange(min=row.least)}
+    return option(
+        *row.names,
+        name,
+        metavar=row.metavar,
+        section=row.section,
+        help=row.help,
+        multiple=row.collect is not None,
+        shell_complete=getattr(completion, row.completion) if row.completion else None,
+        **attributes,
+    )
+
+
+def _given(**values: Any) -> JobKeywords:
+    """Return the options that were given, as keywords."""
+    given = {name: value for name, value in values.items() if value is not None and value is not False and value != ()}
+    return cast(
+        JobKeywords,
+        {name: collect(value) if (collect := JOB_OPTIONS[name].collect) else value for name, value in given.items()},
+    )
+
+
+job_options = bundled("options", _given, *(_option(name, row) for name, row in JOB_OPTIONS.items()), names=JOB_OPTIONS)
+
+
+@contextmanager
+def job_from_options(
+    queue: QueueClient,
+    options: JobKeywords,
+    command: Sequence[str],
+    interactive: InteractiveSettings | None = None,
+) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
+    """Yield the job that the options describe, its packed code, and S3; upload nothing.
+
+    Print the files that are kept back. Raises QueueError if an option is missing or the folder cannot be packed.
+    """
+    if not command and not interactive:
+        raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")
+    if not command and "launcher" in options:
+        raise InvalidOption("--launcher starts a command, and none is given: write it at the end, after --.")
+    if file := options.get("more"):
+        options = {**options, "more": read_document(str(file), sys.stdin)}
+    described = packed_job(
+        queue, options, command, option_text=lambda name: JOB_OPTIONS[name].names[-1], interactive=interactive
+    )
+    with described as (job, code, storage):
+        _print_kept_back(code.archive.kept_back)
+        if code.archive.has("compile.sh", "compile.aml.sh"):
+            print_note("The job runs compile.sh and not compile.aml.sh: the folder has both.")
+        yield job, code, storage
+
+
+def _print_kept_back(kept_back: Sequence[str]) -> None:
+    if not kept_back:
+        return
+    named = ", ".join(one_line(name) for name in kept_back[:_NAMED])
+    others = f" and {len(kept_back) - _NAMED} more" if len(kept_back) > _NAMED else ""
+    print(
+        f"smq: not packed, as keys and passwords may be in it: {named}{others}. What a job needs of it belongs into AWS"
+        " Secrets Manager; a ! before its name in .smqignore, or --include-secrets PATTERN, packs it all the same.",
+        file=sys.stderr,
     )

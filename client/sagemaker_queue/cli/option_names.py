@@ -10,36 +10,19 @@ from typing import Any
 
 from api_contract.error_codes import Error
 from sagemaker_queue.errors import QueueError
+from sagemaker_queue.packaging.job_options import JOB_OPTIONS
 
-_FIELDS = {
-    "TrainingJobName": "--name",
-    "RoleArn": "--role",
-    "TrainingImage": "--image",
-    "InstanceCount": "-n",
-    "InstanceType": "-t",
-    "VolumeSizeInGB": "--volume",
-    "MaxRuntimeInSeconds": "--max-run",
-    "S3OutputPath": "--bucket",
-    "CheckpointConfig.S3Uri": "--checkpoint",
-    "CheckpointConfig": "--checkpoint",
-    "Environment": "--env",
-}
-_PARENTS = "AlgorithmSpecification|ResourceConfig|StoppingCondition|OutputDataConfig"
-_TAGS = {
-    "priority": "--priority",
-    "project": "--project",
-    "retries": "--retries",
-    "max_parallel": "--max-parallel",
-    "gpus": "--gpus",
-    "interactive": "--interactive",
-    "after": "--after",
-    "instances": "-n",
-}
+_TAGS = {row.tag: row.names[0] for row in JOB_OPTIONS.values() if row.tag} | {"interactive": "--interactive"}
 _PHRASES = {
     "smq submit --no-preflight, or preflight=False in Python": "--no-preflight",
     "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint)": "Give --checkpoint",
 }
-_FIELD = re.compile(rf"(?<![\w.])(?:(?:{_PARENTS})\.)?({'|'.join(map(re.escape, _FIELDS))})(?![\w\[])")
+_FIELDS = {  # the parts of a field's name that are in brackets are optional
+    name: re.escape(row.field).replace(r"\[", "(?:").replace(r"\]", ")?")
+    for name, row in JOB_OPTIONS.items()
+    if row.field
+}
+_FIELD = re.compile(rf"(?<![\w.])(?:{'|'.join(f'(?P<{name}>{field})' for name, field in _FIELDS.items())})(?![\w\[])")
 _TAG = re.compile(rf"[Tt]he tag ({'|'.join(_TAGS)})\b|a tag `({'|'.join(_TAGS)})`")
 _CHANNEL = re.compile(r"InputDataConfig\[(\d+)\][\w.]*")
 
@@ -70,7 +53,7 @@ def with_options(text: str, request: Mapping[str, Any]) -> str:
         text = text.replace(phrase, replacement)
     text = _CHANNEL.sub(lambda found: _channel(int(found[1]), request), text)
     text = _TAG.sub(lambda found: _TAGS[found[1] or found[2]], text)
-    return _FIELD.sub(lambda found: _FIELDS[found[1]], text)
+    return _FIELD.sub(lambda found: JOB_OPTIONS[str(found.lastgroup)].names[0], text)
 
 
 def _channel(index: int, request: Mapping[str, Any]) -> str:

@@ -115,17 +115,18 @@ def json_flag(help: str = "the same for programs", **attributes: Any) -> Decorat
     return flag("--json", "as_json", help=help, **attributes)
 
 
-def bundled(name: str, of: Callable[..., Any], *parameters: Decorator) -> Decorator:
+def bundled(name: str, of: Callable[..., Any], *parameters: Decorator, names: Iterable[str] | None = None) -> Decorator:
     """Add parameters to a command, which gets their values as one object ``name``.
 
-    ``of`` is its dataclass; its fields have the names of the parameters.
+    ``of`` returns it for their values. The default of ``names``, the parameters' names, are the fields of ``of``, a
+    dataclass.
     """
-    names = [field.name for field in fields(of)]  # type: ignore[arg-type]  # a dataclass
+    gathered_names = [field.name for field in fields(of)] if names is None else list(names)  # type: ignore[arg-type]
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def run(**values: Any) -> int:
-            gathered = of(**{field: values.pop(field) for field in names})
+            gathered = of(**{field: values.pop(field) for field in gathered_names})
             return command(**{name: gathered}, **values)
 
         decorated: Callable[..., int] = run

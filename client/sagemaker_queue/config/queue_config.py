@@ -156,7 +156,7 @@ def find_config(
 
 
 def find_defaults(
-    *, url: str | None = None, profile: str | None = None, environ: Mapping[str, str] | None = None
+    url: str | None = None, profile: str | None = None, *, environ: Mapping[str, str] | None = None
 ) -> JobDefaults:
     """Return the defaults of jobs in the profile that ``find_config`` would choose.
 

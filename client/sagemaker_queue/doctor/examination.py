@@ -8,14 +8,15 @@ from sagemaker_queue.config.job_defaults import JobDefaults
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.doctor.caller import ACCESS, CREDENTIALS, VERSION, check_access, check_credentials, check_version
 from sagemaker_queue.doctor.configuration import CONFIGURATION, check_configuration
-from sagemaker_queue.doctor.findings import FAILED, Finding, failed, skipped
+from sagemaker_queue.doctor.findings import FAILED, Finding, failed, ok, skipped
 from sagemaker_queue.doctor.identity_step import IDENTITY, check_identity
 from sagemaker_queue.doctor.job_steps import BUCKET, ROLE, check_bucket, check_role
 from sagemaker_queue.doctor.network import CLOCK, CONNECTION, DNS, Address, check_clock, check_connection, check_dns
-from sagemaker_queue.doctor.shell import SHELL, check_shell
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.remote_shell.plugin import PROGRAM, find_plugin
 from sagemaker_queue.transport import region_of
 
+SHELL = "shell"
 CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, IDENTITY, VERSION, ROLE, BUCKET, SHELL)
 
 
@@ -58,6 +59,15 @@ def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
     region = config.region or region_of(config.url) or (session.region_name if session else None)
     yield check_bucket(defaults, session, region, config)
     yield check_shell()
+
+
+def check_shell() -> Finding:
+    """Look for the Session Manager plugin. Access to a job depends on the job, and `smq shell` checks it."""
+    try:
+        plugin = find_plugin()
+    except ConfigError as error:
+        return skipped(SHELL, f"Only smq shell needs it: {error}")
+    return ok(SHELL, f"{PROGRAM} {plugin.version or '(of an unknown version)'} is here, for smq shell.")
 
 
 def _not_looked_at(checks: tuple[str, ...], wrong: str) -> Iterator[Finding]:

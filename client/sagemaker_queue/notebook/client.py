@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
+import shlex
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
 from sagemaker_queue import client
 from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
-from sagemaker_queue.actions.job_settings import job_from_settings
 from sagemaker_queue.actions.results import Fetched, fetch_results
 from sagemaker_queue.actions.selection import Selection, matching_job_names
-from sagemaker_queue.actions.submission import storage_of, upload_code
+from sagemaker_queue.actions.submission import upload_code
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
 from sagemaker_queue.actions.waiting import UnfinishedJobs, wait_until_finished
 from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
-from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import amount, file_size, one_line, state_sentence
+from sagemaker_queue.formatting import amount, did_you_mean, file_size, one_line, state_sentence
 from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import Follower, Outage
 from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
 from sagemaker_queue.notebook import html
-from sagemaker_queue.notebook.iterators import Jobs, Listing, Sweep
-from sagemaker_queue.notebook.keywords import Command, JobKeywords, settings_of, with_job_keywords, words_of
-from sagemaker_queue.notebook.log_lines import LogLines
+from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
 from sagemaker_queue.notebook.progress import Progress
 from sagemaker_queue.notebook.usage_report import UsageReport, usage_report
+from sagemaker_queue.packaging.command import packed_job
+from sagemaker_queue.packaging.job_options import JOB_OPTIONS, JobKeywords
 from sagemaker_queue.packaging.sweep import check_values
 
 if TYPE_CHECKING:
@@ -42,7 +42,22 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Progress as Moved
     from sagemaker_queue.packaging.storage import S3Storage
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+Command = Union[str, Sequence[str]]
+
 html.show_in_notebooks()
+
+
+def _with_job_keywords(method: Method) -> Method:
+    """Set the signature of a method with ``**job``, so that notebooks complete and show its keywords."""
+    signature = inspect.signature(method)
+    kept = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=row.__origin__.__forward_arg__)
+        for name, row in JobKeywords.__annotations__.items()
+    ]
+    cast(Any, method).__signature__ = signature.replace(parameters=[*kept, *added])
+    return method
 
 
 class QueueClient(client.QueueClient):
@@ -58,7 +73,7 @@ class QueueClient(client.QueueClient):
     such as the result of ``submit``.
     """
 
-    @with_job_keywords
+    @_with_job_keywords
     def submit(
         self, request: Mapping[str, Any] | Command, *, preflight: bool = True, **job: Unpack[JobKeywords]
     ) -> Submission:
@@ -78,7 +93,7 @@ class QueueClient(client.QueueClient):
             upload_code(self, wanted, code, storage, preflight=preflight)
         return super().submit(wanted, preflight=preflight)
 
-    @with_job_keywords
+    @_with_job_keywords
     def sweep(
         self,
         command: Command,
@@ -111,7 +126,7 @@ class QueueClient(client.QueueClient):
             raise type(error)(said) from error
         return Sweep(done.jobs)
 
-    @with_job_keywords
+    @_with_job_keywords
     def plan(self, request: Mapping[str, Any] | Command, **job: Unpack[JobKeywords]) -> PlanAnswer:
         """Return the dry run of a command or of a request: whether it would start now, else why it would wait.
 
@@ -281,13 +296,8 @@ class QueueClient(client.QueueClient):
     @contextmanager
     def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
         """Yield the job that a command and keywords describe, its packed code, and S3; warn of files kept back."""
-        settings, more = settings_of(job)
-        words = words_of(command)
-        storage = storage_of(self)
-        url, profile = self.named
-        defaults = find_defaults(url=url, profile=profile)
-        job_context = job_from_settings(settings, words, defaults, storage, more=more, option_text="{}=...".format)
-        with job_context as (described, code):
+        options, words = _given_keywords(job), _words_of(command)
+        with packed_job(self, options, words, option_text="{}=...".format) as (described, code, storage):
             if code.archive.kept_back:
                 names = ", ".join(map(one_line, code.archive.kept_back))
                 warnings.warn(
@@ -295,6 +305,23 @@ class QueueClient(client.QueueClient):
                     stacklevel=4,  # the caller of submit
                 )
             yield described, code, storage
+
+
+def _words_of(command: Command) -> tuple[str, ...]:
+    """Return the words of a command, split as by a shell. Raises InvalidOption if there are none."""
+    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    if not words:
+        raise InvalidOption('No command is given, such as "python train.py".')
+    return tuple(words)
+
+
+def _given_keywords(job: JobKeywords) -> JobKeywords:
+    """Return the keywords that are not None. Raises TypeError for an unknown one."""
+    given = {name: value for name, value in job.items() if value is not None}
+    for name in given:
+        if name not in JOB_OPTIONS:
+            raise TypeError(f"There is no keyword {name!r}.{did_you_mean(name, JOB_OPTIONS)}")
+    return cast(JobKeywords, given)
 
 
 def _time(time: datetime | str) -> datetime:

@@ -1,14 +1,21 @@
-"""Lists of jobs and attempts: iterators that read page by page, and that notebooks show as tables."""
+"""Iterators over jobs, attempts and log lines, which notebooks show."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from api_contract.shape import Answer
+from sagemaker_queue.errors import QueueError
+from sagemaker_queue.formatting import state_sentence
+from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.job_logs.follower import JobEvent, StateReport
 from sagemaker_queue.models import JobSummary, Submission
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.frames import to_frame
+from sagemaker_queue.notebook.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,3 +92,32 @@ class Sweep(Jobs[Submission]):
     def group(self) -> str | None:
         """Name of the group, by which the jobs can be listed and cancelled together."""
         return self[0].group if self else None
+
+
+class LogLines(Iterator[LogLine]):
+    """An iterator over log lines as they arrive, which can be consumed once. Notebooks show the remaining lines."""
+
+    def __init__(self, events: Iterator[JobEvent], *, silent: bool) -> None:
+        self._lines = _lines(events, silent=silent)
+
+    def __iter__(self) -> Iterator[LogLine]:
+        return self
+
+    def __next__(self) -> LogLine:
+        return next(self._lines)
+
+    def _repr_html_(self) -> str:
+        return html.log(line.message for line in self._lines)
+
+
+def _lines(events: Iterator[JobEvent], *, silent: bool) -> Iterator[LogLine]:
+    with Progress(silent=silent) as progress:
+        try:
+            for event in events:
+                if isinstance(event, LogLine):
+                    progress.hide()
+                    yield event
+                elif isinstance(event, StateReport):
+                    progress.show(state_sentence(event.job))
+        except (ClientError, BotoCoreError) as error:
+            raise QueueError(f"The log cannot be read from CloudWatch: {error}") from error

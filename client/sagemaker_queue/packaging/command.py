@@ -1,6 +1,6 @@
-"""The CreateTrainingJob request of ``smq submit``, which runs a command by ``container/run.py``.
+"""The job of ``smq submit``, which runs a command, and its CreateTrainingJob request.
 
-The image needs sh and Python.
+``container/run.py`` runs the command. The image needs sh and Python.
 """
 
 from __future__ import annotations
@@ -8,19 +8,33 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.data_links import S3Address
+from sagemaker_queue.config.job_defaults import seconds
+from sagemaker_queue.config.queue_config import find_defaults
+from sagemaker_queue.data_links import S3Address, link_path
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import did_you_mean
+from sagemaker_queue.formatting import MEGABYTE, did_you_mean
+from sagemaker_queue.packaging.job_options import JobKeywords, accepted_sizes, tags_of
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.packaging.code import Code
+    from sagemaker_queue.packaging.storage import S3Storage
 
 Json = dict[str, Any]
 
+HOME = "sagemaker-queue"  # the folder in the bucket for everything that the client uploads and its jobs write
 CODE_CHANNEL = "code"
-LAUNCHERS = ("torchrun", "mpirun")
 LONGEST_NAME = 63
+_LONGEST_STEM = 30
+_LETTERS = "bcdfghjkmnpqrstvwxz"
 _LONGEST_VALUE = 2500  # characters of a hyperparameter's value
 _CHANNELS = 20  # SageMaker's limit on input channels
 _LONGEST_CHANNEL = 64
@@ -71,8 +85,7 @@ class CommandJob:
     program: str  # SHA-256 of run.py
     source: str  # SHA-256 of the code, unzipped, and its size
     output: S3Address
-    instances: int = 1
-    sizes: tuple[int, ...] = ()  # numbers of instances that the job accepts, best first; empty: only `instances`
+    instances: tuple[int, ...] = (1,)  # numbers of instances that the job accepts, best first
     volume: int = 30  # GB
     max_run: int = 86_400  # seconds
     data: tuple[DataLink, ...] = ()
@@ -100,7 +113,6 @@ class CommandJob:
             **({"processes": str(self.processes)} if self.processes else {}),
             **({"idle_end": str(self.idle_end)} if self.idle_end else {}),
         }
-        tags = {**({"instances": " ".join(map(str, self.sizes))} if self.sizes else {}), **self.tags}
         checkpoints = self.checkpoints
         if self.checkpoint_home and not checkpoints:
             # The digest in the name keeps checkpoints apart from those of an earlier job of the same name.
@@ -124,14 +136,14 @@ class CommandJob:
             "OutputDataConfig": {"S3OutputPath": str(self.output)},
             "ResourceConfig": {
                 "InstanceType": self.instance_type,
-                "InstanceCount": self.instances,
+                "InstanceCount": self.instances[0],
                 "VolumeSizeInGB": self.volume,
             },
             "StoppingCondition": {"MaxRuntimeInSeconds": self.max_run},
             **({"CheckpointConfig": {"S3Uri": str(checkpoints)}} if checkpoints else {}),
             **({"RemoteDebugConfig": {"EnableRemoteDebug": True}} if self.interactive else {}),
             **({"Environment": dict(self.env)} if self.env else {}),
-            **({"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}),
+            **({"Tags": [{"Key": key, "Value": value} for key, value in self.tags.items()]} if self.tags else {}),
         }
         return _overridden(self.more, request)
 
@@ -171,6 +183,125 @@ class CommandJob:
         return channels
 
 
+@dataclass(frozen=True)
+class InteractiveSettings:
+    """Settings of ``submit --interactive``: a job in which users open shells."""
+
+    idle_end: int  # seconds without a shell after which a job without a command ends
+
+    @staticmethod
+    def check(request: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        """Raise InvalidOption if no shell can be opened in a job with this request and these tags."""
+        if "gpus" in tags:
+            raise InvalidOption(
+                "A job with --gpus shares an instance, and a shell in it would also open the jobs beside it: leave out"
+                " --gpus, and choose a small instance type (-t) if one GPU is enough; or leave out --interactive, and"
+                " give a command."
+            )
+        if request.get("EnableNetworkIsolation"):
+            raise InvalidOption(
+                "EnableNetworkIsolation cuts the container off from Session Manager, so nobody can have a shell in it:"
+                " leave it out of the request, or leave out --interactive."
+            )
+
+
+@contextmanager
+def packed_job(
+    queue: QueueClient,
+    options: JobKeywords,
+    command: Sequence[str],
+    *,
+    option_text: Callable[[str], str],
+    interactive: InteractiveSettings | None = None,
+) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
+    """Yield the job that the options and the profile's defaults describe, its packed code, and S3; upload nothing.
+
+    ``option_text`` returns an option as the user writes it, such as --role, for messages. Raises QueueError if an
+    option is missing or invalid, or if the folder cannot be packed.
+    """
+    from sagemaker_queue.packaging.code import packed_code  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415
+
+    def needed(value: str | None, option: str) -> str:
+        if not value:
+            raise InvalidOption(
+                f"No {option} is set: give {option_text(option)}, set SAGEMAKER_QUEUE_{option.upper()}, "
+                f"or once: smq config set {option} ..."
+            )
+        return value
+
+    storage = S3Storage.of(queue.config, queue.boto_session)
+    defaults = find_defaults(*queue.named)
+    instances = accepted_sizes(options.get("instances", 1))
+    max_run = seconds(str(options["max_run"])) if "max_run" in options else defaults.max_run
+    links = {link_path(path): S3Address.parse(str(address)) for path, address in options.get("data", {}).items()}
+    links = {**defaults.data, **links}
+    mode = "FastFile" if options.get("fast_file") else "File"
+    checkpoint = options.get("checkpoint")
+    checkpoints = S3Address.parse(checkpoint) if isinstance(checkpoint, str) else None
+    patterns = options.get("include_secrets", ())
+    own_tags = _texts(options.get("tag", {}))
+    tags = {**tags_of({**options, "project": options.get("project") or defaults.project}), **own_tags}
+    role = needed(options.get("role") or defaults.role, "role")
+    image = needed(options.get("image") or defaults.image, "image")
+    instance_type = needed(options.get("instance_type") or defaults.instance_type, "instance_type")
+    home = S3Address(options.get("bucket") or defaults.bucket or storage.default_bucket(), HOME)
+    request = {**defaults.request, **(options.get("more") or {})}
+    if interactive:
+        is_preemptible = own_tags.get("preemptible", "false").strip().lower() in ("true", "yes", "1")
+        tags = {**({} if is_preemptible else {"interactive": "true", "preemptible": "false"}), **tags}
+        interactive.check(request, tags)
+    with packed_code(
+        Path(options.get("folder", ".")),
+        home / "code",
+        leave_out=list(links),
+        include_secrets=(patterns,) if isinstance(patterns, str) else tuple(patterns),
+        limit=options.get("max_code", 100) * MEGABYTE,
+    ) as code:
+        yield (
+            CommandJob(
+                name=options.get("name") or default_name(command or ("shell",)),
+                command=tuple(command),
+                image=image,
+                role=role,
+                instance_type=instance_type,
+                code=code.address,
+                program=code.program,
+                source=code.archive.source,
+                output=home / "output",
+                instances=instances,
+                volume=options.get("volume") or defaults.volume or 30,
+                max_run=max_run or seconds("1d"),
+                data=tuple(_link(path, address, mode, storage) for path, address in sorted(links.items())),
+                env={**defaults.env, **_texts(options.get("env", {}))},
+                tags=tags,
+                checkpoints=checkpoints,
+                checkpoint_home=home / "checkpoints" if checkpoint or defaults.checkpoint else None,
+                launcher=options.get("launcher"),
+                processes=options.get("processes"),
+                interactive=bool(interactive),
+                idle_end=interactive.idle_end if interactive and not command else None,
+                more=request,
+            ),
+            code,
+            storage,
+        )
+
+
+def default_name(command: Sequence[str]) -> str:
+    """Return a unique name that contains the command's stem, the time in UTC and four random letters."""
+    suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
+    return f"{stem(command)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{suffix}"
+
+
+def stem(command: Sequence[str]) -> str:
+    """Return a short name for a command: the name of its script, its module or its program."""
+    scripts = [Path(word).stem for word in command if word.endswith((".py", ".sh"))]
+    modules = [word.rpartition(".")[2] for flag, word in zip(command, command[1:]) if flag == "-m"]
+    called = [*scripts[:1], *modules[:1], Path(command[0]).name][0]
+    return re.sub(r"[^A-Za-z0-9]+", "-", called).strip("-")[:_LONGEST_STEM].rstrip("-") or "job"
+
+
 def resubmission(
     request: Mapping[str, Any],
     name: str,
@@ -197,6 +328,15 @@ def next_name(name: str) -> str:
     again = re.fullmatch(r"(.+)-r([1-9][0-9]{0,3})", name)
     base, number = (again[1], int(again[2]) + 1) if again else (name, 2)
     return f"{base[: LONGEST_NAME - len(f'-r{number}')].rstrip('-')}-r{number}"
+
+
+def _texts(pairs: Mapping[str, object]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in pairs.items()}
+
+
+def _link(path: str, address: S3Address, mode: str, storage: S3Storage) -> DataLink:
+    is_file = bool(address.key) and not address.key.endswith("/") and storage.is_file(address)
+    return DataLink(path, address, is_file, mode)
 
 
 def _sibling_folder(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Address:

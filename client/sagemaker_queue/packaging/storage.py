@@ -73,9 +73,9 @@ class S3Storage:
             self._client: Any = self._owners.guarded(session.client("s3"))
 
     @classmethod
-    def of(cls, config: QueueConfig) -> S3Storage:
-        """Return S3 with the credentials of a profile, in its region."""
-        return cls(aws_session(config), config)
+    def of(cls, config: QueueConfig, session: boto3.Session | None = None) -> S3Storage:
+        """Return S3 with the credentials of a session (default: the profile's, in its region)."""
+        return cls(session or aws_session(config), config)
 
     def default_bucket(self) -> str:
         """Return the name of the bucket that the SageMaker SDK uses by default."""

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.actions.job_settings import default_name, stem
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.packaging.command import PLACEHOLDER, CommandJob, DataLink, next_name, resubmission
+from sagemaker_queue.packaging.command import (
+    PLACEHOLDER,
+    CommandJob,
+    DataLink,
+    default_name,
+    next_name,
+    resubmission,
+    stem,
+)
 from sagemaker_queue.packaging.container import run
 from sagemaker_queue.packaging.sweep import expand, parse_grid
 
@@ -52,7 +59,7 @@ class TestRequest:
             checkpoint_home=HOME / "checkpoints",
             launcher="torchrun",
             processes=8,
-            instances=2,
+            instances=(2,),
         )
         request = json.loads(json.dumps(job.request()))
         shape: Any = service_model().operation_model("CreateTrainingJob").input_shape
@@ -143,7 +150,7 @@ class TestRequest:
 
     def test_the_launcher_counts_the_hosts_that_the_attempt_has(self, tmp_path: Path) -> None:
         """A job that accepts 8, 4 or 2 instances may have any of these; nothing in the request says so."""
-        request = a_job(command=("true",), launcher="torchrun", processes=3, instances=8, sizes=(8, 4, 2)).request()
+        request = a_job(command=("true",), launcher="torchrun", processes=3, instances=(8, 4, 2)).request()
         (tmp_path / "hyperparameters.json").write_text(json.dumps(request["HyperParameters"]))
         (tmp_path / "resourceconfig.json").write_text('{"hosts": ["algo-1", "algo-2"], "current_host": "algo-2"}')
         job = run.JobConfiguration(tmp_path)

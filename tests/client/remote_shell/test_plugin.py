@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sagemaker_queue.doctor.examination import check_shell
 from sagemaker_queue.doctor.findings import OK, SKIPPED
-from sagemaker_queue.doctor.shell import check_shell
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.remote_shell.plugin import INSTALL, Plugin, find_plugin
 

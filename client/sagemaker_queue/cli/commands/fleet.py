@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, json_flag, with_queue
-from sagemaker_queue.cli.render.fleet_text import status_page
+from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.tables.fleet_tables import Part, status_parts
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -26,5 +27,10 @@ def status(queue: QueueClient, as_json: bool) -> int:
     if as_json:
         print_json(state.to_json())
     else:
-        print(status_page(state, width()))
+        print("\n\n".join(_text(part, width()) for part in status_parts(state)))
     return DONE
+
+
+def _text(part: Part, width: int | None) -> str:
+    rows = [table(part.headers, part.rows, width=width)] if part.headers else []
+    return "\n\n".join([*([part.title] if part.title else []), *rows])

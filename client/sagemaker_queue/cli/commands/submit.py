@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sagemaker_queue.actions.job_settings import InteractiveSettings
 from sagemaker_queue.actions.submission import check_storage, upload_code
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.policy_preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
-from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command
-from sagemaker_queue.cli.job_options import JobOptions, job_from_options, job_options
+from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command, job_from_options, job_options
 from sagemaker_queue.cli.option_names import errors_with_options, with_options
 from sagemaker_queue.cli.output import DONE, is_interactive, print_json, print_warning, width
 from sagemaker_queue.cli.parser import (
@@ -42,11 +40,12 @@ from sagemaker_queue.errors import (
     NotFound,
 )
 from sagemaker_queue.formatting import file_size, one_line
-from sagemaker_queue.packaging.command import next_name, resubmission
+from sagemaker_queue.packaging.command import InteractiveSettings, next_name, resubmission
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.packaging.code import Code
+    from sagemaker_queue.packaging.job_options import JobKeywords
     from sagemaker_queue.packaging.packing import Archive
     from sagemaker_queue.packaging.storage import S3Storage
 
@@ -118,7 +117,7 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
 @with_queue
 def submit(
     queue: QueueClient,
-    options: JobOptions,
+    options: JobKeywords,
     interactive: bool,
     idle_end: int | None,
     opens_shell: bool,
@@ -150,7 +149,7 @@ def submit(
             return DONE
         request = replace(
             job,
-            name=_free_name(queue, options.name) if options.name else job.name,
+            name=_free_name(queue, job.name) if options.get("name") else job.name,
             idle_end=None if job.idle_end is None else _idle_end_of(queue, idle_end),
         ).request()
         upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
@@ -274,7 +273,7 @@ def plan(
     file: str | None,
     capacity: dict[str, int] | None,
     hours: float | None,
-    options: JobOptions,
+    options: JobKeywords,
     as_json: bool,
     command: tuple[str, ...],
 ) -> int:

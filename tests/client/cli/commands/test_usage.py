@@ -16,7 +16,7 @@ from sagemaker_queue.actions.usage import budgets
 from sagemaker_queue.actions.usage.budgets import period_of
 from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.cli import main
-from sagemaker_queue.cli.render.accounting.usage_text import usage_page
+from sagemaker_queue.cli.commands.accounting.usage import usage_page
 from sagemaker_queue.models import PastAttempt
 from tests.client.samples import ATTEMPT
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +15,14 @@ from sagemaker_queue.cli.commands.accounting.period import Period, period_argume
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.accounting.budgets import budgets_json, budgets_page
-from sagemaker_queue.cli.render.accounting.usage_text import usage_json, usage_page
-from sagemaker_queue.tables.csv_text import usage_csv
+from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.tables.csv_text import exact, usage_csv
+from sagemaker_queue.tables.usage_tables import Hours, usage_notes, usage_rows
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
+
+_SHORT_HEADERS = {"Instance-h": "Inst-h"}  # if the table is too wide
 
 
 @command(
@@ -68,3 +72,20 @@ def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bo
     if budgets.remaining:
         print(f"\nWhat is left of budgets:\n\n{budgets_page(budgets.remaining, width(), complete=budgets.complete)}")
     return DONE
+
+
+def usage_page(by: str, parts: Mapping[str, Hours], total: Hours, width: int | None, *, priced: bool) -> str:
+    """Return a table with a line for each part and the total, and notes about usage that the sums omit."""
+    headers, rows = usage_rows(by, parts, total, priced=priced)
+    page = table(headers, rows, width=width, right=headers[1:])
+    if width is not None and len(page.partition("\n")[0]) > width:
+        headers = [_SHORT_HEADERS.get(header, header) for header in headers]
+        page = table(headers, rows, width=width, right=headers[1:], compact=True)
+    notes = usage_notes(total, priced=priced)
+    return "\n".join([page, *(["", *notes] if notes else [])])
+
+
+def usage_json(by: str, parts: Mapping[str, Hours], total: Hours) -> dict[str, Any]:
+    """Return the figures of each part and the total as JSON values."""
+    each = [{by: key, **exact(used.hours())} for key, used in parts.items()]
+    return {"by": by, "usage": each, "total": exact(total.hours())}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
 from sagemaker_queue.cli.commands.submit import upload
-from sagemaker_queue.cli.job_options import JobOptions, job_from_options
+from sagemaker_queue.cli.job_command import job_from_options
 from sagemaker_queue.cli.option_names import errors_with_options
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.render.layout import table
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.models import Submission
     from sagemaker_queue.packaging.command import CommandJob
+    from sagemaker_queue.packaging.job_options import JobKeywords
     from sagemaker_queue.packaging.sweep import Run
 
 
 def submit_grid(
     queue: QueueClient,
     grids: Sequence[tuple[str, Sequence[str]]],
-    options: JobOptions,
+    options: JobKeywords,
     command: Sequence[str],
     *,
     yes: bool,
@@ -36,7 +37,7 @@ def submit_grid(
 ) -> int:
     """Submit a job for each combination, or only print them if ``dry_run``; return the exit code."""
     with job_from_options(queue, options, command) as (template, code, storage):
-        group, runs = sweep_runs(template, options.name, grids)
+        group, runs = sweep_runs(template, options.get("name"), grids)
         if dry_run:
             if as_json:
                 print_json([job_for_run(template, group, run).request() for run in runs])
@@ -84,6 +85,6 @@ def preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:
 
 
 def _summary(group: str, runs: Sequence[Run], template: CommandJob) -> str:
-    fewer = "".join(f", or {size}" for size in template.sizes[1:])
-    asked = f"{amount(template.instances, 'instance')}{fewer} of {template.instance_type} each"
+    fewer = "".join(f", or {size}" for size in template.instances[1:])
+    asked = f"{amount(template.instances[0], 'instance')}{fewer} of {template.instance_type} each"
     return f"Sweep {group}: {amount(len(runs), 'job')}, {asked}"

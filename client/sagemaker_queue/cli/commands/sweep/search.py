@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sagemaker_queue.actions.grid import job_for_run
-from sagemaker_queue.actions.job_settings import stem
 from sagemaker_queue.cli.commands.submit import upload
 from sagemaker_queue.cli.commands.sweep.grid import preview
-from sagemaker_queue.cli.job_options import JobOptions, job_from_options
+from sagemaker_queue.cli.job_command import job_from_options
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, QueueError
 from sagemaker_queue.formatting import amount, clean
+from sagemaker_queue.packaging.command import stem
 from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
 from sagemaker_queue.tuning import studies
 from sagemaker_queue.tuning.metric import SearchMetric, parse_metric
@@ -31,6 +31,7 @@ from sagemaker_queue.tuning.space import Choice, Range, Space, Value, grid_size,
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.packaging.command import CommandJob
+    from sagemaker_queue.packaging.job_options import JobKeywords
     from sagemaker_queue.tuning.study import StoredStudy
 
 TRIALS = 20
@@ -117,7 +118,7 @@ def run_search(
     queue: QueueClient,
     grids: Sequence[tuple[str, tuple[str, ...]]],
     search: SearchOptions,
-    options: JobOptions,
+    options: JobKeywords,
     command: Sequence[str],
     *,
     preflight: bool,
@@ -144,9 +145,9 @@ def run_search(
         return _watch(queue, study, template, search, trials=trials, preflight=preflight, as_json=as_json)
 
 
-def show_study(search: SearchOptions, options: JobOptions, *, as_json: bool) -> int:
+def show_study(search: SearchOptions, options: JobKeywords, *, as_json: bool) -> int:
     """Print the trials of a study and the best one."""
-    name = search.study or options.name
+    name = search.study or options.get("name")
     if not name:
         raise InvalidOption("Say which: smq sweep --study NAME --status.")
     check_study_name(name)
@@ -163,10 +164,10 @@ def _plan(
     queue: QueueClient,
     grids: Sequence[tuple[str, tuple[str, ...]]],
     search: SearchOptions,
-    options: JobOptions,
+    options: JobKeywords,
     template: CommandJob,
 ) -> StudyPlan:
-    if search.study and options.name:
+    if search.study and options.get("name"):
         raise InvalidOption("--study is the name of a search: leave --name out.")
     if not (search.minimize or search.maximize):
         raise InvalidOption("Is a small figure good, or a large one? Give --minimize or --maximize.")
@@ -179,7 +180,7 @@ def _plan(
     # The default name depends only on the command, its code and the options: the same call continues the search.
     identity = fingerprint(command, metric, described, unnamed)
     return StudyPlan(
-        name=search.study or options.name or f"{stem(template.command)}-{identity}",
+        name=search.study or options.get("name") or f"{stem(template.command)}-{identity}",
         space=space,
         metric=search.metric,
         maximize=search.maximize,
