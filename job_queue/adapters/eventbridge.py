@@ -11,7 +11,9 @@ from concurrent.futures import Executor, Future, wait
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from api_contract import notices
 from job_queue.adapters.telemetry import log
+from job_queue.domain.access.program_output import without_program_output
 from job_queue.domain.domain_events import (
     DomainEvent,
     ForgedAttempt,
@@ -19,11 +21,11 @@ from job_queue.domain.domain_events import (
     JobQueued,
     PolicyApplied,
     job_event,
-    notice,
 )
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import duration
 
 if TYPE_CHECKING:
     from mypy_boto3_events.client import EventBridgeClient
@@ -86,8 +88,10 @@ class Notifier:
         event = job_event(transition)
         # Backoffs repeat while there is no capacity. Metrics count them, and people get no message for each.
         if event is not None and event is not JobEvent.BACKED_OFF:
-            text = notice(transition, self._notice_after)
-            details = _details(event, transition) | ({} if text is None else {"notice": text})
+            details = _details(event, transition)
+            if (news := _news(event, transition, self._notice_after)) is not None:
+                job = transition.new
+                details["notice"] = notices.notice(job.name, job.owner, job.project, news, notices.LONGEST_NOTICE)
             self._put(_job_entry(event, transition.new, details))
 
     def wake_up(self, by: str) -> None:
@@ -177,3 +181,22 @@ def _details(event: JobEvent, transition: Transition) -> dict[str, Any]:
         case JobEvent.FINISHED:
             return {**attempt, "reason": new.reason and new.reason[:LONGEST_TEXT]}
     return attempt
+
+
+def _news(event: JobEvent, transition: Transition, after: float) -> str | None:
+    """Return a transition as news for people; None if it is no news.
+
+    :param after: seconds in the queue from which a start is news.
+    """
+    old, new = transition.old, transition.new
+    waited = epoch(new.since) - epoch(new.entered)
+    match event:
+        case JobEvent.STARTED if waited >= after:
+            return notices.started(duration(waited))
+        case JobEvent.PREEMPTED:
+            return notices.preempted(old.evicted_for)
+        case JobEvent.FINISHED:
+            reason = new.reason or ""
+            is_output = without_program_output(reason) != reason  # not all readers of notices may see it
+            return notices.finished(new.state.value, duration(waited), new.name, None if is_output else reason)
+    return None

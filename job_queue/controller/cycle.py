@@ -17,7 +17,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.carriers import Carriers
 from job_queue.controller.dependencies import Dependencies, has_dependents
 from job_queue.controller.fleet.checkpoints import CheckpointTimes
-from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_notices
+from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_announcements
 from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
 from job_queue.controller.intents import (
     cancelled_transitions,
@@ -288,8 +288,8 @@ class Controller(ControllerPart):
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
         starts, decided = paced(starts, decided, max(0, bucket.calls - len(relaunches)))
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
-        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
-        transitions = [*leaving, *kept_warm(starts, placement), *notices]
+        announcements = cut_off_announcements(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
+        transitions = [*leaving, *kept_warm(starts, placement), *announcements]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
         recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)

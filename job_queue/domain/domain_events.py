@@ -1,18 +1,14 @@
-"""The domain events, of which observers are notified, and the events of a job's life among them."""
+"""Domain events, which observers are notified of, and the event in a job's life that a transition is."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from job_queue.domain.access.program_output import without_program_output
 from job_queue.domain.cluster_state import ProjectLoad
-from job_queue.domain.job import Job, epoch
+from job_queue.domain.job import Job
 from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState, Plan, duration
-
-LONGEST_NOTICE = 500  # characters
-_ORDERS = str.maketrans("<>", "‹›")  # chats read <!channel> and the like as orders
+from job_queue.scheduler import JobState, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,42 +118,3 @@ def _of_running(old: Job, new: Job) -> JobEvent | None:
     if old.state is not JobState.RUNNING:
         return JobEvent.RESUMED if old.ran or old.retried else JobEvent.STARTED
     return JobEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None
-
-
-def notice(transition: Transition, after: float) -> str | None:
-    """Return a transition that is news to people as a sentence on one line; None if it is no news.
-
-    :param after: seconds in the queue from which a start is news.
-    """
-    old, new = transition.old, transition.new
-    waited = epoch(new.since) - epoch(new.entered)
-    match job_event(transition):
-        case JobEvent.STARTED if waited >= after:
-            news = f"has started, after {duration(waited)} in the queue"
-        case JobEvent.PREEMPTED:
-            makes_room = f" for {old.evicted_for}" if old.evicted_for else ""
-            news = f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again"
-        case JobEvent.FINISHED:
-            news = _finished(new, waited)
-        case _:
-            return None
-    whose = f"{new.name} ({new.owner.rpartition('/')[2]}, project {new.project})"
-    return _sentence(f"{whose} {news}")
-
-
-def _finished(job: Job, seconds: float) -> str:
-    if job.state is JobState.COMPLETED:
-        return f"is completed, {duration(seconds)} after it was submitted"
-    how = "has failed" if job.state is JobState.FAILED else "was stopped"
-    reason = job.reason or ""
-    if without_program_output(reason) != reason:  # not all readers of notices may see the output
-        return f"{how} by an error of its own; smq logs {job.name} has it"
-    return f"{how}: {reason}" if reason else how
-
-
-def _sentence(text: str) -> str:
-    """Return a sentence on one line. The text may contain user input: remove unprintable characters and chat markup."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_ORDERS)
-    if len(line) > LONGEST_NOTICE:
-        return f"{line[: LONGEST_NOTICE - 1]}…"
-    return line if line.endswith((".", "!", "?")) else f"{line}."

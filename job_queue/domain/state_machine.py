@@ -205,6 +205,17 @@ def stop_cancelled(job: Job, now: float) -> Transition:
     return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
+def announce_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
+    """Announce to a running job that SageMaker takes its instances back at that time, as its training plan ends."""
+    cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
+    return Transition(job, job.with_changes(cut_off=at), cause, now)
+
+
+def announce_extension(job: Job, now: float) -> Transition:
+    """Announce to a running job that its instances are not taken back yet."""
+    return Transition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
+
+
 def stop_denied(job: Job, now: float) -> Transition:
     """Record that SageMaker denies a stop: the attempt continues, and makes no room."""
     new = job.transition(

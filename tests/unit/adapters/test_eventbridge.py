@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from api_contract.notices import LONGEST_NOTICE
 from job_queue.adapters.eventbridge import Notifier
-from job_queue.domain.domain_events import LONGEST_NOTICE, JobEvent, PolicyApplied
-from job_queue.domain.fleet.cut_off import announce_cut_off
+from job_queue.domain.domain_events import JobEvent, PolicyApplied
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
+from job_queue.domain.state_machine import announce_cut_off
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import Harness
 
