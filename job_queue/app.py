@@ -214,8 +214,8 @@ def _repository(tables: Tables, settings: DeploymentSettings, notify: Notify = l
         tables,
         settings.jobs_table,
         settings.lines_table,
-        settings.history_days * DAY_SECONDS,
-        AttemptHistory(tables, settings.history_table, settings.usage_days * DAY_SECONDS),
+        settings.finished_job_days * DAY_SECONDS,
+        AttemptHistory(tables, settings.history_table, settings.attempt_history_days * DAY_SECONDS),
         notify,
     )
 
