@@ -41,13 +41,13 @@ from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, 
 from job_queue.adapters.records.heavy_requests import HeavyRequests
 from job_queue.adapters.records.outlook_record import OutlookRecord
 from job_queue.adapters.records.published_plan import PublishedPlanRecord
-from job_queue.adapters.records.recorded_ends import RecordedEnds
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.domain_events import JobQueued, Notify
 from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
 from job_queue.domain.names import MAX_NAME
 from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import JobState
 
 FINISHED_INDEX = "finished"
 HISTORY_KEPT = 100  # the latest entries and attempts are kept in a job's item
@@ -56,6 +56,7 @@ CAUSE_BYTES = 500  # of a cause in the history
 RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
 COUNT_KEPT_SECONDS = 60 * 86_400  # for an owner without further submissions
 MAX_WRITES = 100  # in one DynamoDB transaction
+MOST_REMEMBERED = 5000  # recorded ends; a forgotten end is looked up
 METADATA_WRITES = 3  # fencing token, policy, reservations
 
 
@@ -65,6 +66,25 @@ class SubmissionCount:
 
     submitted: int
     counted_at: int  # epoch seconds; 0: never
+
+
+class RecordedEnds:
+    """The latest ends of jobs that this process has recorded, to save look-ups for dependents. An end is final."""
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[str, str], JobState] = {}
+
+    def note(self, job: Job) -> None:
+        """Remember how a job has ended, once the end is stored. Other states are ignored."""
+        if not job.state.finished:
+            return
+        self._states[job.name, job.submission] = job.state
+        if len(self._states) > MOST_REMEMBERED:
+            self._states.pop(next(iter(self._states)), None)
+
+    def state(self, name: str, submission: str) -> JobState | None:
+        """Return the final state of a job; None if this process has not recorded its end."""
+        return self._states.get((name, submission))
 
 
 class JobRepository(MetadataRepository):
