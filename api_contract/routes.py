@@ -107,8 +107,9 @@ LIST_HISTORY = Operation(
     {200: "A page of attempts"},
     (*_READING, ErrorCode.INVALID_REQUEST),
     HistoryFilter,
-    description="""One entry for each attempt, the earliest end first, also where its job is forgotten (`UsageDays`).
-Times are SageMaker's. A page may hold fewer attempts than asked for, even none, and still not be the last.""",
+    description="""One entry for each attempt, the earliest end first, also where its job is forgotten
+(`AttemptHistoryDays`). Times are SageMaker's. A page may hold fewer attempts than asked for, even none, and still not
+be the last.""",
 )
 
 DESCRIBE_JOB = Operation(

@@ -22,7 +22,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoint_lookup import NewestObject
 from job_queue.adapters.lookups.utilization import GpuUtilization
 from job_queue.adapters.metadata import Policies
-from job_queue.adapters.observers import Observers, TransitionLog
+from job_queue.adapters.observers import log_event, notify_all
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
@@ -30,6 +30,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
+from job_queue.domain.domain_events import Notify
 from job_queue.domain.errors import QueueError
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
@@ -80,9 +81,9 @@ class App:
             lambda count: self._metrics.add(Metric.LOST_NOTIFICATIONS, count),
             settings.notice_after_minutes * 60,
         )
-        observers = Observers([TransitionLog(), self._metrics, self._notifier])
+        notify = notify_all(log_event, self._metrics.notify, self._notifier.notify)
         dynamodb = boto3.client("dynamodb", config=with_retries)
-        self._repository = _repository(DynamoDBTables(dynamodb), settings, observers)
+        self._repository = _repository(DynamoDBTables(dynamodb), settings, notify)
         unshared = DynamoDBTables(dynamodb, consistent=False)
         shared = SharedReads(unshared, time.monotonic)
         shared_rows, fresh_rows = _repository(shared, settings), _repository(unshared, settings)
@@ -104,7 +105,6 @@ class App:
             policies,
             clock,
             parallel,
-            observers,
             newest_object,
             create_rate=CreateRate(settings.create_rate, settings.create_burst),
             sleep=time.sleep,
@@ -114,7 +114,7 @@ class App:
         own_reader = QueueReader(self._repository, policies, self._repository.last_cycle, clock, parallel)
         decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, fresh_rows))
         idle_watch = (
-            IdleWatch(GpuUtilization(boto3.client("cloudwatch", config=brief)), settings.idle_minutes, observers)
+            IdleWatch(GpuUtilization(boto3.client("cloudwatch", config=brief)), settings.idle_minutes, notify)
             if settings.idle_minutes
             else None
         )
@@ -209,14 +209,14 @@ class App:
         return self._invocation
 
 
-def _repository(tables: Tables, settings: DeploymentSettings, observer: Observers | None = None) -> JobRepository:
+def _repository(tables: Tables, settings: DeploymentSettings, notify: Notify = lambda event: None) -> JobRepository:
     return JobRepository(
         tables,
         settings.jobs_table,
         settings.lines_table,
-        settings.history_days * DAY_SECONDS,
-        AttemptHistory(tables, settings.history_table, settings.usage_days * DAY_SECONDS),
-        observer,
+        settings.finished_job_days * DAY_SECONDS,
+        AttemptHistory(tables, settings.history_table, settings.attempt_history_days * DAY_SECONDS),
+        notify,
     )
 
 

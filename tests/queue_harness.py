@@ -7,12 +7,12 @@ from typing import Any
 from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
-from job_queue.adapters.observers import Observer
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.domain_events import Notify
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.scheduler import Plan, plan
@@ -33,7 +33,7 @@ class Harness:
         self,
         slots: int = 2,
         tables: MemoryTables | None = None,
-        observer: Observer | None = None,
+        notify: Notify = lambda event: None,
         training: FakeTraining | None = None,
         history_seconds: int = 1000,
         create_rate: CreateRate = FAST,
@@ -46,12 +46,11 @@ class Harness:
         self.training.clock = self.clock
         self.training.carrier_of = lambda name: self.repository.record(name).job  # type: ignore[union-attr]
         self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=roles, work_bucket="work")
-        self.observer = observer
         self.create_rate = create_rate
         self.woken: list[str] = []  # who has asked for another invocation
         attempts = AttemptHistory(self.tables, "sagemaker-queue-history", USAGE_SECONDS)
         self.repository = JobRepository(
-            self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, attempts, observer
+            self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, attempts, notify
         )
         self.policies = Policies(slots)
         self.policies.max_capacity = ceiling  # of policies that tests apply; the default policy has the slots
@@ -76,7 +75,6 @@ class Harness:
             self.policies,
             self.clock,
             self.parallel,
-            self.observer,
             create_rate=self.create_rate,
             sleep=self.sleep,
             wake_up=lambda by: self.woken.append(by),  # noqa: PLW0108  (a subclass has another list)

@@ -58,7 +58,6 @@ ITEMS = "job_queue.adapters.items"
 COMPOSITION_ROOT = "job_queue.app"
 HANDLER = "job_queue.lambda_function"
 AGENT = "job_queue.carrier_agent"  # runs in containers, and is no part of the function but a file of it
-KEY_AGREEMENT = {AGENT, f"{AGENT}.seal"}  # both sides compute the same keys; the domain hands in all private numbers
 CLOCKS = {"time"}
 NOWS = {"now", "utcnow", "today"}
 # dynamodb waits between tries; the command of a simulation tells now and then how far it is
@@ -163,8 +162,7 @@ def the_domain_knows_no_storage(module: Module) -> Iterator[str]:
         return
     for name in module.imports:
         own = name == "job_queue" or any(within(name, f"job_queue.{part}") for part in PURE)
-        agrees_on_keys = module.name == "job_queue.adapters.carriers.agent_keys" and name in KEY_AGREEMENT
-        if name.split(".")[0] not in DOMAIN_LIBRARY and not own and not agrees_on_keys:
+        if name.split(".")[0] not in DOMAIN_LIBRARY and not own:
             yield f"imports {name}"
     yield from (f"imports {name}" for name in module.imported_from(*SERIALISERS))
     yield from (f"names the attribute {name}" for name in sorted(module.texts & attributes_of_the_tables()))

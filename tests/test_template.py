@@ -86,6 +86,8 @@ def test_parameters_and_their_defaults() -> None:
     defaults = {name: parameter.get("Default") for name, parameter in TEMPLATE["Parameters"].items()}
     assert defaults == {
         "MaxCapacity": "2",
+        "FinishedJobDays": "30",
+        "AttemptHistoryDays": "400",
         "HistoryDays": "30",
         "UsageDays": "400",
         "CreateRate": "1",
@@ -177,6 +179,8 @@ def test_parameters_are_checked(parameter: str, value: str, allowed: bool) -> No
 
 WHOLE_NUMBERS = {
     "MaxCapacity": range(100_001),
+    "FinishedJobDays": range(1, 3651),
+    "AttemptHistoryDays": range(1, 3651),
     "HistoryDays": range(1, 3651),
     "UsageDays": range(1, 3651),
     "CreateBurst": range(1, 101),
@@ -295,6 +299,23 @@ def test_each_text_of_the_functions_environment_has_a_greatest_length(resources:
     assert "AllowedRoleArns" in names
     unbounded = {name for name in names if "MaxLength" not in TEMPLATE["Parameters"][name]}
     assert unbounded == {*WHOLE_NUMBERS, "CreateRate"} & names, "their patterns limit them"
+
+
+@pytest.mark.parametrize(
+    ("given", "days"),
+    [
+        ({}, ("30", "400")),
+        ({"HistoryDays": "7", "UsageDays": "90"}, ("7", "90")),
+        ({"FinishedJobDays": "7", "AttemptHistoryDays": "90"}, ("7", "90")),
+        ({"FinishedJobDays": "7", "HistoryDays": "8", "AttemptHistoryDays": "90", "UsageDays": "91"}, ("7", "90")),
+    ],
+)
+def test_an_earlier_name_of_a_parameter_counts_where_the_new_one_is_not_given(
+    resources: Json, given: dict[str, str], days: tuple[str, str]
+) -> None:
+    filling = Filling(TEMPLATE, given, "aws", "us-east-1", "s")
+    variables = filling.fill(resources["QueueFunction"]["Properties"]["Environment"]["Variables"])
+    assert (variables["FINISHED_JOB_DAYS"], variables["ATTEMPT_HISTORY_DAYS"]) == days
 
 
 def test_samconfig_names_settings_of_no_account() -> None:

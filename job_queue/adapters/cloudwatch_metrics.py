@@ -11,12 +11,20 @@ from threading import Lock
 
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from job_queue.adapters.observers import Observer
 from job_queue.domain.cluster_state import ProjectLoad
-from job_queue.domain.domain_events import DomainEvent, domain_event
+from job_queue.domain.domain_events import (
+    ComparisonAge,
+    CycleEnded,
+    DomainEvent,
+    ForgedAttempt,
+    IdleInstances,
+    JobEvent,
+    LeaseConflict,
+    UnrecordedJob,
+    job_event,
+)
 from job_queue.domain.job import epoch
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import Plan
 
 NAMESPACE = "TrainingJobQueue"
 SERVICE = "training-job-queue"
@@ -50,7 +58,7 @@ Values = dict[Metric, list[float]]
 Dimension = tuple[str, str]  # its name, and its value
 
 
-class QueueMetrics(Observer):
+class QueueMetrics:
     """The measurement of jobs, cycles and lost notifications."""
 
     def __init__(self) -> None:
@@ -65,45 +73,38 @@ class QueueMetrics(Observer):
         with self._lock:
             self._measured[of][metric].append(value)
 
-    def transitioned(self, transition: Transition) -> None:
-        """Measure a transition (see `Observer`)."""
+    def notify(self, event: DomainEvent) -> None:
+        """Measure an event. If an invocation has several cycles, the load of the last one counts."""
+        match event:
+            case Transition():
+                self._measure_transition(event)
+            case CycleEnded(loads=loads, seconds=seconds, lasting_refusals=lasting_refusals):
+                self._loads = loads
+                self._lasting_refusals = lasting_refusals
+                self.add(Metric.CYCLE_TIME, 1000 * seconds)
+            case ComparisonAge(seconds):
+                self.add(Metric.RECONCILIATION_AGE, round(seconds / 60, 2))
+            case IdleInstances(counts):
+                for pool, count in counts.items():
+                    self.add(Metric.IDLE_INSTANCES, count, pool=pool)
+            case ForgedAttempt():
+                self.add(Metric.FORGED_ATTEMPTS)
+            case UnrecordedJob():
+                self.add(Metric.UNRECORDED_JOBS)
+            case LeaseConflict():
+                self.add(Metric.LEASE_CONFLICTS)
+
+    def _measure_transition(self, transition: Transition) -> None:
         job = transition.new
-        match domain_event(transition):
-            case DomainEvent.STARTED:
+        match job_event(transition):
+            case JobEvent.STARTED:
                 self.add(Metric.WAIT_TIME, epoch(job.since) - epoch(job.entered), project=job.project)
-            case DomainEvent.PREEMPTED:
+            case JobEvent.PREEMPTED:
                 self.add(Metric.PREEMPTIONS, project=job.project)
-            case DomainEvent.UNSTOPPABLE:
+            case JobEvent.UNSTOPPABLE:
                 self.add(Metric.UNSTOPPABLE_ATTEMPTS)
-            case DomainEvent.BACKED_OFF:
+            case JobEvent.BACKED_OFF:
                 self.add(Metric.BACKOFFS, project=job.project)
-
-    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
-        """Measure a cycle (see `Observer`). If an invocation has several cycles, the load of the last one counts."""
-        self._loads = loads
-        self._lasting_refusals = lasting_refusals
-        self.add(Metric.CYCLE_TIME, 1000 * seconds)
-
-    def compared(self, seconds: float) -> None:
-        """Measure the age of the last comparison (see `Observer`)."""
-        self.add(Metric.RECONCILIATION_AGE, round(seconds / 60, 2))
-
-    def idle(self, instances: Mapping[str, int]) -> None:
-        """Measure idle instances (see `Observer`)."""
-        for pool, count in instances.items():
-            self.add(Metric.IDLE_INSTANCES, count, pool=pool)
-
-    def forged(self, training_job: str, claimed: str) -> None:
-        """Count a forged attempt (see `Observer`)."""
-        self.add(Metric.FORGED_ATTEMPTS)
-
-    def unrecorded(self, job: str) -> None:
-        """Count a job that cannot be recorded (see `Observer`)."""
-        self.add(Metric.UNRECORDED_JOBS)
-
-    def lease_was_held(self) -> None:
-        """Count a conflict about the lease (see `Observer`)."""
-        self.add(Metric.LEASE_CONFLICTS)
 
     def flush(self) -> None:
         """Print the measured values: a line for the queue, and one for each project and pool."""

@@ -11,13 +11,21 @@ from concurrent.futures import Executor, Future, wait
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from job_queue.adapters.observers import Observer
+from api_contract import notices
 from job_queue.adapters.telemetry import log
-from job_queue.domain.domain_events import DomainEvent, domain_event, notice
+from job_queue.domain.access.program_output import without_program_output
+from job_queue.domain.domain_events import (
+    DomainEvent,
+    ForgedAttempt,
+    JobEvent,
+    JobQueued,
+    PolicyApplied,
+    job_event,
+)
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
-from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import duration
 
 if TYPE_CHECKING:
     from mypy_boto3_events.client import EventBridgeClient
@@ -34,7 +42,7 @@ POLICY_CHANGED = "Training Job Policy Changed"  # detail-type of events about th
 WAKE_UP = "Wake Up"  # detail-type of events with which one invocation wakes another
 
 
-class Notifier(Observer):
+class Notifier:
     """The sender of events to the default event bus, in batches and in the background.
 
     :param client: a boto3 client of EventBridge with short timeouts.
@@ -58,37 +66,37 @@ class Notifier(Observer):
         self._unsent: list[Entry] = []
         self._sending: Future[None] | None = None  # present while there are events to send
 
-    def queued(self, job: Job) -> None:
-        """Send an event about a new job (see `Observer`)."""
-        self._put(_entry(DomainEvent.QUEUED, job, {}))
+    def notify(self, event: DomainEvent) -> None:
+        """Send an event to the bus, if it is one of those that are published."""
+        match event:
+            case JobQueued(job):
+                self._put(_job_entry(JobEvent.QUEUED, job, {}))
+            case Transition():
+                self._transitioned(event)
+            case PolicyApplied(policy, restored):
+                detail = {
+                    "version": policy.version,
+                    "appliedBy": policy.applied_by,
+                    "appliedAt": policy.applied_at,
+                    "restored": restored,
+                }
+                self._put(_entry(POLICY_CHANGED, detail))
+            case ForgedAttempt(training_job, claimed):
+                self._put(_entry(FORGED, {"trainingJobName": training_job, "job": claimed[:MAX_NAME]}))
 
-    def transitioned(self, transition: Transition) -> None:
-        """Send the event of a transition, if it has one (see `Observer`)."""
-        event = domain_event(transition)
+    def _transitioned(self, transition: Transition) -> None:
+        event = job_event(transition)
         # Backoffs repeat while there is no capacity. Metrics count them, and people get no message for each.
-        if event is not None and event is not DomainEvent.BACKED_OFF:
-            text = notice(transition, self._notice_after)
-            details = _details(event, transition) | ({} if text is None else {"notice": text})
-            self._put(_entry(event, transition.new, details))
-
-    def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
-        """Send an event about a new policy (see `Observer`)."""
-        detail = {
-            "version": policy.version,
-            "appliedBy": policy.applied_by,
-            "appliedAt": policy.applied_at,
-            "restored": restored,
-        }
-        self._put({"Source": QUEUE_NAME, "DetailType": POLICY_CHANGED, "Detail": json.dumps(detail)})
-
-    def forged(self, training_job: str, claimed: str) -> None:
-        """Send an event about a forged attempt (see `Observer`)."""
-        detail = {"trainingJobName": training_job, "job": claimed[:MAX_NAME]}
-        self._put({"Source": QUEUE_NAME, "DetailType": FORGED, "Detail": json.dumps(detail)})
+        if event is not None and event is not JobEvent.BACKED_OFF:
+            details = _details(event, transition)
+            if (news := _news(event, transition, self._notice_after)) is not None:
+                job = transition.new
+                details["notice"] = notices.notice(job.name, job.owner, job.project, news, notices.LONGEST_NOTICE)
+            self._put(_job_entry(event, transition.new, details))
 
     def wake_up(self, by: str) -> None:
         """Wake another invocation of the function to look for work, in the name of this one."""
-        self._put({"Source": QUEUE_NAME, "DetailType": WAKE_UP, "Detail": json.dumps({"by": by})})
+        self._put(_entry(WAKE_UP, {"by": by}))
 
     def flush(self, seconds: float) -> None:
         """Wait until all events are sent, or for this many seconds. Between invocations the process is frozen."""
@@ -136,7 +144,11 @@ def woken_by(event: Mapping[str, Any]) -> str | None:
     return by if isinstance(by, str) and len(by) <= LONGEST_NAME else None
 
 
-def _entry(event: DomainEvent, job: Job, details: Mapping[str, Any]) -> "Entry":
+def _entry(kind: str, detail: Mapping[str, Any]) -> "Entry":
+    return {"Source": QUEUE_NAME, "DetailType": kind, "Detail": json.dumps(detail)}
+
+
+def _job_entry(event: JobEvent, job: Job, details: Mapping[str, Any]) -> "Entry":
     detail = {
         "job": job.name,
         "submission": job.submission,
@@ -148,24 +160,43 @@ def _entry(event: DomainEvent, job: Job, details: Mapping[str, Any]) -> "Entry":
         "owner": job.owner,
         **details,
     }
-    return {"Source": QUEUE_NAME, "DetailType": event.value, "Detail": json.dumps(detail)}
+    return _entry(event.value, detail)
 
 
-def _details(event: DomainEvent, transition: Transition) -> dict[str, Any]:
+def _details(event: JobEvent, transition: Transition) -> dict[str, Any]:
     """Return the fields of an event besides those of the job."""
     old, new = transition.old, transition.new
     attempt = {"trainingJobName": new.launched or old.launched}
     match event:
-        case DomainEvent.STARTED:
+        case JobEvent.STARTED:
             waited = epoch(new.since) - epoch(new.entered)
             return {**attempt, "slots": dict(new.slots), "waitSeconds": round(waited, 3)}
-        case DomainEvent.RESUMED:
+        case JobEvent.RESUMED:
             return {**attempt, "slots": dict(new.slots)}
-        case DomainEvent.EXPIRING:
+        case JobEvent.EXPIRING:
             return {**attempt, "cutOff": iso(new.cut_off or 0)}
-        case DomainEvent.UNSTOPPABLE | DomainEvent.PREEMPTED:
-            rule = {"rule": old.evicted_by} if event is DomainEvent.PREEMPTED else {}
+        case JobEvent.UNSTOPPABLE | JobEvent.PREEMPTED:
+            rule = {"rule": old.evicted_by} if event is JobEvent.PREEMPTED else {}
             return {**attempt, "claimant": old.evicted_for, **rule}
-        case DomainEvent.FINISHED:
+        case JobEvent.FINISHED:
             return {**attempt, "reason": new.reason and new.reason[:LONGEST_TEXT]}
     return attempt
+
+
+def _news(event: JobEvent, transition: Transition, after: float) -> str | None:
+    """Return a transition as news for people; None if it is no news.
+
+    :param after: seconds in the queue from which a start is news.
+    """
+    old, new = transition.old, transition.new
+    waited = epoch(new.since) - epoch(new.entered)
+    match event:
+        case JobEvent.STARTED if waited >= after:
+            return notices.started(duration(waited))
+        case JobEvent.PREEMPTED:
+            return notices.preempted(old.evicted_for)
+        case JobEvent.FINISHED:
+            reason = new.reason or ""
+            is_output = without_program_output(reason) != reason  # not all readers of notices may see it
+            return notices.finished(new.state.value, duration(waited), new.name, None if is_output else reason)
+    return None

@@ -36,19 +36,18 @@ from job_queue.adapters.items import (
     record_from,
 )
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
-from job_queue.adapters.observers import Observer
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
 from job_queue.adapters.records.heavy_requests import HeavyRequests
 from job_queue.adapters.records.outlook_record import OutlookRecord
 from job_queue.adapters.records.published_plan import PublishedPlanRecord
-from job_queue.adapters.records.recorded_ends import RecordedEnds
 from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.domain_events import JobQueued, Notify
 from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
 from job_queue.domain.names import MAX_NAME
-from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import JobState
 
 FINISHED_INDEX = "finished"
 HISTORY_KEPT = 100  # the latest entries and attempts are kept in a job's item
@@ -57,6 +56,7 @@ CAUSE_BYTES = 500  # of a cause in the history
 RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
 COUNT_KEPT_SECONDS = 60 * 86_400  # for an owner without further submissions
 MAX_WRITES = 100  # in one DynamoDB transaction
+MOST_REMEMBERED = 5000  # recorded ends; a forgotten end is looked up
 METADATA_WRITES = 3  # fencing token, policy, reservations
 
 
@@ -68,13 +68,32 @@ class SubmissionCount:
     counted_at: int  # epoch seconds; 0: never
 
 
+class RecordedEnds:
+    """The latest ends of jobs that this process has recorded, to save look-ups for dependents. An end is final."""
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[str, str], JobState] = {}
+
+    def note(self, job: Job) -> None:
+        """Remember how a job has ended, once the end is stored. Other states are ignored."""
+        if not job.state.finished:
+            return
+        self._states[job.name, job.submission] = job.state
+        if len(self._states) > MOST_REMEMBERED:
+            self._states.pop(next(iter(self._states)), None)
+
+    def state(self, name: str, submission: str) -> JobState | None:
+        """Return the final state of a job; None if this process has not recorded its end."""
+        return self._states.get((name, submission))
+
+
 class JobRepository(MetadataRepository):
     """The repository of jobs and metadata.
 
     :param tables: DynamoDB, or a replacement that passes the same contract suite.
     :param history_seconds: retention of finished jobs.
     :param attempts: keeps the attempt records.
-    :param observer: notified of each job and each transition once it is recorded.
+    :param notify: notifies the observers, at once of each job and each transition that is recorded.
     """
 
     def __init__(
@@ -84,13 +103,13 @@ class JobRepository(MetadataRepository):
         lines_table: str,
         history_seconds: int,
         attempts: AttemptHistory,
-        observer: Observer | None = None,
+        notify: Notify = lambda event: None,
     ) -> None:
         super().__init__(tables, lines_table)
         self._jobs_table = jobs_table
         self._history_seconds = history_seconds
         self.attempts = attempts
-        self._observer = observer or Observer()
+        self.notify = notify
         self.claimed_places = ClaimedPlaces(tables, lines_table)
         self.outlook = OutlookRecord(tables, lines_table)
         self.published = PublishedPlanRecord(tables, lines_table)
@@ -133,7 +152,7 @@ class JobRepository(MetadataRepository):
                 "Somebody else has submitted a job with the same checkpoint folder at this moment.",
                 remedy="Send the same request again.",
             ) from refused
-        self._observer.queued(job)
+        self.notify(JobQueued(job))
         return None
 
     def submissions_of(self, owner: str) -> SubmissionCount:
@@ -219,24 +238,6 @@ class JobRepository(MetadataRepository):
         """Count an external job, or update its record."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
 
-    def report_policy(self, policy: StoredPolicy, restored: int | None) -> None:
-        """Notify the observers of a policy that is applied.
-
-        :param restored: the earlier version that was restored; None: a new document.
-        """
-        self._observer.policy_applied(policy, restored)
-
-    def report_unrecorded(self, job: str) -> None:
-        """Notify the observers of a job that cannot be recorded."""
-        self._observer.unrecorded(job)
-
-    def report_forged(self, training_job: str, claimed: str) -> None:
-        """Notify the observers of a training job that has the queue's tags and no proof.
-
-        :param claimed: the job that its tags name.
-        """
-        self._observer.forged(training_job, claimed)
-
     def drop_external(self, name: str) -> bool:
         """Stop counting an external job. Return False if it was not counted."""
         try:
@@ -282,7 +283,7 @@ class JobRepository(MetadataRepository):
 
     def _recorded(self, transition: Transition) -> None:
         self.recorded_ends.note(transition.new)
-        self._observer.transitioned(transition)
+        self.notify(transition)
 
     def _transition_writes(self, transition: Transition, now: float) -> list[Write]:
         old, new = transition.old, transition.new

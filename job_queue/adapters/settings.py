@@ -16,8 +16,8 @@ class DeploymentSettings:
     max_capacity: int = 2  # instances that the queue may use under any policy
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; empty: no job is accepted
     admin_arns: tuple[str, ...] = ()  # callers that may change all jobs and the policy; a role's ARN means its sessions
-    history_days: int = 30  # retention of finished jobs
-    usage_days: int = 400  # retention of attempt records
+    finished_job_days: int = 30  # retention of finished jobs
+    attempt_history_days: int = 400  # retention of attempt records
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
     checkpoint_buckets: tuple[str, ...] = ()  # names or patterns of buckets in which the queue looks up checkpoints
@@ -42,8 +42,8 @@ class DeploymentSettings:
             max_capacity=int(environment.get("MAX_CAPACITY", cls.max_capacity)),
             allowed_role_arns=_split(environment.get("ALLOWED_ROLE_ARNS", "")),
             admin_arns=_split(environment.get("ADMIN_ARNS", "")),
-            history_days=int(environment.get("HISTORY_DAYS", cls.history_days)),
-            usage_days=int(environment.get("USAGE_DAYS", cls.usage_days)),
+            finished_job_days=int(environment.get("FINISHED_JOB_DAYS", cls.finished_job_days)),
+            attempt_history_days=int(environment.get("ATTEMPT_HISTORY_DAYS", cls.attempt_history_days)),
             create_rate=float(environment.get("CREATE_RATE", cls.create_rate)),
             create_burst=int(environment.get("CREATE_BURST", cls.create_burst)),
             checkpoint_buckets=_split(environment.get("CHECKPOINT_BUCKETS", "")),

@@ -12,13 +12,12 @@ from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
 from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
-from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.adapters.telemetry import log
 from job_queue.controller.carriers import Carriers
 from job_queue.controller.dependencies import Dependencies, has_dependents
 from job_queue.controller.fleet.checkpoints import CheckpointTimes
-from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_notices
+from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_announcements
 from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
 from job_queue.controller.intents import (
     cancelled_transitions,
@@ -35,6 +34,7 @@ from job_queue.controller.publication import Publication
 from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconciler
 from job_queue.controller.stops import Stops
 from job_queue.domain.cluster_state import ClusterState, Metadata
+from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.warm_pools import Placement, claims_of, place
 from job_queue.domain.job import Job
@@ -80,7 +80,6 @@ class Controller(ControllerPart):
     :param clock: returns seconds since the epoch.
     :param parallel: runs independent AWS calls.
     :param newest_object: returns when an object was last written under an address in S3; None if access is not granted.
-    :param observer: notified of cycles, and of invocations without a cycle because another one holds the lease.
     :param create_rate: the rate at which attempts may be launched.
     :param sleep: waits for a number of seconds.
     :param wake_up: lets another invocation, which may wait, run cycles in the name of the given holder.
@@ -93,7 +92,6 @@ class Controller(ControllerPart):
         policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
-        observer: Observer | None = None,
         newest_object: Callable[[str], float | None] | None = None,
         *,
         create_rate: CreateRate | None = None,
@@ -103,7 +101,6 @@ class Controller(ControllerPart):
         backend = Backend(repository, training, policies, clock, parallel)
         super().__init__(backend)
         self._backend = backend
-        self._observer = observer or Observer()
         self._create_rate = create_rate or CreateRate()
         self._sleep = sleep
         self._wake_up = wake_up
@@ -160,7 +157,7 @@ class Controller(ControllerPart):
         except Exception as error:  # SageMaker did not answer: the cycle plans with the records
             log.exception("reconciliation failed", exc_info=error)
         if compared.reconciled is not None:
-            self._observer.compared(max(0.0, self._clock() - compared.reconciled))
+            self._repository.notify(ComparisonAge(max(0.0, self._clock() - compared.reconciled)))
         self._run(invocation, None, compared.adoptions)
         if compared.has_carriers and self._listen(invocation):
             self._run(invocation, None, [])
@@ -198,7 +195,7 @@ class Controller(ControllerPart):
         work, unfinished = _Work(), _Work()
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
-                self._observer.lease_was_held()
+                self._repository.notify(LeaseConflict())
                 if not self._look_again(invocation, watch, opened.expires + 1):  # its holder may have died
                     return
             else:
@@ -291,8 +288,8 @@ class Controller(ControllerPart):
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
         starts, decided = paced(starts, decided, max(0, bucket.calls - len(relaunches)))
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
-        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
-        transitions = [*leaving, *kept_warm(starts, placement), *notices]
+        announcements = cut_off_announcements(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
+        transitions = [*leaving, *kept_warm(starts, placement), *announcements]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
         recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)
@@ -316,7 +313,7 @@ class Controller(ControllerPart):
         lasting = cluster.lasting_refusals(loads, now)
         lease.cycle_ended = now
         self._publication.take(first_token, lease, cluster, decided, now)
-        self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
+        self._repository.notify(CycleEnded(decided, loads, self._clock() - began, lasting))
         due = [lease.bucket.next_at] if throttled or len(launches) > bucket.calls else []
         return _Work(
             more=any((more, more_started, deferred, carrier_changes.deferred, more_ended))
@@ -378,7 +375,7 @@ class Controller(ControllerPart):
         later = dict.fromkeys(names[:MOST_UNRECORDED], int(now) + UNRECORDED_SECONDS)
         self._repository.note_unrecorded(dict([*noted.items(), *later.items()][-MOST_UNRECORDED:]))
         for name in names:
-            self._repository.report_unrecorded(name)
+            self._repository.notify(UnrecordedJob(name))
 
     def _raise_generation(self) -> None:
         """Count a change that was recorded without the lease: a holder may have read the state before the change."""

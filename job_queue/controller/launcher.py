@@ -19,7 +19,6 @@ from job_queue.domain.capacity_backoff import CapacityBackoff, instances_by_capa
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
-from job_queue.domain.launching import taken_names
 from job_queue.domain.launching.proof import attempt_tags, call_number
 from job_queue.domain.launching.quota_lag import lag_of
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
@@ -145,7 +144,7 @@ class Launcher(ControllerPart):
         try:
             found = self._training.describe_attempt(job)
         except Unavailable:
-            self._record(lease, job, lambda latest: taken_names.name_is_taken_unseen(latest, self._clock()))
+            self._record(lease, job, lambda latest: state_machine.name_is_taken_unseen(latest, self._clock()))
             return False
         return self._name_taken_but_missing(lease, job) if found is None else self._found(lease, job, found)
 
@@ -196,7 +195,7 @@ class Launcher(ControllerPart):
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):
-                self._record(lease, job, lambda latest: taken_names.name_is_unclear(latest, self._clock()))
+                self._record(lease, job, lambda latest: state_machine.name_is_unclear(latest, self._clock()))
                 return False
         self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=self._clock()))
         return True
@@ -210,7 +209,7 @@ class Launcher(ControllerPart):
         now, sent_at = self._clock(), job.calls[-1].sent_at
         overdue = job.missing_since is not None and job.missing_since + state_machine.MISSING_SECONDS <= now
         if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
-            self._record(lease, job, lambda latest: taken_names.missing_at_launch(latest, sent_at, now))
+            self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, sent_at, now))
             return False
         self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=now))
         return True

@@ -25,6 +25,7 @@ from job_queue.domain.capacity_backoff import (
     instances_by_capacity_key,
 )
 from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.domain_events import ForgedAttempt
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import Walk, next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
@@ -113,7 +114,7 @@ class Reconciler(ControllerPart):
         seen = iso(self._clock())
         self._repository.add_external(ExternalJob(found.name, found.instance_counts, seen, orphan, forged, found.plan))
         if forged and not (before and before.forged):
-            self._repository.report_forged(found.name, found.tags.get(JOB_TAG, ""))
+            self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
     def apply_end(self, ended: TrainingJob, known: Known | None = None) -> bool:
         """Record the end of an attempt if its job records this attempt. Return whether it was recorded."""
@@ -344,7 +345,7 @@ class Reconciler(ControllerPart):
             it.training_job_name == ended.name for it in record.attempts
         )  # launched by a version without proofs
         if not is_earlier and (ended.name != record.job.launched or record.job.on_board is not None):
-            self._repository.report_forged(ended.name, record.job.name)
+            self._repository.notify(ForgedAttempt(ended.name, record.job.name))
 
     # --- pieces ----------------------------------------------------------------------------------
 

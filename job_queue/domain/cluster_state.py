@@ -4,8 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from job_queue.domain.accounting.attempts import AttemptRecord
-from job_queue.domain.accounting.past_use import PastUseOfAttempts
+from job_queue.domain.accounting.attempts import AttemptRecord, PastUseOfAttempts
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of

@@ -1,17 +1,90 @@
-"""The events and notices of recorded transitions, for observers."""
+"""Domain events, which observers are notified of, and the event in a job's life that a transition is."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
-from job_queue.domain.access.program_output import without_program_output
-from job_queue.domain.job import Job, epoch
+from job_queue.domain.cluster_state import ProjectLoad
+from job_queue.domain.job import Job
+from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState, duration
-
-LONGEST_NOTICE = 500  # characters
-_ORDERS = str.maketrans("<>", "‹›")  # chats read <!channel> and the like as orders
+from job_queue.scheduler import JobState, Plan
 
 
-class DomainEvent(StrEnum):
+@dataclass(frozen=True, slots=True)
+class JobQueued:
+    """A new job is stored."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class CycleEnded:
+    """A cycle has ended."""
+
+    plan: Plan
+    loads: Mapping[str, ProjectLoad]  # project -> its live jobs after the cycle
+    seconds: float  # duration of the cycle
+    lasting_refusals: int  # number of jobs and pools that SageMaker has refused for long
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonAge:
+    """The age of the last successful comparison with SageMaker's list, once per tick."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class IdleInstances:
+    """Idle jobs were looked up."""
+
+    counts: Mapping[str, int]  # pool -> idle instances of jobs, for pools with jobs that were looked up
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyApplied:
+    """A new policy is in force."""
+
+    policy: StoredPolicy
+    restored: int | None  # the earlier version that was restored; None: a new document
+
+
+@dataclass(frozen=True, slots=True)
+class ForgedAttempt:
+    """A training job has the queue's tags and no proof that the queue launched it."""
+
+    training_job: str
+    claimed: str  # the job that its tags name
+
+
+@dataclass(frozen=True, slots=True)
+class UnrecordedJob:
+    """A job cannot be recorded, and plans leave it out for a while."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseConflict:
+    """An invocation has no cycle, because another one holds the lease."""
+
+
+DomainEvent = (
+    JobQueued
+    | Transition  # of a job, once it is recorded
+    | CycleEnded
+    | ComparisonAge
+    | IdleInstances
+    | PolicyApplied
+    | ForgedAttempt
+    | UnrecordedJob
+    | LeaseConflict
+)
+Notify = Callable[[DomainEvent], None]
+
+
+class JobEvent(StrEnum):
     """The events of a job's life; the values are detail-types on EventBridge."""
 
     QUEUED = "Training Job Queued"
@@ -24,63 +97,24 @@ class DomainEvent(StrEnum):
     FINISHED = "Training Job Finished"
 
 
-def domain_event(transition: Transition) -> DomainEvent | None:
+def job_event(transition: Transition) -> JobEvent | None:
     """Return the event of a transition; None if it has none."""
     old, new = transition.old, transition.new
     if new.state.finished:
-        return DomainEvent.FINISHED
+        return JobEvent.FINISHED
     if new.state is JobState.RUNNING:
         return _of_running(old, new)
     if new.retried > old.retried:
         return None  # a failure of the job itself is no backoff; its end is an event when no retries are left
     if old.state.holds_slots and new.state.waits:
         made_room = transition.ended is not None and transition.ended.outcome == "preempted"
-        return DomainEvent.PREEMPTED if made_room else DomainEvent.BACKED_OFF
+        return JobEvent.PREEMPTED if made_room else JobEvent.BACKED_OFF
     return None
 
 
-def _of_running(old: Job, new: Job) -> DomainEvent | None:
+def _of_running(old: Job, new: Job) -> JobEvent | None:
     if new.stop_denied not in (None, old.stop_denied):
-        return DomainEvent.UNSTOPPABLE
+        return JobEvent.UNSTOPPABLE
     if old.state is not JobState.RUNNING:
-        return DomainEvent.RESUMED if old.ran or old.retried else DomainEvent.STARTED
-    return DomainEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None
-
-
-def notice(transition: Transition, after: float) -> str | None:
-    """Return a transition that is news to people as a sentence on one line; None if it is no news.
-
-    :param after: seconds in the queue from which a start is news.
-    """
-    old, new = transition.old, transition.new
-    waited = epoch(new.since) - epoch(new.entered)
-    match domain_event(transition):
-        case DomainEvent.STARTED if waited >= after:
-            news = f"has started, after {duration(waited)} in the queue"
-        case DomainEvent.PREEMPTED:
-            makes_room = f" for {old.evicted_for}" if old.evicted_for else ""
-            news = f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again"
-        case DomainEvent.FINISHED:
-            news = _finished(new, waited)
-        case _:
-            return None
-    whose = f"{new.name} ({new.owner.rpartition('/')[2]}, project {new.project})"
-    return _sentence(f"{whose} {news}")
-
-
-def _finished(job: Job, seconds: float) -> str:
-    if job.state is JobState.COMPLETED:
-        return f"is completed, {duration(seconds)} after it was submitted"
-    how = "has failed" if job.state is JobState.FAILED else "was stopped"
-    reason = job.reason or ""
-    if without_program_output(reason) != reason:  # not all readers of notices may see the output
-        return f"{how} by an error of its own; smq logs {job.name} has it"
-    return f"{how}: {reason}" if reason else how
-
-
-def _sentence(text: str) -> str:
-    """Return a sentence on one line. The text may contain user input: remove unprintable characters and chat markup."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_ORDERS)
-    if len(line) > LONGEST_NOTICE:
-        return f"{line[: LONGEST_NOTICE - 1]}…"
-    return line if line.endswith((".", "!", "?")) else f"{line}."
+        return JobEvent.RESUMED if old.ran or old.retried else JobEvent.STARTED
+    return JobEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None

@@ -175,6 +175,40 @@ def name_is_taken(job: Job, *, now: float) -> Transition:
     return Transition(job, new, f"the name {job.launched} is taken by another training job", now)
 
 
+# The name of an attempt is taken, and its owner is not clear. The refused call can no longer take effect, so it is
+# removed from the calls. Another call follows in a minute, and its answer decides.
+
+
+def name_is_unclear(job: Job, now: float) -> Transition:
+    """Wait: a training job has the attempt's name and no proof, and an earlier call may have created it.
+
+    The training job may be the attempt, without its tags. So no other attempt is launched while it is alive.
+    """
+    why = (
+        f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
+        "so the next one is launched when it has ended."
+    )
+    later = int(now) + ASK_AGAIN_SECONDS
+    new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why)
+    return Transition(job, new, None if job.reason == why else why, now)
+
+
+def name_is_taken_unseen(job: Job, now: float) -> Transition:
+    """Wait: a training job has the attempt's name, and SageMaker does not describe it."""
+    later = int(now) + ASK_AGAIN_SECONDS
+    new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
+    return Transition(job, new, None, now)
+
+
+def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
+    """Wait: SageMaker refuses the name and has no such training job. The call sent at that time has no effect."""
+    calls = tuple(call for call in job.calls if call.sent_at != sent_at)
+    missing_since = job.missing_since or int(now)
+    later = int(now) + ASK_AGAIN_SECONDS
+    new = without_effect(job).with_changes(calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later)
+    return Transition(job, new, None, now)
+
+
 def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
     """Record that the next attempt of a waiting job already runs in SageMaker."""
     new = job.transition(
@@ -203,6 +237,17 @@ def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False)
 def stop_cancelled(job: Job, now: float) -> Transition:
     """Intend to stop the running attempt of a cancelled job."""
     return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
+
+
+def announce_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
+    """Announce to a running job that SageMaker takes its instances back at that time, as its training plan ends."""
+    cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
+    return Transition(job, job.with_changes(cut_off=at), cause, now)
+
+
+def announce_extension(job: Job, now: float) -> Transition:
+    """Announce to a running job that its instances are not taken back yet."""
+    return Transition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
 
 
 def stop_denied(job: Job, now: float) -> Transition:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from job_queue.adapters.observers import Observer
 from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.domain_events import IdleInstances, Notify
 from job_queue.domain.errors import QueueError
 from job_queue.domain.expectations.idleness import (
     PERIOD_SECONDS,
@@ -40,13 +40,13 @@ class IdleWatch:
     """A detector of running jobs with idle GPUs.
 
     :param minutes: the time for which GPUs must be idle.
-    :param observer: notified of the number of idle instances in each pool.
+    :param notify: notifies the observers of the number of idle instances in each pool.
     """
 
-    def __init__(self, utilization: Utilization, minutes: int, observer: Observer) -> None:
+    def __init__(self, utilization: Utilization, minutes: int, notify: Notify) -> None:
         self._utilization = utilization
         self._seconds = minutes * 60.0
-        self._observer = observer
+        self._notify = notify
 
     def look(
         self, cluster: ClusterState, before: Outlook, now: float, may_go_on: Callable[[], bool]
@@ -66,7 +66,7 @@ class IdleWatch:
             looked_at, idle = now, self._idle(jobs, before.idle, now, may_go_on)
         idle = {job.launched: idle[job.launched] for job in jobs if job.launched and job.launched in idle}
         if jobs:
-            self._observer.idle(idle_instances(jobs, idle))
+            self._notify(IdleInstances(idle_instances(jobs, idle)))
         return looked_at, idle
 
     def _idle(

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.records.attempt_history import AttemptFeed
-from job_queue.domain.accounting.past_use import PastUseOfAttempts, read_from
+from job_queue.domain.accounting.attempts import PastUseOfAttempts
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import RECENT_SECONDS
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.policy import AppliedPolicy
-from job_queue.scheduler import PastUse, remembers
+from job_queue.scheduler import PastUse, looks_back_to, remembers
 from job_queue.services.idleness import IdleWatch
 from job_queue.simulation.forecast import Estimate, forecast
 
@@ -76,7 +76,7 @@ class OutlookService:
         if self._use is None or self._use.version != applied.version:
             feed = AttemptFeed(self._repository.attempts, self._clock)
             self._use = _PastUseSums(applied.version, feed, PastUseOfAttempts(applied.policy))
-        self._use.sums.add(self._use.ended.new(read_from(applied.policy, now), may_go_on))
+        self._use.sums.add(self._use.ended.new(looks_back_to(applied.policy, now), may_go_on))
         return self._use.sums.at(now), self._use.ended.given_since(now - RECENT_SECONDS)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.domain_events import PolicyApplied
 from job_queue.domain.errors import InUse, NotFound, Refused, StalePolicy, TooLarge
 from job_queue.domain.policy import AppliedPolicy, PastPolicy
 from job_queue.domain.policy_validation import parse_policy
@@ -108,7 +109,7 @@ class PolicyService:
             applied = self._repository.apply_policy(text, version, caller, self._clock(), restored)
         except Refused:
             raise _stale(version) from None
-        self._repository.report_policy(applied, restored)
+        self._repository.notify(PolicyApplied(applied, restored))
         return self.current(), [conflict.message for conflict in found]
 
 

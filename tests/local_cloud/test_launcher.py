@@ -18,7 +18,7 @@ from tests.local_cloud.emulator import BUCKET, Emulator, request
 from tests.local_cloud.test_training_stop import GANG, SAVES
 from tests.waiting import PATIENCE
 
-first_process = Path(launcher.__file__).parent / "packaging/container/first_process.py"
+forwarder = Path(launcher.__file__).parent / "packaging/container/sigterm_forwarder.py"
 
 SCRIPT_MODE = {"TrainingImage": "image", "TrainingInputMode": "File"}
 
@@ -171,7 +171,7 @@ def test_an_image_without_a_program_of_its_own_says_so() -> None:
 
 
 def test_it_needs_no_newer_python_than_it_says() -> None:
-    ast.parse(first_process.read_text(), feature_version=(3, 7))
+    ast.parse(forwarder.read_text(), feature_version=(3, 7))
 
 
 def test_the_entry_point_is_within_sagemakers_limits() -> None:

@@ -35,6 +35,7 @@ from job_queue.carrier_agent import seal
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
+from job_queue.domain.domain_events import JobQueued
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job, JobRecord
 from job_queue.scheduler import JobState, Seat
@@ -246,7 +247,7 @@ def an_attempt(twin: Twin) -> str:
 def notifies(twin: Twin) -> bool:
     lost: list[int] = []
     with ThreadPoolExecutor(1) as background:
-        Notifier(twin.client("events"), background, lost.append).queued(twin.new_job())
+        Notifier(twin.client("events"), background, lost.append).notify(JobQueued(twin.new_job()))
     return not lost
 
 

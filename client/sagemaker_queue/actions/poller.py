@@ -55,7 +55,7 @@ class Poller(Generic[T]):
         return self._latest[1]
 
     @property
-    def notice(self) -> str | None:
+    def outage(self) -> str | None:
         """A sentence about an outage or a late answer; None without either."""
         at = self._latest[1]
         if self._outage:

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from api_contract import notices
 from sagemaker_queue.config.notice_settings import NoticeFilter
 from sagemaker_queue.errors import NotFound
-from sagemaker_queue.formatting import clean, duration
+from sagemaker_queue.formatting import duration, since
 from sagemaker_queue.models import FINISHED, WAITING
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.models import JobDetail, JobSummary, Transition
+    from sagemaker_queue.models import JobDetail, JobSummary
 
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
-_LATER = "goes on from its checkpoint when it is its turn again"
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A notice to a user; ``text`` is one or two sentences on one line."""
+    """A notice to a user; ``text`` is a sentence on one line."""
 
     kind: str  # of NOTICE_KINDS
     job: str
@@ -55,7 +55,7 @@ class JobWatch:
         """
         live = {job.job: _since(job) for job in self._queue.jobs() if self._meant(job)}
         ended = self._ended_lately()
-        notices: list[Notice] = []
+        found: list[Notice] = []
         if self._live is not None:
             known = self._live
             changed = [name for name in {**known, **live} if live.get(name) != known.get(name)]
@@ -63,12 +63,12 @@ class JobWatch:
             quick = [job.job for job in ended if job.job not in known and self._meant(job)]
             for name in dict.fromkeys([*changed, *quick]):
                 news, until = self._news(name, known.get(name, _LONG_AGO))
-                notices += news
+                found += news
                 if name in live:  # the job may have changed since it was listed
                     live[name] = until
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])
-        return notices
+        return found
 
     def _ended_lately(self) -> list[JobSummary]:
         ended = []
@@ -96,38 +96,23 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
     ran = False
     for one in job.history:
         at = one.at or _LONG_AGO
+        kind, news = one.state, ""
         if one.state in WAITING:
             began = began or at
         elif one.state == "running":
             seconds = (at - began).total_seconds() if began else 0.0
-            if began and at > known and seconds >= waited:
-                does = "goes on" if ran else "has started"
-                yield Notice("started", job.job, f"{job.job} {does}, after {duration(seconds)} in the queue.")
+            if began and seconds >= waited:
+                kind, news = "started", notices.started(duration(seconds), again=ran)
             ran, began = True, None
-        if at > known:
-            yield from _notices_of(job, one)
-
-
-def _notices_of(job: JobDetail, one: Transition) -> Iterable[Notice]:
-    cause = f": {clean(one.cause)}" if one.cause else ""
-    if one.state == "preempted":
-        yield Notice("preempted", job.job, f"{job.job} was preempted, and {_LATER}{_ended(cause)}")
-    elif one.state == "failed":
-        why = f": {clean(job.reason.message)}" if job.reason and job.reason.message else cause
-        yield Notice("failed", job.job, f"{job.job} failed{_ended(why)}")
-    elif one.state == "stopped":
-        yield Notice("finished", job.job, f"{job.job} was stopped{_ended(cause.replace(': stopped:', ':', 1))}")
-    elif one.state in FINISHED:
-        yield Notice("finished", job.job, f"{job.job} completed{_took(job)}.")
-
-
-def _took(job: JobDetail) -> str:
-    first, last = job.entry_time, job.state_since
-    return f", {duration((last - first).total_seconds())} after it was submitted" if first and last else ""
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+        if one.state == "preempted":
+            news = notices.preempted(cause=one.cause)
+        elif one.state in FINISHED:
+            kind = "failed" if one.state == "failed" else "finished"
+            reason = job.reason.message if job.reason else ""
+            took = duration(since(job.entry_time or at, at))
+            news = notices.finished(one.state, took, job.job, reason or one.cause.removeprefix("stopped: "))
+        if news and at > known:
+            yield Notice(kind, job.job, notices.notice(job.job, job.owner, job.project, news))
 
 
 def _since(job: JobSummary) -> datetime:

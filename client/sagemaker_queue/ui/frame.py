@@ -119,9 +119,8 @@ def build_frame(tab: Tab) -> None:
             link.props("aria-current=page") if place == here else link.props(remove="aria-current")
 
     def look() -> None:
-        notice = tab.poller.notice
-        outage.set_text(notice or "")
-        outage.set_visibility(notice is not None)
+        outage.set_text(tab.poller.outage or "")
+        outage.set_visibility(tab.poller.outage is not None)
         fresh.set_text(f"as of {tab.poller.at:%H:%M:%S} UTC")
 
     def pressed(event: events.KeyEventArguments) -> None:

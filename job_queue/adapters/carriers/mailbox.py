@@ -5,6 +5,8 @@ and the form of all messages, are in `carrier_agent/mailbox.py`. The role of a c
 `out/`, so a report counts only with the authentication code of the key that the queue shares with the agent.
 """
 
+import hashlib
+import hmac
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from job_queue.adapters.carriers import program
-from job_queue.adapters.carriers.agent_keys import agent_number, key_of, queue_number
 from job_queue.adapters.carriers.order_key import OrderKey
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.adapters.telemetry import log
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
+_HEX = frozenset("0123456789abcdef")
+_DIGITS = 512  # of a number of 2,048 bits
 _OUT_OF_TIME = "MaxRuntimeExceeded"
 LARGEST = 2 * 1024 * 1024  # bytes of a message; a larger one counts as absent
 LONGEST_REASON = 1024  # characters, as SageMaker's FailureReason
@@ -382,3 +385,26 @@ def _time(report: Mapping[str, Any], name: str, written: float) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if written - LONGEST_SECONDS - DAY <= value <= written + DAY else None
+
+
+def queue_number(secret: str, attempt: str) -> int:
+    """Return the queue's private number for a carrier's attempt."""
+    drawn = hmac.new(secret.encode(), f"agent/{attempt}".encode(), hashlib.sha256).digest()
+    return int.from_bytes(drawn, "big") | 1 << 255
+
+
+def agent_number(text: str) -> int | None:
+    """Return an agent's public number; None: the text is not an element of the group."""
+    if not 0 < len(text) <= _DIGITS or not _HEX.issuperset(text):
+        return None
+    number = int(text, 16)
+    return number if 1 < number < seal.PRIME - 1 else None
+
+
+def key_of(carrier: Job) -> bytes | None:
+    """Return the key that the queue shares with a carrier's agent; None: the agent has not introduced itself."""
+    number = agent_number(carrier.agent_key or "")
+    if number is None or carrier.secret is None:
+        return None
+    attempt = apply_qstamp(carrier.name, 1)  # a carrier has one attempt
+    return seal.shared_key(queue_number(carrier.secret, attempt), number, attempt)

@@ -1,4 +1,4 @@
-"""Ask SageMaker about the policy's training plans, and notify jobs before their instances are taken back."""
+"""Ask SageMaker about the policy's training plans, and announce to jobs that their instances are taken back."""
 
 from collections.abc import Container
 from functools import partial
@@ -7,7 +7,6 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.part import ControllerPart
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.cut_off import announce_cut_off, announce_extension
 from job_queue.domain.fleet.training_plans import (
     KnownPlan,
     closing,
@@ -16,7 +15,7 @@ from job_queue.domain.fleet.training_plans import (
     plans_to_describe,
     was_extended,
 )
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import Transition, announce_cut_off, announce_extension
 from job_queue.scheduler import JobState
 
 
@@ -54,18 +53,18 @@ class TrainingPlans(ControllerPart):
         return own + sum(sum(job.instance_counts.values()) for job in external)
 
 
-def cut_off_notices(cluster: ClusterState, leaving: Container[str], now: float) -> list[Transition]:
-    """Return the transitions that notify running jobs of instances that are taken back soon, or not after all.
+def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: float) -> list[Transition]:
+    """Return the transitions that tell running jobs that their instances are taken back soon, or not after all.
 
     :param leaving: jobs that this cycle changes otherwise.
     """
-    notices = []
+    announcements = []
     for job in cluster.active.values():
         if job.state is JobState.RUNNING and job.name not in leaving:
             found = closing(job, cluster.metadata.training_plans, cluster.applied.policy, now)
             if found:
                 at, plan = found
-                notices.append(announce_cut_off(job, at, plan.name, now))
+                announcements.append(announce_cut_off(job, at, plan.name, now))
             elif was_extended(job, cluster.metadata.training_plans, cluster.applied.policy, now):
-                notices.append(announce_extension(job, now))
-    return notices
+                announcements.append(announce_extension(job, now))
+    return announcements

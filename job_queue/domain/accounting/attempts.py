@@ -1,15 +1,15 @@
-"""The record of an attempt that has ended: its owner, its instances, its times, and its outcome.
+"""The record of an attempt that has ended (its owner, instances, times and outcome), and past use as a sum of records.
 
 An attempt's time has three consecutive parts without gaps: its job waited, SageMaker provisioned instances, the
 instances ran. The times are SageMaker's own where it has reported them, so that sums agree with its records.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from job_queue.domain.job import EndedAttempt, Job, JobRecord, epoch, iso
 from job_queue.domain.policy import project_of
-from job_queue.scheduler import OnDemand, Policy, Pool, Spot
+from job_queue.scheduler import OnDemand, PastUse, Policy, Pool, Spot, UseLedger
 
 CLOCK_SECONDS = 3600  # tolerance for a reported time in the future, or before the job's submission
 
@@ -139,3 +139,27 @@ def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], pol
     project = project_of(policy, job.project)
     quota = project.quota if project else {}
     return sum(min(count, max(0, used.get(pool, 0) + count - quota.get(pool, 0))) for pool, count in slots.items())
+
+
+class PastUseOfAttempts:
+    """The sum of attempt records under one policy. Another policy needs a new sum over all records.
+
+    An attempt counts from the time at which it got its instances until its end, times its instances, like in `smq
+    usage`. An attempt that never had instances does not count. Memory is bounded for any number of records
+    (`UseLedger`). A record that is added twice counts twice.
+
+    :param past: earlier use, as of `at` (epoch seconds).
+    """
+
+    def __init__(self, policy: Policy, past: Mapping[str, PastUse] | None = None, at: float = 0.0) -> None:
+        self._ledger = UseLedger(policy, past, at)
+
+    def add(self, records: Iterable[AttemptRecord]) -> None:
+        """Add attempts that have ended. The order matters only for attempts in past periods of a budget."""
+        for record in records:
+            if record.began is not None:
+                self._ledger.enter(record.project, record.owner, record.slots, epoch(record.began), epoch(record.ended))
+
+    def at(self, now: float) -> Mapping[str, PastUse]:
+        """Return a snapshot's `past_use`, by project. `now` must not be before the last added end."""
+        return self._ledger.past_use(now)

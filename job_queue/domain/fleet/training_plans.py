@@ -12,7 +12,7 @@ from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool, TrainingPlan
 
 TAKEN_BACK_SECONDS = 30 * 60  # before the end of a plan, or of a part of it, SageMaker takes the instances back
 ASK_SECONDS = 5 * 60  # between two requests for a plan
-NOTICE_SECONDS = 2 * 3600  # the jobs on the instances are notified this long before they are taken back
+ANNOUNCED_SECONDS = 2 * 3600  # time before instances are taken back, from which their jobs are told
 LATE_SECONDS = 60  # tolerance for an end that seems to be before its cause, because clocks differ
 
 
@@ -100,24 +100,24 @@ def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> Tra
 
 
 def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, TrainingPlan] | None:
-    """Return when and by which plan a running job loses its instances; None if not soon, or if it was notified."""
+    """Return when and by which plan a running job loses its instances; None if not soon, or if the job was told."""
     found = []
     for pool, plan in _with_plans(policy):
         record = known.get(plan.arn)
         calendar = record.calendar(now) if record and pool.name in job.slots else None
-        if calendar and calendar.is_open(now) and calendar.closes - now <= NOTICE_SECONDS:
+        if calendar and calendar.is_open(now) and calendar.closes - now <= ANNOUNCED_SECONDS:
             found.append((int(calendar.closes), plan))
     first = min(found, key=lambda one: one[0], default=None)
     return None if first is None or first[0] == job.cut_off or _ends_before(job, first[0]) else first
 
 
 def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> bool:
-    """Return whether a running job was notified that its instances are taken back, and this is no longer soon."""
+    """Return whether a running job was told that its instances are taken back, and this is no longer soon."""
     if job.cut_off is None or job.cut_off <= now:
         return False
     records = [known.get(plan.arn) for pool, plan in _with_plans(policy) if pool.name in job.slots]
     calendars = [calendar for record in records if record and (calendar := record.calendar(now))]
-    return bool(calendars) and all(calendar.closes - now > NOTICE_SECONDS for calendar in calendars)
+    return bool(calendars) and all(calendar.closes - now > ANNOUNCED_SECONDS for calendar in calendars)
 
 
 def _ends_before(job: Job, at: float) -> bool:

@@ -1,4 +1,7 @@
-"""Files between S3 and a job's folders: input channels, checkpoints, artifacts."""
+"""Files between S3 and a job's folders as SageMaker transfers them: input channels, checkpoints, artifacts.
+
+The agent of a carrier imitates the same with its own code, so that an error of one is not an error of both.
+"""
 
 import json
 import shutil

@@ -40,6 +40,8 @@ class Queue:
         answer: dict[str, Any] = {
             "job": name,
             "state": history[-1][1],
+            "owner": "arn:aws:iam::123456789012:user/ann",
+            "project": "vision",
             "entryTime": moments[0],
             "stateSince": moments[-1],
             "reason": {"code": "X", "message": self.reasons[name]} if name in self.reasons else None,
@@ -66,7 +68,7 @@ def test_what_was_before_is_no_news_and_nothing_is_told_twice() -> None:
     watch = watching(queue)
     assert told(watch) == [] and watch.live == {"a"}
     queue.histories["a"].append((65, "completed", ""))
-    assert told(watch) == ["a completed, 1h05m after it was submitted."]
+    assert told(watch) == ["a (ann, project vision) is completed, 1h05m after it was submitted."]
     assert told(watch) == [] and not watch.live
 
 
@@ -84,9 +86,10 @@ def test_all_that_happened_between_two_looks_is_told_in_its_order() -> None:
         (34, "running", ""),
     ]
     assert told(watch) == [
-        "a has started, after 20m00s in the queue.",
-        "a was preempted, and goes on from its checkpoint when it is its turn again: made room for b.",
-        "a goes on, after 3m00s in the queue.",
+        "a (ann, project vision) has started, after 20m00s in the queue.",
+        "a (ann, project vision) was preempted, and goes on from its checkpoint when it is its turn again: "
+        "made room for b.",
+        "a (ann, project vision) goes on, after 3m00s in the queue.",
     ]
 
 
@@ -97,7 +100,7 @@ def test_a_job_that_goes_on_after_it_was_listed_is_told_once() -> None:
     watch.look()
     queue.histories["a"] += [(20, "starting", ""), (21, "running", "")]
     queue.listed_before = 1
-    assert told(watch) == ["a has started, after 21m00s in the queue."]
+    assert told(watch) == ["a (ann, project vision) has started, after 21m00s in the queue."]
     queue.listed_before = 0
     assert told(watch) == []
 
@@ -109,7 +112,7 @@ def test_only_starts_after_a_long_wait_are_told() -> None:
     watch.look()
     for name in ("a", "b"):
         queue.histories[name] += [(20, "running", "")]
-    assert told(watch) == ["a has started, after 20m00s in the queue."]
+    assert told(watch) == ["a (ann, project vision) has started, after 20m00s in the queue."]
 
 
 def test_the_reason_of_a_failure_stays_on_its_line() -> None:
@@ -119,7 +122,7 @@ def test_the_reason_of_a_failure_stays_on_its_line() -> None:
     watch = watching(queue)
     watch.look()
     queue.histories["a"].append((6, "failed", ""))
-    assert told(watch) == ["a failed: AlgorithmError: no such ?[31mdataset."]
+    assert told(watch) == ["a (ann, project vision) has failed: AlgorithmError: no such [31mdataset."]
 
 
 def test_a_job_that_came_and_ended_between_two_looks_is_told() -> None:
@@ -127,7 +130,7 @@ def test_a_job_that_came_and_ended_between_two_looks_is_told() -> None:
     watch = watching(queue)
     watch.look()
     queue.histories["quick"] = [(1, "pending", ""), (2, "failed", "refused")]
-    assert told(watch) == ["quick failed: refused."]
+    assert told(watch) == ["quick (ann, project vision) has failed: refused."]
     assert told(watch) == []
 
 
@@ -138,7 +141,7 @@ def test_only_kinds_and_jobs_that_are_meant_are_told() -> None:
     watch.look()
     for name in queue.histories:
         queue.histories[name] += [(20, "running", ""), (21, "stopped", "stopped: cancelled by ann")]
-    assert told(watch) == ["mine was stopped: cancelled by ann."]
+    assert told(watch) == ["mine (ann, project vision) was stopped: cancelled by ann."]
 
 
 def test_a_job_that_is_forgotten_meanwhile_is_no_error() -> None:

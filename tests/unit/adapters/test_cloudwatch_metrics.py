@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric, QueueMetrics
+from job_queue.domain.domain_events import ForgedAttempt, IdleInstances, LeaseConflict, UnrecordedJob
 from job_queue.domain.job import STOP_DENIED_SECONDS, waiting_queue
 from tests.jobs import P5, a_job
 from tests.queue_harness import Harness
@@ -19,7 +20,7 @@ class Measured:
     def __init__(self, capsys: pytest.CaptureFixture[str], slots: int = 1) -> None:
         self._capsys = capsys
         self.metrics = QueueMetrics()
-        self.queue = Harness(slots, observer=self.metrics)
+        self.queue = Harness(slots, notify=self.metrics.notify)
 
     def lines(self) -> list[Json]:
         """Ends the invocation; gives the lines that CloudWatch takes for metrics."""
@@ -48,10 +49,8 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
     queue.tick(STOP_DENIED_SECONDS)
     queue.end("low-qstamp-1", "Stopped")
     queue.end("high-qstamp-1", "Failed", failure="CapacityError: none left")
-    measured.metrics.forged("theirs", "low")
-    measured.metrics.unrecorded("low")
-    measured.metrics.lease_was_held()
-    measured.metrics.idle({"p5": 3})
+    for event in (ForgedAttempt("theirs", "low"), UnrecordedJob("low"), LeaseConflict(), IdleInstances({"p5": 3})):
+        measured.metrics.notify(event)
     measured.metrics.add(Metric.LOST_NOTIFICATIONS, 3)
     seen: Json = {}
     queue.training.down = True

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from api_contract.notices import LONGEST_NOTICE
 from job_queue.adapters.eventbridge import Notifier
-from job_queue.domain.domain_events import LONGEST_NOTICE, DomainEvent
-from job_queue.domain.fleet.cut_off import announce_cut_off
+from job_queue.domain.domain_events import JobEvent, PolicyApplied
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
+from job_queue.domain.state_machine import announce_cut_off
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import Harness
 
@@ -46,7 +47,7 @@ class NotifyingQueue:
         self.bridge = EventBridge()
         self.lost: list[int] = []
         self.notifier = Notifier(cast(Any, self.bridge), background, self.lost.append, notice_after)
-        self.queue = Harness(slots=1, observer=self.notifier)
+        self.queue = Harness(slots=1, notify=self.notifier.notify)
 
     @contextmanager
     def slow(self) -> Iterator[None]:
@@ -179,11 +180,11 @@ def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, n
 
 def test_there_is_an_example_of_every_event_that_is_sent() -> None:
     examples = {payload(path.stem)["detail-type"] for path in EVENTS.glob("queue-*.json")}
-    assert examples == {what.value for what in DomainEvent} - {DomainEvent.BACKED_OFF.value}
+    assert examples == {what.value for what in JobEvent} - {JobEvent.BACKED_OFF.value}
 
 
 def test_a_policy_that_is_applied_is_told_of(notifying: NotifyingQueue) -> None:
-    notifying.queue.repository.report_policy(StoredPolicy(4, "{}", "ada", "2026-11-20T10:16:12Z"), 2)
+    notifying.notifier.notify(PolicyApplied(StoredPolicy(4, "{}", "ada", "2026-11-20T10:16:12Z"), 2))
     detail = {"version": 4, "appliedBy": "ada", "appliedAt": "2026-11-20T10:16:12Z", "restored": 2}
     assert notifying.events() == [("Training Job Policy Changed", detail)]
 

@@ -10,8 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from job_queue.adapters.carriers.agent_keys import key_of
-from job_queue.adapters.carriers.mailbox import LARGEST, Heard, Mailboxes, member_of, reported_attempts
+from job_queue.adapters.carriers.mailbox import LARGEST, Heard, Mailboxes, key_of, member_of, reported_attempts
 from job_queue.adapters.sagemaker import LaunchResult, StopResult
 from job_queue.carrier_agent import seal
 from job_queue.domain.errors import Unavailable

@@ -4,40 +4,37 @@ import io
 
 import pytest
 
-from job_queue.adapters.observers import Observer, Observers, TransitionLog
+from job_queue.adapters.observers import log_event, notify_all
 from job_queue.domain import state_machine
+from job_queue.domain.domain_events import DomainEvent, JobQueued
 from job_queue.domain.errors import Refused
-from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
 from tests.jobs import a_job
 from tests.queue_harness import Harness
 from tests.unit.conftest import lines_of
 
 
-class Notebook(Observer):
+class Notebook:
     """Remembers what it was told of jobs."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def queued(self, job: Job) -> None:
-        self.notes.append(f"{job.name}: {job.state}")
+    def notify(self, event: DomainEvent) -> None:
+        match event:
+            case JobQueued(job):
+                self.notes.append(f"{job.name}: {job.state}")
+            case Transition(old=old, new=new):
+                self.notes.append(f"{new.name}: {old.state} -> {new.state}")
 
-    def transitioned(self, transition: Transition) -> None:
-        self.notes.append(f"{transition.new.name}: {transition.old.state} -> {transition.new.state}")
 
-
-class Broken(Observer):
-    def queued(self, job: Job) -> None:
-        raise RuntimeError("no pen")
-
-    def transitioned(self, transition: Transition) -> None:
-        raise RuntimeError("no pen")
+def broken(event: DomainEvent) -> None:
+    raise RuntimeError("no pen")
 
 
 def test_observers_get_every_recorded_transition_once_and_in_order() -> None:
     notebook = Notebook()
-    queue = Harness(slots=1, observer=notebook)
+    queue = Harness(slots=1, notify=notebook.notify)
     queue.submit("low", 1)
     queue.submit("high", 2)
     queue.end("low-qstamp-1", "Stopped")
@@ -58,7 +55,7 @@ def test_observers_get_every_recorded_transition_once_and_in_order() -> None:
 
 def test_observers_do_not_get_refused_transitions() -> None:
     notebook = Notebook()
-    queue = Harness(slots=0, observer=notebook)
+    queue = Harness(slots=0, notify=notebook.notify)
     queue.submit("job1")
     notebook.notes.clear()
     assert queue.repository.add(a_job("job1"), "{}", queue.now) is not None
@@ -72,14 +69,14 @@ def test_observers_do_not_get_refused_transitions() -> None:
 
 def test_an_observer_that_fails_keeps_nothing_from_the_queue_or_the_others() -> None:
     notebook = Notebook()
-    queue = Harness(slots=1, observer=Observers([Broken(), notebook]))
+    queue = Harness(slots=1, notify=notify_all(broken, notebook.notify))
     queue.submit("job1")
     assert queue.state("job1") == "running"
     assert notebook.notes == ["job1: pending", "job1: pending -> starting", "job1: starting -> running"]
 
 
 def test_the_log_has_a_line_for_each_decision_with_its_cycle(written: io.StringIO) -> None:
-    queue = Harness(slots=1, observer=Observers([TransitionLog()]))
+    queue = Harness(slots=1, notify=notify_all(log_event))
     queue.submit("low", 1)
     lines_of(written)
     queue.submit("high", 2)

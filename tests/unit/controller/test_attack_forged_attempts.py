@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.controller.launcher import SIGNATURE_SECONDS
+from job_queue.domain.domain_events import DomainEvent, ForgedAttempt
 from job_queue.domain.errors import Unavailable
 from tests.jobs import a_request
 from tests.queue_harness import Harness
@@ -14,19 +14,16 @@ from tests.queue_harness import Harness
 pytestmark = pytest.mark.attack
 
 
-class Told(Observer):
+class TellingQueue(Harness):
     """Keeps what the queue tells of forged attempts."""
 
-    def __init__(self) -> None:
-        self.names: list[tuple[str, str]] = []
+    def __init__(self, slots: int) -> None:
+        self.told: list[tuple[str, str]] = []
+        super().__init__(slots, notify=self._notify)
 
-    def forged(self, training_job: str, claimed: str) -> None:
-        self.names.append((training_job, claimed))
-
-
-def told(queue: Harness) -> list[tuple[str, str]]:
-    assert isinstance(queue.observer, Told)
-    return queue.observer.names
+    def _notify(self, event: DomainEvent) -> None:
+        if isinstance(event, ForgedAttempt):
+            self.told.append((event.training_job, event.claimed))
 
 
 def tags_of(queue: Harness, attempt: str) -> dict[str, str]:
@@ -45,7 +42,7 @@ def forge(queue: Harness, name: str, tags: dict[str, str], **resources: Any) -> 
 @pytest.mark.parametrize("name", ["mine", "victim-qstamp-2", "victim-qstamp-7", "victim-qstamp-01", "vIctim-qstamp-1"])
 @pytest.mark.parametrize("ends", ["event", "tick"])
 def test_copied_tags_on_another_name_end_nobodys_job(name: str, ends: str) -> None:
-    queue = Harness(slots=2, observer=Told())
+    queue = TellingQueue(slots=2)
     queue.submit("victim", 1)
     forge(queue, name, tags_of(queue, "victim-qstamp-1"))
     if ends == "event":
@@ -56,11 +53,11 @@ def test_copied_tags_on_another_name_end_nobodys_job(name: str, ends: str) -> No
         queue.tick()
     assert queue.state("victim") == "running"
     assert queue.training.stopped == set()
-    assert (name, "victim") in told(queue)
+    assert (name, "victim") in queue.told
 
 
 def test_a_forged_attempt_uses_slots_and_is_never_stopped_nor_taken_for_the_victims() -> None:
-    queue = Harness(slots=2, observer=Told())
+    queue = TellingQueue(slots=2)
     queue.submit("victim", 1)
     forge(queue, "mine", tags_of(queue, "victim-qstamp-1"))
     queue.event("mine")
@@ -71,7 +68,7 @@ def test_a_forged_attempt_uses_slots_and_is_never_stopped_nor_taken_for_the_vict
     assert queue.training.stopped == set()
     (external,) = queue.repository.external()
     assert (external.name, external.forged, external.orphan) == ("mine", True, False)
-    assert told(queue) == [("mine", "victim")], "told of once"
+    assert queue.told == [("mine", "victim")], "told of once"
     queue.end("mine")
     queue.tick()
     assert queue.states() == {"victim": "running", "other": "running"}
@@ -79,7 +76,7 @@ def test_a_forged_attempt_uses_slots_and_is_never_stopped_nor_taken_for_the_vict
 
 
 def test_a_training_job_under_the_next_attempts_name_is_not_adopted() -> None:
-    queue = Harness(slots=2, observer=Told())
+    queue = TellingQueue(slots=2)
     queue.submit("victim", 1, instances=2)
     tags = {**tags_of(queue, "victim-qstamp-1"), "queue-attempt": "2"}
     queue.submit("urgent", 9, instances=2)
@@ -99,7 +96,7 @@ def test_a_training_job_under_the_next_attempts_name_is_not_adopted() -> None:
 
 
 def test_a_name_that_is_taken_beforehand_costs_the_victim_a_number() -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     forge(queue, "victim-qstamp-1", {"queue-name": "sagemaker-queue", "queue-job": "victim", "queue-attempt": "1"})
     queue.submit("victim", 1)
     queue.tick()
@@ -110,7 +107,7 @@ def test_a_name_that_is_taken_beforehand_costs_the_victim_a_number() -> None:
 
 
 def test_the_proof_of_a_refused_call_which_the_trail_shows_counts_no_more() -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     sent: list[Any] = []
     create = queue.training.create
 
@@ -214,7 +211,7 @@ def sent_by(queue: Harness) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("refusal", [LaunchResult.NO_CAPACITY, LaunchResult.NOT_NOW, LaunchResult.THROTTLED])
 def test_a_refused_calls_proof_counts_no_more_while_an_earlier_call_is_unanswered(refusal: LaunchResult) -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     sent = sent_by(queue)
     queue.training.script = ["never", refusal]
     queue.submit("victim", 1)
@@ -237,7 +234,7 @@ def outlive_calls(queue: Harness) -> None:
 
 
 def test_a_proof_added_to_a_taken_name_comes_too_late() -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     sent = sent_by(queue)
     forge(queue, "victim-qstamp-1", {})
     sent.clear()
@@ -253,7 +250,7 @@ def test_a_proof_added_to_a_taken_name_comes_too_late() -> None:
 
 
 def test_a_proof_added_while_sagemaker_does_not_say_who_has_the_name_comes_too_late() -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     sent = sent_by(queue)
     forge(queue, "victim-qstamp-1", {})
     sent.clear()
@@ -274,7 +271,7 @@ def test_a_proof_added_while_sagemaker_does_not_say_who_has_the_name_comes_too_l
 
 
 def test_an_attempt_that_lost_its_tags_before_the_queue_heard_of_it_is_not_launched_twice() -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     queue.training.script = ["lost"]
     queue.submit("victim", 1)
     queue.training.jobs["victim-qstamp-1"].tags.clear()  # type: ignore[attr-defined]
@@ -305,7 +302,7 @@ def test_a_cancelled_job_in_that_case_ends_when_the_training_job_does() -> None:
 
 
 def test_a_proof_of_an_attempt_that_was_given_up_makes_nobody_an_orphan_to_be_stopped() -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     sent = sent_by(queue)
     forge(queue, "victim-qstamp-1", {})
     sent.clear()
@@ -319,7 +316,7 @@ def test_a_proof_of_an_attempt_that_was_given_up_makes_nobody_an_orphan_to_be_st
 
 
 def test_the_proof_of_a_call_that_was_refused_for_good_makes_nobody_an_orphan_to_be_stopped() -> None:
-    queue = Harness(slots=3, observer=Told())
+    queue = TellingQueue(slots=3)
     sent = sent_by(queue)
     queue.training.script = [LaunchResult.REFUSED]
     queue.submit("victim", 1)
@@ -328,4 +325,4 @@ def test_the_proof_of_a_call_that_was_refused_for_good_makes_nobody_an_orphan_to
     queue.tick()
     queue.tick()
     assert queue.training.stopped == set()
-    assert ("victim-qstamp-1", "victim") in told(queue)
+    assert ("victim-qstamp-1", "victim") in queue.told

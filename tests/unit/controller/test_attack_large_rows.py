@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from job_queue.adapters.job_repository import HISTORY_BYTES
-from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.domain.domain_events import DomainEvent, UnrecordedJob
 from job_queue.domain.job import REASON_BYTES
 from job_queue.services.job_commands import JobCommands
 from local_cloud.dynamodb.units import size_of
@@ -17,14 +17,15 @@ from tests.queue_harness import Harness
 pytestmark = pytest.mark.attack
 
 
-class Told(Observer):
+class Told:
     """Keeps the names of jobs that cannot be recorded."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def unrecorded(self, job: str) -> None:
-        self.names.append(job)
+    def notify(self, event: DomainEvent) -> None:
+        if isinstance(event, UnrecordedJob):
+            self.names.append(event.job)
 
 
 def commands(queue: Harness) -> JobCommands:
@@ -75,7 +76,7 @@ def bloated(queue: Harness, name: str) -> None:
 
 def test_a_job_that_cannot_be_recorded_holds_nobody_up_and_is_told_of() -> None:
     told = Told()
-    queue = Harness(slots=1, observer=told)
+    queue = Harness(slots=1, notify=told.notify)
     queue.accept("huge", 1000)
     bloated(queue, "huge")
     queue.submit("honest", 1)
@@ -88,7 +89,7 @@ def test_a_job_that_cannot_be_recorded_holds_nobody_up_and_is_told_of() -> None:
 
 
 def test_an_attempt_whose_job_cannot_be_recorded_is_no_victim() -> None:
-    queue = Harness(slots=2, observer=Told())
+    queue = Harness(slots=2, notify=Told().notify)
     queue.submit("huge", 1)
     queue.submit("small", 2)
     bloated(queue, "huge")

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from job_queue.adapters.cloudwatch_metrics import QueueMetrics
-from job_queue.adapters.observers import Observer
-from job_queue.domain.domain_events import DomainEvent, domain_event
+from job_queue.domain.domain_events import DomainEvent, JobEvent, job_event
 from job_queue.domain.job import STOP_DENIED_SECONDS
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import Reason
@@ -15,20 +14,20 @@ from tests.queue_harness import Harness
 pytestmark = pytest.mark.attack
 
 
-class Told(Observer):
-    """Keeps the events."""
+class Told:
+    """Keeps the events of jobs."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[str, DomainEvent]] = []
+        self.events: list[tuple[str, JobEvent]] = []
 
-    def transitioned(self, transition: Transition) -> None:
-        if event := domain_event(transition):
-            self.events.append((transition.new.name, event))
+    def notify(self, event: DomainEvent) -> None:
+        if isinstance(event, Transition) and (what := job_event(event)):
+            self.events.append((event.new.name, what))
 
 
 def test_another_victim_makes_room_for_an_attempt_that_cannot_be_stopped() -> None:
     told = Told()
-    queue = Harness(slots=2, observer=told)
+    queue = Harness(slots=2, notify=told.notify)
     queue.submit("hostile", 1)
     queue.submit("honest", 2)
     queue.training.untagged.add("hostile-qstamp-1")
@@ -37,7 +36,7 @@ def test_another_victim_makes_room_for_an_attempt_that_cannot_be_stopped() -> No
     assert queue.training.stopped == {"honest-qstamp-1"}
     queue.end("honest-qstamp-1", "Stopped")
     assert queue.states() == {"hostile": "running", "urgent": "running", "honest": "preempted"}
-    assert ("hostile", DomainEvent.UNSTOPPABLE) in told.events
+    assert ("hostile", JobEvent.UNSTOPPABLE) in told.events
     assert "denies the queue to stop hostile-qstamp-1" in queue.record("hostile").history[-1].cause
 
 
@@ -105,7 +104,7 @@ def test_tags_that_are_removed_while_it_stops_change_nothing() -> None:
 
 def test_it_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     metrics = QueueMetrics()
-    queue = Harness(slots=1, observer=metrics)
+    queue = Harness(slots=1, notify=metrics.notify)
     queue.submit("hostile", 1)
     queue.training.untagged.add("hostile-qstamp-1")
     queue.submit("urgent", 1000)

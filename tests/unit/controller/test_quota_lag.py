@@ -8,14 +8,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.backoff import LONGEST_SECONDS
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS, CapacityBackoff
+from job_queue.domain.domain_events import CycleEnded, DomainEvent
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import Plan
 from tests.fake_sagemaker import FakeTraining, quota_refusal
 from tests.jobs import P5
 from tests.queue_harness import Harness
@@ -55,14 +54,15 @@ class Account(FakeTraining):
         self.came_back[name] = self.clock() + self.lag
 
 
-class Lasting(Observer):
+class Lasting:
     """Notes how many jobs and pools each cycle has reported as refused for long."""
 
     def __init__(self) -> None:
         self.most = 0
 
-    def cycle_ended(self, plan: Plan, loads: Mapping[str, Any], seconds: float, lasting_refusals: int) -> None:
-        self.most = max(self.most, lasting_refusals)
+    def notify(self, event: DomainEvent) -> None:
+        if isinstance(event, CycleEnded):
+            self.most = max(self.most, event.lasting_refusals)
 
 
 class Timeline(Harness):
@@ -73,7 +73,7 @@ class Timeline(Harness):
         self.lasting = Lasting()
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
-        super().__init__(slots, training=account, create_rate=create_rate, observer=self.lasting)
+        super().__init__(slots, training=account, create_rate=create_rate, notify=self.lasting.notify)
 
     def at(self, moment: float, act: Callable[[], object]) -> None:
         heapq.heappush(self._agenda, (moment, next(self._numbers), act))

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import SageMakerTraining, training_job
 from job_queue.domain.errors import Forbidden, Unavailable
-from job_queue.domain.fleet.training_plans import ASK_SECONDS, NOTICE_SECONDS, TAKEN_BACK_SECONDS, PlanPart
+from job_queue.domain.fleet.training_plans import ANNOUNCED_SECONDS, ASK_SECONDS, TAKEN_BACK_SECONDS, PlanPart
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Plan
 from tests.jobs import NOW, P5, a_job, a_request
@@ -164,7 +164,7 @@ def test_who_runs_is_told_in_time_and_once() -> None:
     queue.tick(2 * HOUR)
     assert not [cause for cause in causes(queue, "long") if cause.startswith("told")]
     closes = 5 * HOUR - TAKEN_BACK_SECONDS
-    queue.tick(closes - NOTICE_SECONDS - 2 * HOUR)
+    queue.tick(closes - ANNOUNCED_SECONDS - 2 * HOUR)
     queue.tick()
     (told,) = [cause for cause in causes(queue, "long") if cause.startswith("told")]
     assert "SageMaker takes its instances back at" in told

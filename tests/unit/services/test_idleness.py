@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from job_queue.adapters.observers import Observer
+from job_queue.domain.domain_events import DomainEvent, IdleInstances
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.outlook import STALE_SECONDS, Outlook
 from job_queue.services.idleness import LOOK_SECONDS, IdleWatch
@@ -22,7 +22,7 @@ A_BIT = [0.0, 0.0, 0.0, 4.9, 0.0, 0.0]
 WORKS = [0.0, 0.0, 0.0, 5.0, 0.0, 0.0]
 
 
-class Watched(Observer):
+class Watched:
     """A queue whose GPUs do what the test says, by host."""
 
     def __init__(self, slots: int = 4) -> None:
@@ -32,7 +32,7 @@ class Watched(Observer):
         self.asked: list[tuple[str, ...]] = []
         self.counted: list[Mapping[str, int]] = []
         self.broken = False
-        watch = IdleWatch(self._utilization, MINUTES, self)
+        watch = IdleWatch(self._utilization, MINUTES, self._notify)
         self._service = OutlookService(self.queue.repository, self.queue.dry_run.cluster, self.queue.clock, watch)
 
     def _utilization(
@@ -46,8 +46,9 @@ class Watched(Observer):
         assert 0 <= self.queue.now - until < period
         return {host: self.gpus[host] for host in hosts if host in self.gpus}
 
-    def idle(self, instances: Mapping[str, int]) -> None:
-        self.counted.append(instances)
+    def _notify(self, event: DomainEvent) -> None:
+        assert isinstance(event, IdleInstances)
+        self.counted.append(event.counts)
 
     def look(self, later: float = 0) -> Outlook:
         """The next tick."""

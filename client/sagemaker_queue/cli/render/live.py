@@ -42,7 +42,7 @@ class LiveScreen:
             self._poller.at,
             width=width - 1,
             height=height - 1,
-            notice=self._poller.notice,
+            outage=self._poller.outage,
         )
         self._window.erase()
         for row, line in enumerate(page.lines[: height - 1]):

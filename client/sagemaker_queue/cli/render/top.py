@@ -89,14 +89,14 @@ def top_page(
     *,
     width: int | None = None,
     height: int | None = None,
-    notice: str | None = None,
+    outage: str | None = None,
 ) -> TopPage:
     """Return the page for a status read at ``at``.
 
     Without a ``height`` the page has all lines. Otherwise pools and projects get the upper half, and jobs the rest.
     """
     top = [Line(f"{headline(status)}{at:  %H:%M:%S} UTC", Style.TITLE)]
-    top += [Line(notice, Style.WARNING)] if notice else []
+    top += [Line(outage, Style.WARNING)] if outage else []
     top += [Line(text, Style.WARNING) for text in _pauses(status)]
     shared = shared_gpus(status)
     top += [Line(shared)] if shared else []

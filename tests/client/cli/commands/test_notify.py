@@ -24,7 +24,7 @@ NONE: dict[str, Any] = {"jobs": [], "next": None}
 ENDED: dict[str, Any] = {**DETAIL, "state": "completed", "stateSince": "2026-11-21T11:00:00Z"}
 ENDED["history"] = [*ENDED["history"], {"at": "2026-11-21T11:00:00Z", "state": "completed", "attempt": 2, "cause": ""}]
 RUNS = job("job1", "running", 1, stateSince="2026-11-21T10:30:00Z")
-TOLD = "job1 completed, 1h00m after it was submitted."
+TOLD = "job1 (ann, project default) is completed, 1h00m after it was submitted."
 
 
 @pytest.fixture

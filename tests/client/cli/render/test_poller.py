@@ -42,20 +42,20 @@ def queue() -> Iterator[Queue]:
 def test_trouble_with_the_queue_is_told_and_endured(queue: Queue, trouble: QueueError) -> None:
     poller = Poller(queue.ask, seconds=0.01)
     queue.answer = trouble
-    until(lambda: poller.notice)
-    assert str(poller.notice).startswith("No news since ") and str(trouble) in str(poller.notice)
+    until(lambda: poller.outage)
+    assert str(poller.outage).startswith("No news since ") and str(trouble) in str(poller.outage)
     assert poller.latest.policy_version == 1
     queue.answer = QueueStatus(policy_version=2)
     until(lambda: poller.latest.policy_version == 2)
-    until(lambda: poller.notice is None)
+    until(lambda: poller.outage is None)
 
 
 def test_silence_is_told(queue: Queue) -> None:
     poller = Poller(queue.ask, seconds=0.01)
     queue.may_answer.clear()
-    assert poller.notice is None
-    until(lambda: poller.notice)
-    assert str(poller.notice).startswith("No answer for ")
+    assert poller.outage is None
+    until(lambda: poller.outage)
+    assert str(poller.outage).startswith("No answer for ")
 
 
 def test_without_a_first_answer_there_is_no_view(queue: Queue) -> None:

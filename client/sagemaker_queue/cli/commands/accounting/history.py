@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     help="list what has run",
     description="List the attempts of jobs that have ended, the earliest end first: who used how many instances of "
     "which pool, how long they waited, were provisioned and ran, and what became of them. Attempts are kept longer "
-    "than jobs (UsageDays of the stack). Several words with commas between mean any of them; * and ? stand for any "
-    "letters.",
+    "than jobs (AttemptHistoryDays of the stack). Several words with commas between mean any of them; * and ? stand "
+    "for any letters.",
     examples=[
         "smq history",
         "smq history --since 2026-11-01 --until 2026-12-01 --project vision",

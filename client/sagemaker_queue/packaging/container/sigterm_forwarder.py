@@ -1,9 +1,10 @@
-"""The first process of a training container: runs a command, and forwards SIGTERM to the processes that handle it.
+"""A first process that runs the command of a container's image, and forwards SIGTERM to the processes that handle it.
 
 SageMaker stops a job with `docker stop`: process 1 gets SIGTERM, and 120 seconds later all processes are killed. In the
 images of AWS process 1 is a shell without a handler that forwards nothing, so the user's script is never notified.
 This program replaces the shell as process 1 and starts it as a child. `sagemaker_queue.launcher` sends the program in
-the request, so it uses only the standard library, and runs in Python 3.7 or later.
+the request, so it uses only the standard library, and runs in Python 3.7 or later. `run.py` runs the commands of
+`smq submit` instead, from an input channel. Each of the two programs is sent alone, so they share no code.
 """
 
 from __future__ import annotations

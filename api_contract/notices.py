@@ -1,0 +1,45 @@
+"""The sentences of notices, which tell people about changes of jobs: in the queue's events, and from `smq notify`."""
+
+from __future__ import annotations
+
+LONGEST_NOTICE = 500  # characters of a notice in an event
+_CHAT_MARKUP = str.maketrans("<>", "‹›")  # chats read <!channel> and the like as orders
+
+
+def started(waited: str, *, again: bool = False) -> str:
+    """Return the news of a start. ``waited`` is a duration, ``again`` whether the job has run before."""
+    return f"{'goes on' if again else 'has started'}, after {waited} in the queue"
+
+
+def preempted(claimant: str | None = None, cause: str = "") -> str:
+    """Return the news of a preemption: for the claimant, or else with its cause as the history has it."""
+    makes_room = f" for {claimant}" if claimant else ""
+    return f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again" + _because(cause)
+
+
+def finished(state: str, took: str, job: str, reason: str | None) -> str:
+    """Return the news of an end.
+
+    ``state`` is completed, failed or stopped, and ``took`` the duration since the submission. ``reason`` is empty if it
+    is unknown, and None if it is the program's output, which not all readers may see.
+    """
+    if state == "completed":
+        return f"is completed, {took} after it was submitted"
+    how = "has failed" if state == "failed" else "was stopped"
+    return f"{how} by an error of its own; smq logs {job} has it" if reason is None else how + _because(reason)
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def notice(job: str, owner: str | None, project: str | None, news: str, longest: int | None = None) -> str:
+    """Return a notice, a sentence on one line of at most ``longest`` characters, with the job's owner (an ARN).
+
+    The text may contain user input: remove unprintable characters and chat markup.
+    """
+    text = f"{job} ({(owner or '').rpartition('/')[2]}, project {project}) {news}"
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_CHAT_MARKUP)
+    if longest is not None and len(line) > longest:
+        return f"{line[: longest - 1]}…"
+    return line if line.endswith((".", "!", "?")) else f"{line}."
