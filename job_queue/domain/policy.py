@@ -13,8 +13,6 @@ from job_queue.scheduler import (
     Pool,
     Project,
     Slots,
-    Spot,
-    TrainingPlan,
     policy_from_document,
 )
 
@@ -105,10 +103,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
         return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
     found = []
     for alternative, plan in zip_longest(job.demand, job.plans):
-        if plan is not None:  # a plan that no allowed pool has cannot be used
-            eligible = [pool for pool in allowed if isinstance(pool.market, TrainingPlan) and pool.market.arn == plan]
-        else:
-            eligible = allowed
+        eligible = [pool for pool in allowed if plan in (None, pool.training_plan)]
         choices = [
             [(pool.name, count) for pool in eligible if pool.instance_type in (None, instance_type)]
             or [(instance_type, count)]
@@ -152,7 +147,7 @@ def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | Non
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
         pools = [pool for pool in policy.pools if pool.instance_type in (None, instance_type)]
-        pools.sort(key=lambda pool: (pool.market.arn if isinstance(pool.market, TrainingPlan) else None) != plan)
+        pools.sort(key=lambda pool: pool.training_plan != plan)
         name = pools[0].name if pools else instance_type
         slots[name] = slots.get(name, 0) + count
     return slots
@@ -167,13 +162,13 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
         resources.pop("InstancePreferences", None)
         requested = next((name for choice in job.demand for name, number in choice.items() if number == count), None)
         resources |= {"InstanceType": pool.instance_type or requested, "InstanceCount": count}
-    plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)] or _own_plans(job, resources)
+    plans = [pool.training_plan for pool in pools if pool.training_plan] or _own_plans(job, resources)
     if plans:
         resources["TrainingPlanArn"] = plans[0]
     if job.keep_warm and "InstanceGroups" not in resources and not request.get("EnableManagedSpotTraining"):
         resources.setdefault("KeepAlivePeriodInSeconds", job.keep_warm)
     placed_request = {**request, "ResourceConfig": resources}
-    if any(isinstance(pool.market, Spot) for pool in pools) and not request.get("EnableManagedSpotTraining"):
+    if any(pool.spot for pool in pools) and not request.get("EnableManagedSpotTraining"):
         stopping = dict(request.get("StoppingCondition", {}))
         stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
         placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}
@@ -195,7 +190,7 @@ def is_changed(request: Mapping[str, Any], placed_request: Mapping[str, Any]) ->
 
 def is_spot(job: Job, policy: Policy) -> bool:
     """Return whether the job's slots are in pools of spot instances."""
-    return all(isinstance(pool.market, Spot) for pool in policy.pools if pool.name in job.slots)
+    return all(pool.spot for pool in policy.pools if pool.name in job.slots)
 
 
 def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:

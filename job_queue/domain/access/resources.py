@@ -12,7 +12,7 @@ from job_queue.domain.access.patterns import fits
 from job_queue.domain.access.places import bucket_and_key, checkpoints_of
 from job_queue.domain.access.request_fields import texts_under
 from job_queue.domain.errors import Forbidden, ValidationIssue
-from job_queue.scheduler import Policy, Project, TrainingPlan
+from job_queue.scheduler import Policy, Project
 
 _ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # fields of CreateTrainingJob with an address in S3
 _PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
@@ -94,7 +94,7 @@ def _folder_of_its_own(request: Mapping[str, Any], policy: Policy) -> Iterator[V
 def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iterator[ValidationIssue]:
     """Reject training plans that are in none of the project's pools."""
     mine = project.pools or tuple(pool.name for pool in policy.pools)
-    plans = {pool.market.arn for pool in policy.pools if pool.name in mine and isinstance(pool.market, TrainingPlan)}
+    plans = {pool.training_plan for pool in policy.pools if pool.name in mine and pool.training_plan}
     for field, plan in texts_under(_PLANS, request):
         if plan not in plans:
             yield ValidationIssue(
