@@ -291,6 +291,10 @@ class Project:
 class Settings:
     """Settings for all pools, departments and projects."""
 
+    window: Annotated[int, Meta(ge=1, le=WIDEST_WINDOW)] = 100
+    """The number of waiting jobs that a cycle reads of each waiting queue."""
+    max_waiting: Annotated[int, Meta(ge=1, le=MOST_WAITING)] = 1000
+    """The largest number of waiting jobs of one owner. A preempted job waits again in any case."""
     min_runtime: Seconds | None = None
     """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
     and the pool's over that of the settings."""
@@ -319,10 +323,6 @@ class Settings:
     allow_oversubscription: bool = False
     """True if quotas may add up to more than the capacity, and a quota may be lowered below running non-preemptible
     jobs."""
-    window: Annotated[int, Meta(ge=1, le=WIDEST_WINDOW)] = 100
-    """The number of waiting jobs that a cycle reads of each waiting queue."""
-    max_waiting: Annotated[int, Meta(ge=1, le=MOST_WAITING)] = 1000
-    """The largest number of waiting jobs of one owner. A preempted job waits again in any case."""
 
 
 @dataclass(frozen=True, slots=True)
