@@ -41,6 +41,7 @@ DOMAIN_LIBRARY = CORE_LIBRARY | {"difflib", "fnmatch", "hashlib", "hmac", "msgsp
 SERIALISERS = ("msgspec.json", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml")
 PURE = ("domain", "simulation", "prediction", "scheduler")
 FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
+SCHEMA_READERS = {"job_queue.scheduler.documents.policy_schema", "job_queue.scheduler.documents.policy_document"}
 FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler.__main__"}
 
 AWS = {"boto3", "botocore"}
@@ -136,7 +137,9 @@ def within(name: str, package: str) -> bool:
 
 
 def the_core_is_pure(module: Module) -> Iterator[str]:
-    """1. Scheduler and prediction import the standard library's pure part and themselves; two modules may read files.
+    """1. Scheduler and prediction import the standard library's pure part and themselves.
+
+    Two modules may read files, and two have the schema of the policy, which is msgspec's.
 
     The function loads both with each cold start.
     """
@@ -148,6 +151,8 @@ def the_core_is_pure(module: Module) -> Iterator[str]:
     if not module.is_in("job_queue.scheduler"):
         return
     allowed = FILE_LIBRARY if module.name in FILE_READERS else CORE_LIBRARY
+    if module.name in SCHEMA_READERS:
+        allowed = CORE_LIBRARY | {"msgspec", "re"}
     for name in module.imports:
         if name.split(".")[0] not in allowed and not within(name, "job_queue.scheduler") and name != "job_queue":
             yield f"imports {name}"
@@ -361,9 +366,9 @@ def cycle_of(known: list[Module]) -> list[str]:
 
 # Public class names that two modules still have. Entries are only removed.
 SHARED_CLASS_NAMES = {
-    "Budget", "Conflict", "Department", "ExternalJob", "Forbidden", "HistoryPage", "InUse", "Interactive",
-    "InvalidRequest", "Listing", "NameTaken", "NotFound", "PastPolicy", "Policy", "PolicyHistory", "Pool", "Prices",
-    "Project", "QueueClient", "QueueError", "Reason", "Settings", "StalePolicy", "TakesTooLong", "TooLarge", "TooMany",
+    "Conflict", "ExternalJob", "Forbidden", "HistoryPage", "InUse",
+    "InvalidRequest", "Listing", "NameTaken", "NotFound", "PastPolicy", "PolicyHistory",
+    "QueueClient", "QueueError", "Reason", "StalePolicy", "TakesTooLong", "TooLarge", "TooMany",
     "Transition", "Unavailable",
 }  # fmt: skip
 
@@ -392,7 +397,7 @@ def test_all_packages_are_looked_at() -> None:
         "local_cloud.sagemaker.training_service",
     } <= names
     assert "api_contract.models" in names
-    assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
+    assert names >= ADAPTERS | FILE_READERS | SCHEMA_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
     stores = {"DynamoDBTables", "JobRepository", "KmsOrderKey", "Mailboxes", "Policies"}
     assert built_by_the_composition_root() == stores | {"AgentLog", "GpuUtilization", "NewestObject", "Training"}
 
@@ -419,6 +424,7 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_core_is_pure, "job_queue.scheduler.planner", "open('x')"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from datetime import datetime\ndatetime.now()"),
         (the_core_is_pure, "job_queue.scheduler.documents.scenario", "import time"),
+        (the_core_is_pure, "job_queue.scheduler.planner", "import msgspec"),
         (the_domain_knows_no_storage, "job_queue.domain.policy", "import json"),
         (the_domain_knows_no_storage, "job_queue.domain.policy", "import boto3"),
         (the_domain_knows_no_storage, "job_queue.domain.job", "from job_queue.adapters.dynamodb import Item"),
@@ -438,7 +444,7 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (only_settings_reads_the_environment, "job_queue.app", "import os\nos.environ['X']"),
         (only_settings_reads_the_environment, "job_queue.app", "from os import environ"),
         (only_settings_reads_the_environment, "job_queue.adapters.telemetry", "import os\nos.getenv('X')"),
-        (the_contract_is_light, "api_contract.openapi", "import yaml"),
+        (the_contract_is_light, "api_contract.models", "import yaml"),
         (the_contract_is_light, "api_contract.models", "from pydantic import BaseModel"),
     ],
 )

@@ -19,7 +19,7 @@ from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, GroupedOption
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.tables.jobs import COLUMNS
-from tools import module_list, python_reference
+from tools import module_list, policy_reference, python_reference
 from tools.client_programs import CLIENTS
 from tools.clients import TABLE, written
 
@@ -103,6 +103,12 @@ def test_the_list_of_modules_is_as_their_docstrings_make_it() -> None:
     page = read("docs/design.md")
     assert module_list.with_modules(page) == page, "run: make docs"
     assert "| `state_machine` | All transitions of a job" in page
+
+
+def test_the_fields_of_a_policy_are_as_its_schema_makes_them() -> None:
+    page = read("docs/scheduling.md")
+    assert policy_reference.with_fields(page) == page, "run: make docs"
+    assert "| `patience:` | number from 0 to 315360000 or null; default 1800 | The seconds of waiting" in page
 
 
 def test_all_that_the_package_offers_is_on_the_page_about_python() -> None:

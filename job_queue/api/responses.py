@@ -32,7 +32,6 @@ from job_queue.api.sizes import MOST_BYTES, bytes_of, take_fitting
 from job_queue.domain import job as records
 from job_queue.domain import policy as policies
 from job_queue.domain.access.program_output import without_program_output
-from job_queue.domain.accounting.attempts import market_of
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
@@ -40,7 +39,7 @@ from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Policy, Pool, Project, TrainingPlan
+from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Policy, Pool, Project
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -201,7 +200,6 @@ def _pool_status(
     pool: Pool, cluster: ClusterState, capacity: int, calendar: Calendar | None, external: int
 ) -> PoolStatus:
     known = calendar is not None and isfinite(calendar.opens)
-    plan = pool.market if isinstance(pool.market, TrainingPlan) else None
     holders = [job for job in cluster.active.values() if pool.name in job.slots]
     used = sum(job.slots[pool.name] for job in holders)
     return PoolStatus(
@@ -213,8 +211,8 @@ def _pool_status(
         free=max(0, capacity - used - external),
         warm=cluster.warm().get(pool.name, 0),
         instance_type=pool.instance_type,
-        market=market_of(pool),
-        training_plan=plan.name if plan else None,
+        market=pool.market,
+        training_plan=pool.plan_name or None,
         opens=_time(iso(calendar.opens)) if calendar and known else None,
         closes=_time(iso(calendar.closes)) if calendar and known else None,
         gpus=None if pool.gpus is None else pool.gpus * capacity,

@@ -2,7 +2,7 @@
 
 from job_queue.adapters.items import stored_request
 from job_queue.adapters.sagemaker import TrainingJob
-from job_queue.domain.accounting.attempts import EndReport, market_of
+from job_queue.domain.accounting.attempts import EndReport
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.checkpoints import checkpoint_of
 from job_queue.domain.job import Job, JobRecord, epoch
@@ -27,7 +27,7 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
         began=_began(job, ended),
         ended=ended.ended_at if ended else None,
         instances=_instances(job, ended, {pool.name: pool.instance_type for pool in held}),
-        market=market_of(held[0]) if held else None,
+        market=held[0].market if held else None,
         department=project.department if project else None,
         checkpoint=checkpoint_of(job, metadata.checkpoints),
         keeps_checkpoints=request.checkpoints is not None,

@@ -388,7 +388,7 @@ class Reconciler(ControllerPart):
         at = self._clock() if ended.ended_at is None else ended.ended_at
         plan = cut_off_by(record.job, metadata.training_plans, policy, at)
         report = end_report(record, ended, metadata, policy)
-        return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan.name if plan else None, report)
+        return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
         """End the backoffs of an attempt's capacity key, once it has its instances. Return whether one has ended."""

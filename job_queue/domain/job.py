@@ -7,9 +7,7 @@ from typing import Any
 
 from job_queue.domain.backoff import LASTING_SECONDS
 from job_queue.domain.launching.numbers import Ranges
-from job_queue.scheduler import DEFAULT, JobState, Seat
-
-MAX_PRIORITY = 999_999_999  # the maximum of either sign; the inverted priority then has ten digits
+from job_queue.scheduler import DEFAULT, MAX_PRIORITY, JobState, Seat
 
 PARKED = 7_000_000_000  # added to the time until which a job is parked; above all inverted priorities
 FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; ten digits with the above

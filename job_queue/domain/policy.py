@@ -14,8 +14,6 @@ from job_queue.scheduler import (
     Pool,
     Project,
     Slots,
-    Spot,
-    TrainingPlan,
     policy_from_document,
 )
 
@@ -106,10 +104,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
         return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
     found = []
     for alternative, plan in zip_longest(job.demand, job.plans):
-        if plan is not None:  # a plan that no allowed pool has cannot be used
-            eligible = [pool for pool in allowed if isinstance(pool.market, TrainingPlan) and pool.market.arn == plan]
-        else:
-            eligible = allowed
+        eligible = [pool for pool in allowed if plan in (None, pool.training_plan)]
         choices = [
             [(pool.name, count) for pool in eligible if pool.instance_type in (None, instance_type)]
             or [(instance_type, count)]
@@ -153,7 +148,7 @@ def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | Non
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
         pools = [pool for pool in policy.pools if pool.instance_type in (None, instance_type)]
-        pools.sort(key=lambda pool: (pool.market.arn if isinstance(pool.market, TrainingPlan) else None) != plan)
+        pools.sort(key=lambda pool: pool.training_plan != plan)
         name = pools[0].name if pools else instance_type
         slots[name] = slots.get(name, 0) + count
     return slots
@@ -168,13 +163,13 @@ def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]
         resources.pop("InstancePreferences", None)
         requested = next((name for choice in job.demand for name, number in choice.items() if number == count), None)
         resources |= {"InstanceType": pool.instance_type or requested, "InstanceCount": count}
-    plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)] or _own_plans(job, resources)
+    plans = [pool.training_plan for pool in pools if pool.training_plan] or _own_plans(job, resources)
     if plans:
         resources["TrainingPlanArn"] = plans[0]
     if job.keep_warm and "InstanceGroups" not in resources and not request.spot:
         resources.setdefault("KeepAlivePeriodInSeconds", job.keep_warm)
     placed_request = {**request.content, "ResourceConfig": resources}
-    if any(isinstance(pool.market, Spot) for pool in pools) and not request.spot:
+    if any(pool.spot for pool in pools) and not request.spot:
         stopping = dict(request.content.get("StoppingCondition", {}))
         stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
         placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}
@@ -192,7 +187,7 @@ def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:
 
 def is_spot(job: Job, policy: Policy) -> bool:
     """Return whether the job's slots are in pools of spot instances."""
-    return all(isinstance(pool.market, Spot) for pool in policy.pools if pool.name in job.slots)
+    return all(pool.spot for pool in policy.pools if pool.name in job.slots)
 
 
 def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:

@@ -1,23 +1,24 @@
-"""Validation of a policy before it is applied. A stored policy is not validated again."""
+"""Validation of a policy before it is applied: the bounds of its schema, and the rules across fields.
 
-import re
+A stored policy is not validated again.
+"""
+
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from job_queue.domain.access.resources import bucket_issue, role_issue
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.identity import pattern_issue
-from job_queue.domain.job import MAX_PRIORITY
 from job_queue.scheduler import (
+    MOST_POOLS,
+    MOST_PRICES,
+    MOST_QUOTA_HOLDERS,
     UNLIMITED,
     Department,
     DocumentError,
-    OnDemand,
     Policy,
-    Pool,
     Project,
-    Spot,
-    TrainingPlan,
+    out_of_bounds,
     oversubscriptions,
     policy_from_document,
     shown,
@@ -25,25 +26,7 @@ from job_queue.scheduler import (
 
 ISSUES_SHOWN = 10
 NAMES_SHOWN = 10
-MOST_POOLS = 100
-MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time grows with them
-MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
-MOST_PRICES = 500
-HIGHEST_PRICE = 1_000_000  # an hour, in any currency
-MOST_SECONDS = 10 * 365 * 24 * 3600
-MOST_STRETCH = 10_000
-SHORTEST_HALF_LIFE = 60  # seconds
-MOST_BUDGET_HOURS = 1_000_000_000
-LONGEST_PERIOD_DAYS = 366
-WIDEST_WINDOW = 10_000
-MOST_WAITING = 100_000
 MOST_PATTERNS = 500  # of a project; each pattern is compared with a caller
-LONGEST_WARM_SECONDS = 3600  # SageMaker's maximum for warm instances
-
-# Names become values of tags, parts of keys in the tables, and items of lists that are separated by commas and spaces.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/=@-]{0,62}")
-_INSTANCE_TYPE = re.compile(r"ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}")
-_TRAINING_PLAN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]{1,64}")
 
 
 def parse_policy(document: object, max_capacity: int | None = None, *, may_share: bool = True) -> Policy:
@@ -71,7 +54,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     yield from sized
     if sized:
         return  # the other rules take time that grows with the sizes
-    for rule in (_names, _settings, _numbers, _budgets, _pools, _patterns, _prices):
+    for rule in (out_of_bounds, _pools, _patterns):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
     for holder in _quota_holders(policy):
@@ -103,86 +86,15 @@ def _sizes(policy: Policy) -> Iterator[str]:
         yield f"it has {len(_quota_holders(policy))} departments and projects, and may have {MOST_QUOTA_HOLDERS}"
 
 
-def _names(policy: Policy) -> Iterator[str]:
-    for named in (*policy.pools, *_quota_holders(policy)):
-        if not _NAME.fullmatch(named.name):
-            yield (
-                f"{shown(named.name)} is not a name: it has up to 63 letters (a to z), digits and _ . : / = @ -, "
-                "and begins with a letter or digit"
-            )
-
-
-def _settings(policy: Policy) -> Iterator[str]:
-    settings = policy.settings
-    if not 1 <= settings.window <= WIDEST_WINDOW:
-        yield f"settings.window must be at least 1, and at most {WIDEST_WINDOW}"
-    if not 1 <= settings.max_waiting <= MOST_WAITING:
-        yield f"settings.max_waiting must be at least 1, and at most {MOST_WAITING}"
-    if settings.aging is not None and settings.aging < 1:
-        yield "settings.aging must be at least 1 second, or null"
-    if not 0 < settings.stretch <= MOST_STRETCH:
-        yield f"settings.stretch must be above 0, and at most {MOST_STRETCH}"
-    if settings.usage_half_life is not None and settings.usage_half_life < SHORTEST_HALF_LIFE:
-        yield f"settings.usage_half_life must be at least {SHORTEST_HALF_LIFE} seconds, or null"
-    if policy.interactive.max_per_owner == 0:
-        yield "interactive.max_per_owner must be at least 1, or null for any number"
-    for where, seconds in _times(policy):
-        if seconds is not None and seconds > MOST_SECONDS:
-            yield f"{where} may be at most {MOST_SECONDS} seconds, ten years"
-
-
-def _numbers(policy: Policy) -> Iterator[str]:
-    """Check bounds of numbers, so that no computation overflows."""
-    for pool in policy.pools:
-        if pool.capacity > MOST_INSTANCES and pool.capacity != UNLIMITED:
-            yield f"the capacity of {pool.name} may be at most {MOST_INSTANCES}"
-    for holder in _quota_holders(policy):
-        for what, slots in (("quota", holder.quota), ("limit", holder.limit)):
-            if any(count > MOST_INSTANCES for count in slots.values()):
-                yield f"a {what} of {holder.name} is above {MOST_INSTANCES}"
-    for project in policy.projects:
-        if project.over_quota is not None and project.over_quota > MOST_INSTANCES:
-            yield f"over_quota of {project.name} may be at most {MOST_INSTANCES}"
-        if project.priority_ceiling is not None and abs(project.priority_ceiling) > MAX_PRIORITY:
-            yield f"priority_ceiling of {project.name} must be from -{MAX_PRIORITY} to {MAX_PRIORITY}"
-
-
-def _budgets(policy: Policy) -> Iterator[str]:
-    for project in policy.projects:
-        for what, budget in (("budget", project.budget), ("owner_budget", project.owner_budget)):
-            if budget and not 0 < budget.instance_hours <= MOST_BUDGET_HOURS:
-                yield (
-                    f"instance_hours in the {what} of {project.name} must be above 0, and at most {MOST_BUDGET_HOURS}; "
-                    "who is to have nothing has a limit of 0"
-                )
-            if budget and budget.days is not None and budget.days > LONGEST_PERIOD_DAYS:
-                yield f"period in the {what} of {project.name} may be at most {LONGEST_PERIOD_DAYS} days"
-
-
 def _pools(policy: Policy) -> Iterator[str]:
-    """Check the values that a pool adds to requests: SageMaker would refuse all jobs with a wrong value."""
+    """Check what a pool has together."""
     for pool in policy.pools:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
-        if pool.instance_type is not None and not _INSTANCE_TYPE.fullmatch(pool.instance_type):
-            yield f"the instance_type of {pool.name} is not a SageMaker instance type, such as ml.p5.48xlarge"
-        if isinstance(pool.market, TrainingPlan) and not _TRAINING_PLAN.fullmatch(pool.market.arn):
-            yield f"the training_plan of {pool.name} is not the ARN of one"
-        if pool.keep_warm is not None and not (pool.keep_warm.is_integer() and pool.keep_warm <= LONGEST_WARM_SECONDS):
-            yield f"keep_warm of {pool.name} must be a whole number of seconds, at most {LONGEST_WARM_SECONDS}"
-        if pool.gpus is not None and not isinstance(pool.market, OnDemand):
+        if pool.gpus is not None and pool.market != "on_demand":
             yield f"{pool.name} is to be shared, which pools of spot instances and of training plans are not yet"
-        if pool.keep_warm and isinstance(pool.market, Spot):
+        if pool.keep_warm and pool.spot:
             yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
-
-
-def _prices(policy: Policy) -> Iterator[str]:
-    for instance_type, prices in policy.prices.items():
-        if not _INSTANCE_TYPE.fullmatch(instance_type):
-            yield f"prices has {shown(instance_type)}, which is not a SageMaker instance type, such as ml.p5.48xlarge"
-        known = (prices.on_demand, prices.spot, prices.training_plan)
-        if any(price is not None and price > HIGHEST_PRICE for price in known):
-            yield f"a price of {shown(instance_type)[1:-1]} is above {HIGHEST_PRICE} an hour"
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
@@ -211,18 +123,6 @@ def _patterns(policy: Policy) -> Iterator[str]:
             for pattern in patterns:
                 if issue := issue_of(pattern):
                     yield f"{shown(pattern)} among the {what} of {project.name} {issue}"
-
-
-def _times(policy: Policy) -> Iterator[tuple[str, float | None]]:
-    settings = policy.settings
-    yield "settings.min_runtime", settings.min_runtime
-    yield "settings.patience", settings.patience
-    yield "settings.aging", settings.aging
-    yield "settings.usage_half_life", settings.usage_half_life
-    yield "settings.idle_after", settings.idle_after
-    yield "interactive.idle_end", policy.interactive.idle_end
-    limited: tuple[Pool | Project, ...] = (*policy.pools, *policy.projects)
-    yield from ((f"min_runtime of {holder.name}", holder.min_runtime) for holder in limited)
 
 
 def _quota_issues(holder: Department | Project, pools: set[str]) -> Iterator[str]:

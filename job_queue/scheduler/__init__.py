@@ -6,43 +6,47 @@ Import public names from this package only; the modules inside may change at any
 from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.carriers.seats import WHOLE, Launch, Row, Seat, SitDown
 from job_queue.scheduler.carriers.shared_plan import plan
-from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document, shown
+from job_queue.scheduler.documents.policy_document import DocumentError, out_of_bounds, policy_from_document, shown
+from job_queue.scheduler.documents.policy_schema import (
+    MAX_PRIORITY,
+    MOST_POOLS,
+    MOST_PRICES,
+    MOST_QUOTA_HOLDERS,
+    UNLIMITED,
+    Backfill,
+    Budget,
+    BudgetKind,
+    Department,
+    Interactive,
+    Order,
+    Policy,
+    Pool,
+    Prices,
+    Project,
+    Settings,
+)
 from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool, sentence
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import (
     DEFAULT,
     NOTHING,
-    UNLIMITED,
     ActiveJob,
-    Backfill,
     Calendar,
     Carrier,
-    Department,
     Evict,
     Hold,
-    Interactive,
     JobState,
-    Market,
-    OnDemand,
-    Order,
+    PastUse,
     PausedPool,
     Plan,
-    Policy,
-    Pool,
-    Prices,
-    Project,
     Reason,
     Rule,
-    Settings,
     Slots,
     Snapshot,
-    Spot,
     Start,
-    TrainingPlan,
     WaitingJob,
 )
 from job_queue.scheduler.ordering import waiting_order
-from job_queue.scheduler.sharing.budget import Budget, BudgetKind, PastUse
 from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
 from job_queue.scheduler.sharing.spending import Spending
 from job_queue.scheduler.what_if import WhatIf
@@ -50,6 +54,10 @@ from job_queue.scheduler.what_if import WhatIf
 __all__ = [
     "DEFAULT",
     "GPUS",
+    "MAX_PRIORITY",
+    "MOST_POOLS",
+    "MOST_PRICES",
+    "MOST_QUOTA_HOLDERS",
     "NOTHING",
     "UNLIMITED",
     "WHOLE",
@@ -65,8 +73,6 @@ __all__ = [
     "Hold",
     "JobState",
     "Launch",
-    "Market",
-    "OnDemand",
     "Order",
     "PastUse",
     "PausedPool",
@@ -85,9 +91,7 @@ __all__ = [
     "Slots",
     "Snapshot",
     "Spending",
-    "Spot",
     "Start",
-    "TrainingPlan",
     "UseLedger",
     "WaitingJob",
     "WhatIf",
@@ -97,6 +101,7 @@ __all__ = [
     "join",
     "looks_back_to",
     "of_pool",
+    "out_of_bounds",
     "oversubscriptions",
     "plan",
     "policy_from_document",

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from job_queue.scheduler.candidates import NEVER, Candidate
+from job_queue.scheduler.documents.policy_schema import Backfill
 from job_queue.scheduler.fair_share import Bound, counts
-from job_queue.scheduler.model import ActiveJob, Backfill, JobState, Slots, Snapshot, above_zero, covers
+from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.plan_state import PlanState, Window
 from job_queue.scheduler.victims import NodeAndPool
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from math import ceil, inf, log
 from typing import Any
 
+from job_queue.scheduler.documents.policy_schema import Backfill, Pool
 from job_queue.scheduler.fair_share import ShareNode, ShareTree
 from job_queue.scheduler.model import (
     ActiveJob,
-    Backfill,
     JobState,
     PausedPool,
-    Pool,
     Reason,
     Slots,
     Snapshot,

@@ -7,17 +7,8 @@ from enum import IntEnum
 from fractions import Fraction
 from heapq import heappop, heappush
 
-from job_queue.scheduler.model import (
-    NOTHING,
-    UNLIMITED,
-    ActiveJob,
-    Department,
-    Policy,
-    Pool,
-    Project,
-    Slots,
-    WaitingJob,
-)
+from job_queue.scheduler.documents.policy_schema import UNLIMITED, Department, Policy, Pool, Project
+from job_queue.scheduler.model import NOTHING, ActiveJob, Slots, WaitingJob
 from job_queue.scheduler.sharing.division import Recipient, divide, divide_by_past
 from job_queue.scheduler.sharing.lately import Lately
 
@@ -50,7 +41,7 @@ class ShareNode:
     parent: "ShareNode | None"
     quota: Slots
     limit: Slots
-    over_quota: float | None = None
+    weight: float | None = None
     is_department: bool = False
     overspent: bool = False  # its soft budget is spent: it is served after the others
     pools: Mapping[str, Pool] = field(default_factory=dict)  # pools that its training jobs may use, by name
@@ -109,7 +100,7 @@ class ShareTree:
             )
         for project in policy.projects:
             parent = self._by_name[project.department] if project.department else None
-            node = ShareNode(project.name, len(self._by_name), parent, project.quota, project.limit, project.over_quota)
+            node = ShareNode(project.name, len(self._by_name), parent, project.quota, project.limit, project.weight)
             node.overspent = project.name in overspent
             node.pools = _allowed(pools, project.pools_for(interactive=False))
             node.interactive_pools = _allowed(pools, project.pools_for(interactive=True))
@@ -181,7 +172,7 @@ def _divide_among(
 
 def weight_of(node: ShareNode | Department | Project, pool: str) -> Fraction:
     """Return the over-quota weight of a node: a project's own, else the quota, or 1 if the quota is 0."""
-    own = None if isinstance(node, Department) else node.over_quota
+    own = None if isinstance(node, Department) else node.weight
     return Fraction(node.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
 
 

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from job_queue.scheduler.carriers.seats import Launch, Seat, SitDown
-from job_queue.scheduler.sharing.budget import Budget, PastUse
+from job_queue.scheduler.documents.policy_schema import Policy, Pool
 
 Slots = Mapping[str, int]
 """Pool name -> number of instances."""
 
 NOTHING: Slots = {}
-
-UNLIMITED = 1 << 60
-"""The limit or capacity of an unlimited pool, project or department."""
 
 
 def covers(have: Slots, need: Slots) -> bool:
@@ -65,143 +62,6 @@ class JobState(StrEnum):
     def finished(self) -> bool:
         """True once the job's state is final."""
         return not self.waits and not self.holds_slots
-
-
-@dataclass(frozen=True, slots=True)
-class OnDemand:
-    """On-demand instances, as SageMaker has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Managed spot training."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingPlan:
-    """Capacity that was bought as a training plan."""
-
-    arn: str  # put into the requests of the jobs of this pool
-
-    @property
-    def name(self) -> str:
-        """The name of the plan: the last part of its ARN."""
-        return self.arn.rpartition("/")[-1]
-
-
-Market = OnDemand | Spot | TrainingPlan
-"""The way in which the instances of a pool are bought."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Instances of one type that may be in use at the same time, up to a capacity."""
-
-    name: str
-    capacity: int = UNLIMITED  # for a training plan: a ceiling, which may be more than the plan has
-    instance_type: str | None = None  # None: any type
-    market: Market = OnDemand()
-    min_runtime: float | None = None
-    keep_warm: float | None = None  # seconds that instances are kept for the next job that matches
-    gpus: int | None = None  # per instance, shared by members; None: instances are not shared
-
-
-@dataclass(frozen=True, slots=True)
-class Department:
-    """A parent of projects, with a quota and a limit of its own."""
-
-    name: str
-    quota: Slots = field(default_factory=dict)
-    limit: Slots = field(default_factory=dict)  # a pool that is not named has no limit
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """The unit that jobs belong to, with quotas, limits and rights. Without a department it is below the root."""
-
-    name: str
-    department: str | None = None
-    quota: Slots = field(default_factory=dict)
-    limit: Slots = field(default_factory=dict)
-    over_quota: float | None = None  # weight; None: the quota, or 1 where the quota is 0
-    pools: tuple[str, ...] = ()  # pools that its jobs may use, in order of preference; empty: all
-    interactive_pools: tuple[str, ...] = ()  # for interactive jobs, instead of `pools`; empty: `pools`
-    training_pools: tuple[str, ...] = ()  # for all other jobs, instead of `pools`; empty: `pools`
-    min_runtime: float | None = None
-    members: tuple[str, ...] = ()  # ARN patterns of the users that may submit to it; empty: every user
-    admins: tuple[str, ...] = ()  # ARN patterns of the users that may cancel and change its jobs, and submit to it
-    roles: tuple[str, ...] = ()  # ARN patterns of execution roles that its jobs may have; empty: any
-    buckets: tuple[str, ...] = ()  # buckets that its jobs may use: names or patterns; empty: any
-    priority_ceiling: int | None = None  # the highest priority that its jobs may have
-    budget: Budget | None = None  # for all its jobs together
-    owner_budget: Budget | None = None  # for the jobs of each owner in it
-    owners_share: bool = False  # whether members of several owners may be on one carrier
-
-    def pools_for(self, *, interactive: bool) -> tuple[str, ...]:
-        """Return the pools that a kind of job may use, in order of preference; empty: all."""
-        return (self.interactive_pools if interactive else self.training_pools) or self.pools
-
-
-class Order(StrEnum):
-    """Order of a project's jobs of the same priority."""
-
-    SUBMISSION = "submission"  # the job with the longest wait first
-    SHORTEST = "shortest"  # the shortest expected runtime first, within the bounds of `stretch`
-
-
-class Backfill(StrEnum):
-    """The runtimes that decide whether a job may use the free slots that are kept for a patient job."""
-
-    BOUNDED = "bounded"  # MaxRuntimeInSeconds: the job must end before the patient job can start
-    PREDICTED = "predicted"  # expected runtimes: the job is expected to end before the patient job is expected to start
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings of the scheduler (scheduling rules, section 8)."""
-
-    min_runtime: float = 0  # guaranteed seconds before an eviction
-    patience: float | None = 1800  # seconds of waiting until free slots are kept for a job; None: never
-    aging: float | None = None  # seconds of waiting per step of priority in the waiting order
-    order: Order = Order.SUBMISSION
-    stretch: float = 20  # with Order.SHORTEST: later, shorter jobs pass a job during `stretch` x its expected runtime
-    backfill: Backfill = Backfill.BOUNDED
-    usage_half_life: float | None = None  # seconds after which past use counts half; None: it does not count
-    idle_after: float | None = None  # seconds after which a job with idle GPUs is evicted first; None: never
-    protect_project_quota: bool = True
-    allow_oversubscription: bool = False
-    window: int = 100  # waiting jobs read per waiting queue in one cycle
-    max_waiting: int = 1000  # jobs of one owner that may wait at a time
-
-
-@dataclass(frozen=True, slots=True)
-class Interactive:
-    """Treatment of interactive jobs."""
-
-    first: bool = True  # within quota, before the training jobs of their project; False: by priority only
-    max_per_owner: int | None = 1  # active interactive jobs per owner at a time, if `first`; None: any number
-    idle_end: float = 3600  # seconds without a session after which a job that is only kept for sessions ends
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Price of an instance type per hour, by market; None: not known. Prices have no effect on plans."""
-
-    on_demand: float | None = None
-    spot: float | None = None
-    training_plan: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The rules by which the pools are shared. The order of pools, departments and projects breaks ties."""
-
-    pools: tuple[Pool, ...]
-    projects: tuple[Project, ...]
-    departments: tuple[Department, ...] = ()
-    settings: Settings = Settings()
-    interactive: Interactive = Interactive()
-    prices: Mapping[str, Prices] = field(default_factory=dict)  # by instance type
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +178,17 @@ class Calendar:
     def is_open(self, now: float) -> bool:
         """Return whether the instances are there."""
         return self.opens <= now < self.closes
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """Use by a project's finished attempts, in instance-seconds."""
+
+    lately: Mapping[str, float] = field(default_factory=dict)  # by pool; halves with each `usage_half_life` that passes
+    lately_by_owner: Mapping[str, float] = field(default_factory=dict)  # by owner, of all pools; halves likewise
+    spent: float = 0.0  # in the present period of the project's budget
+    # by owner, in the present period of the owner budget
+    spent_by_owner: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

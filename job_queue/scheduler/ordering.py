@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from job_queue.scheduler.model import ActiveJob, Order, Policy, Settings, Snapshot, WaitingJob
+from job_queue.scheduler.documents.policy_schema import Order, Policy, Settings
+from job_queue.scheduler.model import ActiveJob, Snapshot, WaitingJob
 from job_queue.scheduler.sharing.lately import Lately, Owner
 from job_queue.scheduler.sharing.spending import Spending
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate, Groups
+from job_queue.scheduler.documents.policy_schema import UNLIMITED
 from job_queue.scheduler.fair_share import Bound, Counts, ShareNode, ShareTree, fits
-from job_queue.scheduler.model import NOTHING, UNLIMITED, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
+from job_queue.scheduler.model import NOTHING, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.victims import Guarantees, NodeAndPool, Victim, Victims
 
 

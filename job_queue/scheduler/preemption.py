@@ -10,8 +10,9 @@ from heapq import heappop, heappush, merge
 from itertools import takewhile
 
 from job_queue.scheduler.candidates import PoolBackoff
+from job_queue.scheduler.documents.policy_schema import UNLIMITED
 from job_queue.scheduler.fair_share import Bound, ShareNode, diverging_nodes, fits, reclaim_key
-from job_queue.scheduler.model import NOTHING, UNLIMITED, Slots, Snapshot
+from job_queue.scheduler.model import NOTHING, Slots, Snapshot
 from job_queue.scheduler.ordering import LOWEST_INTERACTIVE
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.victims import HeapEntry, NodeAndPool, Victim, VictimKey, Victims

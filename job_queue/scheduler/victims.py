@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from job_queue.scheduler.candidates import Candidate, same_size_alternatives
+from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareNode, ShareTree, reclaim_key
-from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, Snapshot
+from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
 
 VictimKey = tuple[bool, float, float, float, float, str]
 
@@ -53,7 +54,7 @@ class Guarantees:
     """The guaranteed runtime of jobs: the `min_runtime` of the project, else of the pool, else of the settings."""
 
     def __init__(self, policy: Policy) -> None:
-        self._default = policy.settings.min_runtime
+        self._default = policy.settings.min_runtime or 0
         self._pools = {pool.name: pool.min_runtime for pool in policy.pools if pool.min_runtime is not None}
         self._projects = {project.name: project.min_runtime for project in policy.projects}
 

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.carriers.shared_plan import plan
+from job_queue.scheduler.documents.policy_schema import Department, Policy, Project
 from job_queue.scheduler.fair_share import oversubscriptions
-from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, Snapshot, WaitingJob
 
 Figure = Literal["limit", "quota"]
 

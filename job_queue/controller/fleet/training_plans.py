@@ -11,7 +11,6 @@ from job_queue.domain.fleet.training_plans import (
     KnownPlan,
     closing,
     plan_arns,
-    plan_of,
     plans_to_describe,
     was_extended,
 )
@@ -46,7 +45,7 @@ class TrainingPlans(ControllerPart):
     def _in_use(self, arn: str) -> int:
         """Count the instances of a plan that training jobs use: attempts of the queue, and external jobs."""
         policy = self._policies.of(self._repository.policy()).policy
-        pools = {pool.name for pool in policy.pools if (plan := plan_of(pool)) and plan.arn == arn}
+        pools = {pool.name for pool in policy.pools if pool.training_plan == arn}
         active = [job for job in self._repository.active() if job.state is not JobState.STARTING]
         own = sum(count for job in active for pool, count in job.slots.items() if pool in pools)
         external = [job for job in self._repository.external() if job.plan == arn and not job.orphan]
@@ -64,7 +63,7 @@ def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: f
             found = closing(job, cluster.metadata.training_plans, cluster.applied.policy, now)
             if found:
                 at, plan = found
-                announcements.append(announce_cut_off(job, at, plan.name, now))
+                announcements.append(announce_cut_off(job, at, plan, now))
             elif was_extended(job, cluster.metadata.training_plans, cluster.applied.policy, now):
                 announcements.append(announce_extension(job, now))
     return announcements

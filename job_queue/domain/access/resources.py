@@ -11,7 +11,7 @@ from job_queue.domain.access.patterns import fits
 from job_queue.domain.access.places import bucket_and_key
 from job_queue.domain.errors import Forbidden, ValidationIssue
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import Policy, Project, TrainingPlan
+from job_queue.scheduler import Policy, Project
 
 _ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # fields of CreateTrainingJob with an address in S3
 _PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
@@ -92,7 +92,7 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
 def _plans(request: TrainingRequest, project: Project, policy: Policy) -> Iterator[ValidationIssue]:
     """Reject training plans that are in none of the project's pools."""
     mine = project.pools or tuple(pool.name for pool in policy.pools)
-    plans = {pool.market.arn for pool in policy.pools if pool.name in mine and isinstance(pool.market, TrainingPlan)}
+    plans = {pool.training_plan for pool in policy.pools if pool.name in mine and pool.training_plan}
     for field, plan in request.texts_under(_PLANS):
         if plan not in plans:
             yield ValidationIssue(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from job_queue.domain.job import EndedAttempt, Job, JobRecord, epoch, iso
 from job_queue.domain.policy import project_of
-from job_queue.scheduler import OnDemand, PastUse, Policy, Pool, Spot, UseLedger
+from job_queue.scheduler import PastUse, Policy, UseLedger
 
 CLOCK_SECONDS = 3600  # tolerance for a reported time in the future, or before the job's submission
 
@@ -122,13 +122,6 @@ def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int |
     if report.checkpoint is not None:
         return round(max(0.0, ended - max(began, report.checkpoint)))
     return None if report.keeps_checkpoints else round(ended - began)
-
-
-def market_of(pool: Pool) -> str:
-    """Return the purchase option of a pool's instances, in the terms of the API."""
-    if isinstance(pool.market, OnDemand):
-        return "on_demand"
-    return "spot" if isinstance(pool.market, Spot) else "training_plan"
 
 
 def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], policy: Policy) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from job_queue.domain.job import Job, epoch
-from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool, TrainingPlan
+from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool
 
 TAKEN_BACK_SECONDS = 30 * 60  # before the end of a plan, or of a part of it, SageMaker takes the instances back
 ASK_SECONDS = 5 * 60  # between two requests for a plan
@@ -58,14 +58,9 @@ KnownPlans = Mapping[str, KnownPlan]
 """ARN -> known data of the plan."""
 
 
-def plan_of(pool: Pool) -> TrainingPlan | None:
-    """Return the training plan of a pool; None if it has none."""
-    return pool.market if isinstance(pool.market, TrainingPlan) else None
-
-
 def plan_arns(policy: Policy) -> list[str]:
     """Return the training plans of a policy."""
-    return list(dict.fromkeys(plan.arn for pool in policy.pools if (plan := plan_of(pool))))
+    return list(dict.fromkeys(arn for _, arn in _with_plans(policy)))
 
 
 def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str]:
@@ -80,8 +75,8 @@ def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calend
     policy's own capacity counts, at any time; without a capacity, nothing starts.
     """
     found = {}
-    for pool, plan in _with_plans(policy):
-        record = known.get(plan.arn)
+    for pool, arn in _with_plans(policy):
+        record = known.get(arn)
         calendar = record.calendar(now) if record else None
         if calendar is not None:
             found[pool.name] = calendar
@@ -90,23 +85,23 @@ def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calend
     return found
 
 
-def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> TrainingPlan | None:
-    """Return the plan whose end has ended an active job's attempt; None if there is none."""
-    for pool, plan in _with_plans(policy):
-        record = known.get(plan.arn)
+def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> str | None:
+    """Return the name of the plan whose end has ended an active job's attempt; None if there is none."""
+    for pool, arn in _with_plans(policy):
+        record = known.get(arn)
         if pool.name in job.slots and record and record.cuts_off(epoch(job.started or job.since), ended):
-            return plan
+            return pool.plan_name
     return None
 
 
-def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, TrainingPlan] | None:
-    """Return when and by which plan a running job loses its instances; None if not soon, or if the job was told."""
+def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, str] | None:
+    """Return when and by which plan a running job loses its instances; None if not soon, or if it was notified."""
     found = []
-    for pool, plan in _with_plans(policy):
-        record = known.get(plan.arn)
+    for pool, arn in _with_plans(policy):
+        record = known.get(arn)
         calendar = record.calendar(now) if record and pool.name in job.slots else None
         if calendar and calendar.is_open(now) and calendar.closes - now <= ANNOUNCED_SECONDS:
-            found.append((int(calendar.closes), plan))
+            found.append((int(calendar.closes), pool.plan_name))
     first = min(found, key=lambda one: one[0], default=None)
     return None if first is None or first[0] == job.cut_off or _ends_before(job, first[0]) else first
 
@@ -115,7 +110,7 @@ def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> boo
     """Return whether a running job was told that its instances are taken back, and this is no longer soon."""
     if job.cut_off is None or job.cut_off <= now:
         return False
-    records = [known.get(plan.arn) for pool, plan in _with_plans(policy) if pool.name in job.slots]
+    records = [known.get(arn) for pool, arn in _with_plans(policy) if pool.name in job.slots]
     calendars = [calendar for record in records if record and (calendar := record.calendar(now))]
     return bool(calendars) and all(calendar.closes - now > ANNOUNCED_SECONDS for calendar in calendars)
 
@@ -124,7 +119,6 @@ def _ends_before(job: Job, at: float) -> bool:
     return job.max_runtime is not None and epoch(job.started or job.since) + job.max_runtime <= at
 
 
-def _with_plans(policy: Policy) -> Iterator[tuple[Pool, TrainingPlan]]:
-    for pool in policy.pools:
-        if plan := plan_of(pool):
-            yield pool, plan
+def _with_plans(policy: Policy) -> Iterator[tuple[Pool, str]]:
+    """Yield each pool that has a training plan, and the plan's ARN."""
+    return ((pool, pool.training_plan) for pool in policy.pools if pool.training_plan)

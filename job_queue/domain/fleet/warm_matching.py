@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from job_queue.domain.job import ExternalJob, Job, epoch
 from job_queue.domain.policy import alternatives, slots_of
-from job_queue.scheduler import Policy, Slots, Spot
+from job_queue.scheduler import Policy, Slots
 
 
 def idle(external: Iterable[ExternalJob]) -> list[ExternalJob]:
@@ -36,7 +36,7 @@ def fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
     if slots != warm_slots(pool, policy):
         return False
     target = next(it for it in policy.pools if it.name in slots)
-    if isinstance(target.market, Spot):
+    if target.spot:
         return False
     return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
 

@@ -12,7 +12,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
 from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.policy import is_spot
-from job_queue.scheduler import Policy, TrainingPlan
+from job_queue.scheduler import Policy
 
 
 def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
@@ -65,7 +65,7 @@ def _instances_of(job: Job, policy: Policy) -> dict[str, int]:
     found: dict[str, int] = {}
     for pool in policy.pools:
         count = job.slots.get(pool.name, 0)
-        if not count or isinstance(pool.market, TrainingPlan):
+        if not count or pool.training_plan:
             continue
         by_type = job.alternative_of(count) if pool.instance_type is None else {pool.instance_type: count}
         for kind, number in by_type.items():

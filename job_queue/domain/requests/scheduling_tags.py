@@ -8,12 +8,11 @@ from itertools import pairwise
 from job_queue.domain.access.rights import Rights, is_member
 from job_queue.domain.carriers.members import accepted_gpus
 from job_queue.domain.errors import Forbidden, InvalidRequest
-from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
 from job_queue.domain.requests.training_request import Resources, TagValue, TrainingRequest
-from job_queue.scheduler import DEFAULT, Policy, Project
+from job_queue.scheduler import DEFAULT, MAX_PRIORITY, Policy, Project
 
 MAX_RETRIES = 10
 MOST_PARALLEL = 10_000

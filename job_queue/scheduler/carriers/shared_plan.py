@@ -9,8 +9,9 @@ from job_queue.scheduler.carriers.as_jobs import bin_as_waiting_job, carriers_as
 from job_queue.scheduler.carriers.holds import MemberHolds
 from job_queue.scheduler.carriers.packing import Packing, members_by_carrier
 from job_queue.scheduler.carriers.seats import WHOLE, Launch
+from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareTree
-from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, JobState, Plan, Policy, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, JobState, Plan, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.planner import plan_instances
 from job_queue.scheduler.sharing.lately import held_lately

@@ -1,27 +1,19 @@
-"""The policy document: plain data -> Policy. Errors name the path, the fault, and the expected value."""
+"""The policy document: plain data -> Policy, by the types of `policy_schema`, and the bounds that the types state.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
+Errors name the path, the fault, and the expected value.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from enum import Enum
 from typing import Any, Final
 
-from job_queue.scheduler.carriers.instance_gpus import GPUS
-from job_queue.scheduler.model import (
-    Backfill,
-    Department,
-    Interactive,
-    Order,
-    Policy,
-    Pool,
-    Prices,
-    Project,
-    Settings,
-    Spot,
-    TrainingPlan,
-)
-from job_queue.scheduler.sharing.budget import NAMED_PERIODS, Budget, BudgetKind
+from msgspec import inspect
 
-OVER_QUOTA_WEIGHTS: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
-MARKETS: Final = ("on_demand", "spot", "training_plan")
+from job_queue.scheduler.carriers.instance_gpus import GPUS
+from job_queue.scheduler.documents.policy_schema import UNLIMITED, Policy, Pool, Prices
+
 LARGEST_AMOUNT: Final = 1e18  # largest amount; a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
@@ -37,19 +29,11 @@ class DocumentError(ValueError):
 
 
 def policy_from_document(document: object, path: str = "policy") -> Policy:
-    """Read a policy document (pools, projects, and optionally departments, settings, interactive and prices).
+    """Read a policy document, whose values may be out of bounds.
 
     :raises DocumentError: for unknown, missing or mistyped fields, names used twice, and unknown departments.
     """
-    readers = {
-        "pools": list_of(_pool),
-        "projects": list_of(_project),
-        "departments": list_of(_department),
-        "settings": _settings,
-        "interactive": _interactive,
-        "prices": mapping_of(_prices, "instance types to prices an hour"),
-    }
-    policy = Policy(**read_fields(document, path, readers, required=("pools", "projects")))
+    policy: Policy = _READ_POLICY(document, path)
     _check_unique((pool.name for pool in policy.pools), f"{path}.pools")
     departments = [department.name for department in policy.departments]
     _check_unique([*departments, *(project.name for project in policy.projects)], f"{path}.projects")
@@ -61,10 +45,22 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
     return policy
 
 
+def out_of_bounds(policy: Policy) -> Iterator[str]:
+    """Yield a fault for each value of a policy that is outside the bounds of its type."""
+    return _faults(_POLICY, policy, "", {})
+
+
+# --- readers ------------------------------------------------------------------------------------------
+
+
 def read_fields(
-    document: object, path: str, readers: Mapping[str, Reader], required: Sequence[str] = ("name",)
+    document: object,
+    path: str,
+    readers: Mapping[str, Reader],
+    required: Collection[str] = ("name",),
+    nullable: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields that are present, each read by its reader. Null counts as absent.
+    """Return the fields that are present, each read by its reader. Null counts as absent, but for nullable fields.
 
     :raises DocumentError: the document is not a mapping, or a field is missing, unknown, or of the wrong type.
     """
@@ -76,6 +72,8 @@ def read_fields(
             fields[name] = read(value, f"{path}.{name}")
         elif name in required:
             raise DocumentError(path, f"the field {name} is missing")
+        elif name in nullable and name in document:
+            fields[name] = None
     for name in document:
         if name not in readers:
             raise DocumentError(path, f"unknown field {shown(name)}; known are {', '.join(sorted(readers))}")
@@ -152,114 +150,85 @@ def shown(value: object) -> str:
     return quoted if len(quoted) <= 60 else f"{quoted[:57]}..."
 
 
-def _pool(document: object, path: str) -> Pool:
-    """Read a pool.
+# --- the schema ---------------------------------------------------------------------------------------
 
-    Its market is `spot: true` or `training_plan: ARN`, else on demand. A training plan has a capacity of its own, so
-    the field `capacity` is optional for it.
+
+def _reader_of(kind: inspect.Type, words: Mapping[str, str]) -> Reader:  # noqa: PLR0911 - one for each type
+    """Return the reader of a type of the schema.
+
+    :param words: words for error messages (see `policy_schema`).
     """
-    readers = {
-        "name": text,
-        "capacity": count,
-        "instance_type": text,
-        "spot": boolean,
-        "training_plan": text,
-        "min_runtime": amount,
-        "keep_warm": amount,
-        "shared": boolean,
-        "gpus": count,
-    }
-    fields = read_fields(document, path, readers)
-    fields["gpus"] = _gpus(fields, path)
-    spot, training_plan = fields.pop("spot", False), fields.pop("training_plan", None)
-    if "capacity" not in fields and training_plan is None:
-        raise DocumentError(path, "the field capacity is missing")
-    if spot and training_plan is not None:
-        name = fields["name"]
-        raise DocumentError(path, f"the pool {name} has both spot and a training_plan: leave out one of them")
-    if training_plan is not None:
-        fields["market"] = TrainingPlan(training_plan)
-    elif spot:
-        fields["market"] = Spot()
-    return Pool(**fields)
+    match kind:
+        case inspect.Metadata():
+            return _reader_of(kind.type, kind.extra or {})
+        case inspect.BoolType():
+            return boolean
+        case inspect.StrType():
+            return text
+        case inspect.IntType(ge=least):
+            return count if least is not None and least >= 0 else integer
+        case inspect.FloatType():
+            return amount
+        case inspect.EnumType():
+            return _one_of(kind.cls)
+        case inspect.VarTupleType():
+            return list_of(_reader_of(kind.item_type, {}))
+        case inspect.DictType():
+            return mapping_of(_reader_of(kind.value_type, {}), words["content"])
+        case inspect.DataclassType():
+            return _part(kind)
+        case inspect.UnionType():
+            return _either(kind)
+    raise TypeError(f"The schema of the policy has the type {kind}, which no document can have.")
 
 
-def _gpus(fields: dict[str, Any], path: str) -> int | None:
-    """Return the GPUs of an instance whose GPUs jobs may share; None: they may not."""
-    shared, given = fields.pop("shared", False), fields.pop("gpus", None)
-    if not shared:
-        if given is not None:
-            raise DocumentError(f"{path}.gpus", "belongs to `shared: true`, which is not there")
-        return None
-    known = GPUS.get(fields.get("instance_type", ""))
-    if given is not None and known is not None and given != known:
-        raise DocumentError(f"{path}.gpus", f"an {fields['instance_type']} has {known}, not {given}; leave it out")
-    found: int | None = given or known
-    if not found:
-        raise DocumentError(f"{path}.shared", "how many GPUs an instance has is not known: say it with `gpus`")
-    return found
+def _part(kind: inspect.DataclassType) -> Reader:
+    """Return the reader of a mapping of fields."""
+    readers = {field.name: _reader_of(field.type, {}) for field in kind.fields}
+    required = {field.name for field in kind.fields if field.required}
+    nullable = {it.name for it in kind.fields if isinstance(it.type, inspect.UnionType) and it.type.includes_none}
+
+    def read_part(value: object, path: str) -> Any:
+        part = kind.cls(**read_fields(value, path, readers, required, nullable))
+        return _pool(part, path) if isinstance(part, Pool) else part
+
+    return read_part
 
 
-def _department(document: object, path: str) -> Department:
-    return Department(**read_fields(document, path, {"name": text, "quota": slots, "limit": slots}))
+def _either(kind: inspect.UnionType) -> Reader:
+    """Return the reader of a value of one type, or of a number that may also be a word or a mapping of fields."""
+    types = [it for it in kind.types if not isinstance(it, inspect.NoneType)]
+    if len(types) == 1:
+        return _reader_of(types[0], {})
+    words = [word for it in types if isinstance(it, inspect.LiteralType) for word in it.values]
+    parts = [_part(it) for it in types if isinstance(it, inspect.DataclassType)]
+    (number,) = [it for it in types if isinstance(it, inspect.Metadata)]
+    read, expected, bounds = _reader_of(number, {}), (number.extra or {}).get("expected"), number.type
+    assert isinstance(bounds, (inspect.IntType, inspect.FloatType))
+    least = bounds.ge or 0
+
+    def read_either(value: object, path: str) -> Any:
+        if parts and isinstance(value, Mapping):
+            return parts[0](value, path)
+        if not words:
+            return read(value, path)
+        if value in words:
+            return value
+        try:
+            found = read(value, path)
+        except DocumentError:
+            found = None
+        if found is None or found < least:
+            raise DocumentError(path, f"must be {expected}, not {shown(value)}")
+        return found
+
+    return read_either
 
 
-def _project(document: object, path: str) -> Project:
-    readers = {
-        "name": text,
-        "department": text,
-        "quota": slots,
-        "limit": slots,
-        "over_quota": _weight,
-        "pools": list_of(text),
-        "interactive_pools": list_of(text),
-        "training_pools": list_of(text),
-        "min_runtime": amount,
-        "members": list_of(text),
-        "admins": list_of(text),
-        "roles": list_of(text),
-        "buckets": list_of(text),
-        "priority_ceiling": integer,
-        "budget": _budget,
-        "owner_budget": _budget,
-        "owners_share": boolean,
-    }
-    return Project(**read_fields(document, path, readers))
-
-
-def _settings(document: object, path: str) -> Settings:
-    readers = {
-        "min_runtime": amount,
-        "patience": amount,
-        "aging": amount,
-        "order": _one_of(Order),
-        "stretch": amount,
-        "backfill": _one_of(Backfill),
-        "usage_half_life": amount,
-        "idle_after": amount,
-        "protect_project_quota": boolean,
-        "allow_oversubscription": boolean,
-        "window": count,
-        "max_waiting": count,
-    }
-    fields = read_fields(document, path, readers, required=())
-    if isinstance(document, Mapping) and "patience" in document:
-        fields.setdefault("patience", None)  # null: no free slots are ever kept for a job
-    return Settings(**fields)
-
-
-def _interactive(document: object, path: str) -> Interactive:
-    readers = {"first": boolean, "max_per_owner": count, "idle_end": amount}
-    fields = read_fields(document, path, readers, required=())
-    if isinstance(document, Mapping) and "max_per_owner" in document:
-        fields.setdefault("max_per_owner", None)  # null: any number
-    return Interactive(**fields)
-
-
-def _one_of(words: type[StrEnum]) -> Reader:
+def _one_of(words: type[Enum]) -> Reader:
     """Return a reader of one of these words."""
 
-    def read_word(value: object, path: str) -> StrEnum:
+    def read_word(value: object, path: str) -> Enum:
         known = [word.value for word in words]
         if value not in known:
             raise DocumentError(path, f"must be {' or '.join(known)}, not {shown(value)}")
@@ -268,35 +237,24 @@ def _one_of(words: type[StrEnum]) -> Reader:
     return read_word
 
 
-def _budget(document: object, path: str) -> Budget:
-    readers = {"instance_hours": amount, "period": _period, "kind": _one_of(BudgetKind)}
-    fields = read_fields(document, path, readers, required=("instance_hours", "period"))
-    return Budget(days=fields.pop("period"), **fields)
+def _pool(pool: Pool, path: str) -> Pool:
+    """Return a pool that has its GPUs if jobs may share its instances.
 
-
-def _period(value: object, path: str) -> int | None:
-    """Read the days of a period; None: a calendar month."""
-    if isinstance(value, str) and value in NAMED_PERIODS:
-        return NAMED_PERIODS[value]
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    raise DocumentError(path, f"must be {', '.join(NAMED_PERIODS)} or a number of days, not {shown(value)}")
-
-
-def _prices(document: object, path: str) -> Prices:
-    """Read prices by market; a single number is the price in every market."""
-    if not isinstance(document, Mapping):
-        price = amount(document, path)
-        return Prices(price, price, price)
-    return Prices(**read_fields(document, path, dict.fromkeys(MARKETS, amount), required=()))
-
-
-def _weight(value: object, path: str) -> float:
-    if isinstance(value, str):
-        if value not in OVER_QUOTA_WEIGHTS:
-            raise DocumentError(path, f"must be {', '.join(OVER_QUOTA_WEIGHTS)} or a number, not {shown(value)}")
-        return OVER_QUOTA_WEIGHTS[value]
-    return amount(value, path)
+    A training plan has a capacity of its own, so the field `capacity` is optional for it.
+    """
+    known = GPUS.get(pool.instance_type or "")
+    gpus = pool.gpus or known if pool.shared else None
+    if pool.gpus is not None and not pool.shared:
+        raise DocumentError(f"{path}.gpus", "belongs to `shared: true`, which is not there")
+    if pool.shared and pool.gpus is not None and known not in (None, pool.gpus):
+        raise DocumentError(f"{path}.gpus", f"an {pool.instance_type} has {known}, not {pool.gpus}; leave it out")
+    if pool.shared and not gpus:
+        raise DocumentError(f"{path}.shared", "how many GPUs an instance has is not known: say it with `gpus`")
+    if pool.capacity == UNLIMITED and pool.training_plan is None:
+        raise DocumentError(path, "the field capacity is missing")
+    if pool.spot and pool.training_plan is not None:
+        raise DocumentError(path, f"the pool {pool.name} has both spot and a training_plan: leave out one of them")
+    return replace(pool, gpus=gpus)
 
 
 def _check_unique(names: Iterable[str], path: str) -> None:
@@ -305,3 +263,60 @@ def _check_unique(names: Iterable[str], path: str) -> None:
         if name in seen:
             raise DocumentError(path, f"the name {name!r} is used twice")
         seen.add(name)
+
+
+def _faults(kind: inspect.Type, value: object, where: str, words: Mapping[str, str]) -> Iterator[str]:
+    """Yield the faults of a value by a type of the schema.
+
+    :param where: words for the value's place, such as `capacity of p5`; empty for the policy.
+    :param words: words for error messages (see `policy_schema`).
+    """
+    match kind, value:
+        case inspect.Metadata(), _:
+            yield from _faults(kind.type, value, where, kind.extra or {})
+        case inspect.UnionType(), _:
+            for one in kind.types:
+                yield from _faults(one, value, where, words)
+        case inspect.VarTupleType(), tuple():
+            for entry in value:
+                yield from _faults(kind.item_type, entry, where, {})
+        case inspect.DictType(), Mapping():
+            for name, entry in value.items():
+                yield from _faults(kind.key_type, name, f"{where} has {shown(name)}, which", {})
+                short = shown(name)[1:-1]
+                place = f"{words['entry']} {short}" if "entry" in words else f"{short} in the {where}"
+                yield from _faults(kind.value_type, entry, place, {})
+        case inspect.DataclassType(cls=part), _ if isinstance(value, part):
+            for field in kind.fields:
+                own = getattr(value, field.name)
+                yield from _faults(field.type, own, _place(field.name, own, value, where), {})
+        case inspect.StrType(pattern=str(pattern)), str() if not re.fullmatch(pattern, value):
+            yield f"{where} {words['fault']}"
+        case ((inspect.IntType() | inspect.FloatType()), (int() | float())) if value != UNLIMITED:
+            yield from (f"{where} {fault}" for fault in _faults_of_number(kind, value, words))
+
+
+def _place(field: str, value: object, part: object, where: str) -> str:
+    """Return words for the place of a field in a part of the policy."""
+    if field == "name":
+        return shown(value)
+    if isinstance(part, Prices) or not where:
+        return where or field
+    if hasattr(part, "name"):
+        return f"{field} of {part.name}"
+    return f"{field} in the {where}" if " " in where else f"{where}.{field}"
+
+
+def _faults_of_number(
+    kind: inspect.IntType | inspect.FloatType, value: float, words: Mapping[str, str]
+) -> Iterator[str]:
+    below = (kind.ge is not None and value < kind.ge) or (kind.gt is not None and value <= kind.gt)
+    above = kind.le is not None and value > kind.le
+    least = f"at least {kind.ge}" if kind.ge else f"above {kind.gt}" if kind.gt is not None else None
+    bounds = f"must be {least}, and at most {kind.le}" if least else f"may be at most {kind.le}"
+    if below or above or (kind.multiple_of and value % kind.multiple_of):
+        yield words.get("fault") or words.get("below" if below else "above") or bounds
+
+
+_POLICY = inspect.type_info(Policy)
+_READ_POLICY = _reader_of(_POLICY, {})

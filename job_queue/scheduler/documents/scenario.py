@@ -27,13 +27,13 @@ from job_queue.scheduler.model import (
     Calendar,
     Carrier,
     JobState,
+    PastUse,
     PausedPool,
     Slots,
     Snapshot,
     WaitingJob,
     covers,
 )
-from job_queue.scheduler.sharing.budget import PastUse
 
 
 def read_scenario(path: Path) -> Snapshot:

@@ -9,6 +9,7 @@ from math import isinf
 from operator import itemgetter
 
 from job_queue.scheduler.candidates import Candidate, PoolBackoff, is_in_time
+from job_queue.scheduler.documents.policy_schema import UNLIMITED
 from job_queue.scheduler.explain.messages import (
     MessageParts,
     Pools,
@@ -26,17 +27,7 @@ from job_queue.scheduler.explain.messages import (
     with_is,
 )
 from job_queue.scheduler.fair_share import ServingOrder, ShareNode
-from job_queue.scheduler.model import (
-    UNLIMITED,
-    Calendar,
-    Hold,
-    Reason,
-    Slots,
-    Snapshot,
-    TrainingPlan,
-    WaitingJob,
-    covers,
-)
+from job_queue.scheduler.model import Calendar, Hold, Reason, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.spending import Spending
@@ -261,23 +252,23 @@ class _Reasons:
 
     def _plans_for_others(self, job: WaitingJob) -> Iterator[str]:
         """Yield a sentence for each training plan of the job's pools that no training job can use."""
-        plans = {pool.name: pool.market for pool in self._snapshot.policy.pools}
+        plans = {pool.name: pool.plan_name for pool in self._snapshot.policy.pools}
         for pool in _pools_in_order(job.demand):
             plan, calendar = plans.get(pool), self._snapshot.calendars.get(pool)
-            if isinstance(plan, TrainingPlan) and calendar and calendar.for_others:
+            if plan and calendar and calendar.for_others:
                 yield (
-                    f"The training plan {plan.name} of pool {pool} is not for training jobs, but for "
+                    f"The training plan {plan} of pool {pool} is not for training jobs, but for "
                     f"{join(calendar.for_others)}: name another pool, or have the policy name another plan."
                 )
 
     def _outside_training_plan(self, job: WaitingJob) -> str:
         """Return when the training plans of the job's pools begin, or by when the job would have to end."""
-        plans = {pool.name: pool.market for pool in self._snapshot.policy.pools}
+        plans = {pool.name: pool.plan_name for pool in self._snapshot.policy.pools}
         messages = []
         for pool in _pools_in_order(job.demand):
             plan, calendar = plans.get(pool), self._snapshot.calendars.get(pool)
             if calendar and not is_in_time(job, pool, self._snapshot):
-                name = f" {plan.name}" if isinstance(plan, TrainingPlan) else ""
+                name = f" {plan}" if plan else ""
                 messages.append(self._why_not_in_time(job, f"training plan{name}{of_pool(pool)}", calendar))
         return " ".join(messages)
 

@@ -8,8 +8,9 @@ from functools import cache
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate, Group
+from job_queue.scheduler.documents.policy_schema import Order
 from job_queue.scheduler.fair_share import ShareNode, diverging_nodes
-from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Order, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import (
     LOWEST_INTERACTIVE,
     WaitingKey,
@@ -377,7 +378,7 @@ def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
     assert spent is not None
     budget, ends = spent.budget, spent.budget.ends(now)
     whose = f"Project {account[0]} has" if account[1] is None else f"Its owner has, in project {account[0]},"
-    period = f"these {budget.period}" if budget.period.endswith("days") else f"this {budget.period}"
+    period = f"these {budget.period_name}" if budget.period_name.endswith("days") else f"this {budget.period_name}"
     return (
         f"{whose} used {spent.hours:,.1f} instance-hours in {period}, and a hard budget of "
         f"{budget.instance_hours:,.1f}. It waits for the next, from {clock(ends)} on, in {duration(ends - now)}."

@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import exp, expm1, inf, log
 
-from job_queue.scheduler.model import Policy, Project, Slots
-from job_queue.scheduler.sharing.budget import Budget, PastUse
+from job_queue.scheduler.documents.policy_schema import Budget, Policy, Project
+from job_queue.scheduler.model import PastUse, Slots
 
 MOST_OWNERS = 10_000  # owners kept in each project; owners with the least use are dropped first
 LN2 = log(2)

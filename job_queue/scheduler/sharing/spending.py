@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import fsum, inf
 
-from job_queue.scheduler.model import ActiveJob, Project, Snapshot, WaitingJob
-from job_queue.scheduler.sharing.budget import HOUR, Budget, BudgetKind
+from job_queue.scheduler.documents.policy_schema import HOUR, Budget, BudgetKind, Project
+from job_queue.scheduler.model import ActiveJob, Snapshot, WaitingJob
 
 Account = tuple[str, str | None]
 """A project and one of its owners; None: the project itself."""

@@ -1,6 +1,5 @@
 """The API's definition: docs/openapi.yaml is made of it, and the queue answers as it says."""
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +9,23 @@ import msgspec
 import pytest
 from openapi_schema_validator import OAS31Validator
 
-from api_contract import models, openapi, policy_document, routes
+from api_contract import models, preview, routes
 from api_contract.error_codes import ErrorCode, Refusal
 from api_contract.routes import OPERATIONS, Operation
 from api_contract.shape import Answer, Body
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api import error_mapping
-from job_queue.domain import errors, job, policy_validation
+from job_queue.domain import errors, job
+from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import ExternalJob
+from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests import scheduling_tags
 from job_queue.scheduler import Rule, model
+from job_queue.scheduler.documents import policy_schema
 from tests.jobs import NOW, OWNER, P5, a_body
 from tests.payloads import api_event
 from tests.unit.queue_api import ADMIN, Api, a_policy
+from tools import openapi
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = openapi.document()
@@ -153,24 +156,9 @@ def test_every_error_has_its_code_and_every_code_its_error() -> None:
     assert codes == {code.value: code.value for code in ErrorCode if code is not ErrorCode.INTERNAL_ERROR}
 
 
-@pytest.mark.parametrize("kind", ["Pool", "Department", "Project", "Settings", "Prices", "Policy"])
-def test_the_policy_document_has_the_fields_that_the_queue_reads(kind: str) -> None:
-    # A pool's market is one field in the queue, and its instances are shared where it says how many GPUs they have.
-    document_fields = {"market": ("spot", "training_plan"), "gpus": ("shared", "gpus")}
-    read = [field.name for field in dataclasses.fields(getattr(model, kind))]
-    expected = [name for field in read for name in document_fields.get(field, (field,))]
-    assert sorted(getattr(policy_document, kind).__struct_fields__) == sorted(expected)
-
-
 def test_bounds_and_words_are_those_of_the_queue() -> None:
-    assert (models.MAX_PRIORITY, models.MAX_RETRIES) == (job.MAX_PRIORITY, scheduling_tags.MAX_RETRIES)
-    policy, project, settings = (DOCUMENT["components"]["schemas"][kind] for kind in ("Policy", "Project", "Settings"))
-    assert policy["properties"]["pools"]["maxItems"] == policy_validation.MOST_POOLS
-    assert policy["properties"]["projects"]["maxItems"] == policy_validation.MOST_QUOTA_HOLDERS
-    assert project["properties"]["quota"]["additionalProperties"]["maximum"] == policy_validation.MOST_INSTANCES
-    assert project["properties"]["name"]["pattern"] == f"^{policy_validation._NAME.pattern}$"
-    assert policy["properties"]["prices"]["maxProperties"] == policy_validation.MOST_PRICES
-    assert settings["properties"]["window"]["maximum"] == policy_validation.WIDEST_WINDOW
+    assert (models.MAX_PRIORITY, models.MAX_RETRIES) == (policy_schema.MAX_PRIORITY, scheduling_tags.MAX_RETRIES)
+    assert preview.MOST_INSTANCES == policy_schema.MOST_INSTANCES
     states = {state.value for state in model.JobState}
     assert states == models.WAITING | models.ACTIVE | models.FINISHED
     rule = DOCUMENT["components"]["schemas"]["Eviction"]["properties"]["rule"]
@@ -178,9 +166,14 @@ def test_bounds_and_words_are_those_of_the_queue() -> None:
 
 
 def test_a_policy_that_the_document_allows_is_read_the_same_by_both() -> None:
-    assert msgspec.convert(a_policy(), policy_document.Policy).pools[0].name == "p5"
-    with pytest.raises(msgspec.ValidationError, match="colour"):
-        msgspec.convert(a_policy(projects=[{"name": "a", "colour": "red"}]), policy_document.Policy)
+    schema = {"$ref": "#/components/schemas/Policy", "components": DOCUMENT["components"]}
+    document = OAS31Validator(json.loads(msgspec.json.encode(schema)))
+    assert document.is_valid(a_policy())
+    assert parse_policy(a_policy()).pools[0].name == "p5"
+    wrong = a_policy(projects=[{"name": "a", "colour": "red"}])
+    assert not document.is_valid(wrong)
+    with pytest.raises(InvalidRequest, match="colour"):
+        parse_policy(wrong)
 
 
 def test_what_callers_send_is_read_strictly_and_what_they_get_is_not() -> None:

@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.domain.job import MAX_PRIORITY
-from job_queue.domain.policy_validation import MOST_INSTANCES, MOST_POOLS, MOST_QUOTA_HOLDERS, WIDEST_WINDOW
+from job_queue.scheduler.documents.policy_schema import (
+    MAX_PRIORITY,
+    MOST_INSTANCES,
+    MOST_POOLS,
+    MOST_QUOTA_HOLDERS,
+    WIDEST_WINDOW,
+)
 from job_queue.services.dry_run import ADVICE_SECONDS
 from job_queue.services.policy_service import MAX_POLICY_BYTES
 from tests.counting import counted

@@ -9,11 +9,9 @@ from job_queue.domain.accounting.attempts import (
     EndReport,
     attempt_record,
     borrowed_by,
-    market_of,
 )
 from job_queue.domain.job import EndedAttempt, JobRecord, epoch, iso
-from job_queue.scheduler import JobState, OnDemand, Policy, Pool, Project, Seat, Spot, TrainingPlan
-from job_queue.scheduler.model import Market
+from job_queue.scheduler import JobState, Policy, Pool, Project, Seat
 from tests.jobs import NOW, P5, a_job
 
 END = NOW + 1000
@@ -92,9 +90,9 @@ def test_what_is_beyond_the_quota_is_borrowed(used: int, borrowed: int) -> None:
 
 
 def test_markets_have_the_names_of_the_api() -> None:
-    plan = TrainingPlan("arn:aws:sagemaker:us-east-1:123456789012:training-plan/may")
-    markets: list[Market] = [OnDemand(), Spot(), plan]
-    assert [market_of(Pool("p5", market=market)) for market in markets] == ["on_demand", "spot", "training_plan"]
+    plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/may"
+    pools = [Pool("p5"), Pool("p5", spot=True), Pool("p5", training_plan=plan)]
+    assert [pool.market for pool in pools] == ["on_demand", "spot", "training_plan"]
 
 
 def test_a_member_has_a_part_of_the_instance_that_its_carrier_has() -> None:

@@ -105,7 +105,7 @@ def test_neither_the_order_of_the_ends_nor_questions_between_change_the_figures(
 
 
 def test_of_a_budget_the_seconds_in_its_period_count() -> None:
-    policy = remembering(budget=Budget(10, 1), owner_budget=Budget(10))
+    policy = remembering(budget=Budget(10, 1), owner_budget=Budget(10, "month"))
     midnight = NOON - 12 * HOUR
     yesterday, across = record(midnight - 2 * HOUR, midnight - 1), record(midnight - HOUR, midnight + 2 * HOUR)
     found = past(policy, yesterday, across, record(NOON - HOUR, NOON, owner="bob"))
@@ -122,7 +122,7 @@ def test_without_half_life_and_budgets_nothing_is_remembered() -> None:
 
 
 def test_how_far_back_records_matter() -> None:
-    policy = a_policy(8, [project("a", budget=Budget(10)), project("b", owner_budget=Budget(1, 7))])
+    policy = a_policy(8, [project("a", budget=Budget(10, "month")), project("b", owner_budget=Budget(1, 7))])
     assert looks_back_to(policy, NOON) == datetime(2026, 11, 1, tzinfo=UTC).timestamp()
     assert looks_back_to(remembering(), NOON) == NOON - 10 * HALF_LIFE
     assert looks_back_to(a_policy(8, ["a"]), NOON) == NOON
@@ -130,7 +130,7 @@ def test_how_far_back_records_matter() -> None:
 
 def test_of_very_many_owners_those_are_forgotten_that_used_least(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "MOST_OWNERS", 5)
-    uses = PastUseOfAttempts(remembering(owner_budget=Budget(10)))
+    uses = PastUseOfAttempts(remembering(owner_budget=Budget(10, "month")))
     for number in range(100):
         uses.add([record(NOON - 200 + number, NOON - 100 + number, owner="often")])
         uses.add([record(NOON - 101 + number, NOON - 100 + number, owner=f"once{number}")])

@@ -6,20 +6,21 @@ from typing import Any
 import pytest
 
 from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.job import MAX_PRIORITY, of_sizes, waiting_queue
+from job_queue.domain.job import of_sizes, waiting_queue
 from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, default_policy, is_plain, placed
-from job_queue.domain.policy_validation import (
+from job_queue.domain.policy_validation import parse_policy
+from job_queue.domain.requests.training_request import TrainingRequest
+from job_queue.scheduler import JobState, Prices
+from job_queue.scheduler.documents.policy_schema import (
     HIGHEST_PRICE,
+    MAX_PRIORITY,
     MOST_INSTANCES,
     MOST_POOLS,
     MOST_PRICES,
     MOST_QUOTA_HOLDERS,
     MOST_WAITING,
     WIDEST_WINDOW,
-    parse_policy,
 )
-from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import JobState, Prices
 from tests.jobs import P5, a_job, a_request
 from tests.unit.queue_api import P4, a_policy
 
@@ -161,7 +162,7 @@ def test_all_issues_are_in_one_message() -> None:
 
 def test_a_price_is_that_of_every_market_or_of_one() -> None:
     prices = parse_policy(a_policy(prices={P5: 98.3, "ml.g5.xlarge": {"spot": 0.5}})).prices
-    assert prices == {P5: Prices(98.3, 98.3, 98.3), "ml.g5.xlarge": Prices(spot=0.5)}
+    assert prices == {P5: 98.3, "ml.g5.xlarge": Prices(spot=0.5)}
     assert parse_policy(a_policy()).prices == {}
 
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
-from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import default_policy
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.scheduling_tags import MAX_RETRIES, SchedulingOptions, accepted_sizes, scheduling_options
 from job_queue.domain.requests.training_request import TrainingRequest
+from job_queue.scheduler import MAX_PRIORITY
 from tests.jobs import OWNER
 from tests.unit.queue_api import STRANGER, a_policy
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import Budget, BudgetKind, PastUse, Project, Reason, Rule, Snapshot, Spending, plan
+from job_queue.scheduler.documents.policy_schema import Period
 from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, stopping, waiting
 from tests.unit.scheduler.decided import evicted, evicted_by, reasons, started
@@ -23,9 +24,9 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def budgeted(name: str = "a", quota: int = 2, hours: float = 10, **fields: Any) -> Project:
+def budgeted(name: str = "a", quota: int = 2, hours: float = 10, period: Period = "month", **fields: Any) -> Project:
     """A project with a budget of so many hours a month."""
-    return project(name, quota, budget=Budget(hours, **fields))
+    return project(name, quota, budget=Budget(hours, period, **fields))
 
 
 def spent(hours: float, name: str = "a", **by_owner: float) -> dict[str, PastUse]:
@@ -36,11 +37,11 @@ def spent(hours: float, name: str = "a", **by_owner: float) -> dict[str, PastUse
 
 
 @pytest.mark.parametrize(
-    ("days", "now", "begins", "ends"),
+    ("period", "now", "begins", "ends"),
     [
-        (None, "2026-02-28T23:59:59", "2026-02-01", "2026-03-01"),
-        (None, "2026-12-01T00:00:00", "2026-12-01", "2027-01-01"),
-        (None, "2028-02-29T12:00:00", "2028-02-01", "2028-03-01"),
+        ("month", "2026-02-28T23:59:59", "2026-02-01", "2026-03-01"),
+        ("month", "2026-12-01T00:00:00", "2026-12-01", "2027-01-01"),
+        ("month", "2028-02-29T12:00:00", "2028-02-01", "2028-03-01"),
         (1, "2026-11-20T12:00:00", "2026-11-20", "2026-11-21"),
         (7, "2026-11-22T23:59:59", "2026-11-16", "2026-11-23"),  # from Monday to Sunday
         (7, "2026-11-23T00:00:00", "2026-11-23", "2026-11-30"),
@@ -48,8 +49,8 @@ def spent(hours: float, name: str = "a", **by_owner: float) -> dict[str, PastUse
         (14, "1970-01-01T00:00:00", "1969-12-22", "1970-01-05"),
     ],
 )
-def test_periods_are_whole_days_in_utc(days: int | None, now: str, begins: str, ends: str) -> None:
-    budget = Budget(1, days)
+def test_periods_are_whole_days_in_utc(period: Period, now: str, begins: str, ends: str) -> None:
+    budget = Budget(1, period)
     assert (budget.begins(at(now)), budget.ends(at(now))) == (at(begins), at(ends))
 
 
@@ -57,7 +58,7 @@ def test_periods_are_whole_days_in_utc(days: int | None, now: str, begins: str, 
 
 
 def test_nothing_starts_once_it_is_spent_and_the_message_has_the_figures() -> None:
-    snapshot = a_snapshot(waiting("w"), policy=a_policy(2, [budgeted(hours=10, days=7)]))
+    snapshot = a_snapshot(waiting("w"), policy=a_policy(2, [budgeted(hours=10, period=7)]))
     assert started(plan(replace(snapshot, past_use=spent(9.99)))).keys() == {"w"}
     decided = plan(replace(snapshot, past_use=spent(12)))
     assert reasons(decided) == {"w": Reason.OVER_BUDGET}
@@ -81,7 +82,7 @@ def test_of_what_runs_only_this_period_counts() -> None:
     long = active("r", 1, ran=since_midnight + 90 * HOUR)
     hours = since_midnight / HOUR
     for budget, reason in ((hours + 0.1, None), (hours - 0.1, Reason.OVER_BUDGET)):
-        policy = a_policy(9, [budgeted(hours=budget, days=1)])
+        policy = a_policy(9, [budgeted(hours=budget, period=1)])
         assert reasons(plan(a_snapshot(long, waiting("w"), policy=policy))).get("w") is reason
 
 
@@ -124,7 +125,7 @@ def test_who_made_room_for_others_waits_until_the_next_period() -> None:
 
 
 def test_an_owners_budget_is_the_owners_alone() -> None:
-    policy = a_policy(9, [project("a", 9, owner_budget=Budget(10)), project("b")])
+    policy = a_policy(9, [project("a", 9, owner_budget=Budget(10, "month")), project("b")])
     jobs = [waiting("hers", owner="ada"), waiting("his", owner="bob"), waiting("elsewhere", owner="ada", project="b")]
     decided = plan(a_snapshot(*jobs, policy=policy, past_use=spent(0, ada=10, bob=9.9)))
     assert started(decided).keys() == {"his", "elsewhere"}
@@ -134,7 +135,7 @@ def test_an_owners_budget_is_the_owners_alone() -> None:
 
 
 def test_an_owners_running_jobs_count_for_the_owner() -> None:
-    policy = a_policy(9, [project("a", 9, owner_budget=Budget(10))])
+    policy = a_policy(9, [project("a", 9, owner_budget=Budget(10, "month"))])
     jobs = [active("r", 5, ran=2 * HOUR, owner="ada"), waiting("hers", owner="ada"), waiting("his", owner="bob")]
     assert reasons(plan(a_snapshot(*jobs, policy=policy))) == {"hers": Reason.OVER_BUDGET}
 
@@ -183,7 +184,7 @@ def test_it_is_the_first_to_give_back() -> None:
 
 
 def test_an_owner_whose_soft_budget_is_spent_comes_last_among_equals() -> None:
-    policy = a_policy(2, [project("a", 2, owner_budget=Budget(10, kind=SOFT))])
+    policy = a_policy(2, [project("a", 2, owner_budget=Budget(10, "month", kind=SOFT))])
     jobs = [
         waiting("urgent", owner="ada", priority=2),
         waiting("hers", owner="ada", waited=99),
@@ -199,7 +200,7 @@ def test_an_owner_whose_soft_budget_is_spent_comes_last_among_equals() -> None:
 
 def with_budgets(snapshot: Snapshot, random: Random) -> Snapshot:
     def budget() -> Budget | None:
-        return random.choice((None, Budget(5, random.choice((None, 1, 7)), random.choice(tuple(BudgetKind)))))
+        return random.choice((None, Budget(5, random.choice(("month", 1, 7)), random.choice(tuple(BudgetKind)))))
 
     projects = tuple(replace(it, budget=budget(), owner_budget=budget()) for it in snapshot.policy.projects)
     past = {it.name: PastUse(spent=random.choice((0, 5)) * HOUR, spent_by_owner={"ada": 5 * HOUR}) for it in projects}

@@ -5,18 +5,18 @@ from math import inf
 
 import pytest
 
-from job_queue.scheduler import Calendar, Policy, Pool, Reason, Snapshot, TrainingPlan, WaitingJob, plan
+from job_queue.scheduler import Calendar, Policy, Pool, Reason, Snapshot, WaitingJob, plan
 from job_queue.scheduler.what_if import WhatIf
 from job_queue.services.advice import advise
 from tests.builders import NOW, POOL, a_snapshot, active, project, waiting
 
-WINTER = TrainingPlan("arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter")
+WINTER = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
 HOUR = 3600.0
 
 
 def a_plan_pool(*jobs: object, opens: float = -HOUR, closes: float = HOUR, instances: int = 4) -> Snapshot:
     """One pool of a training plan; times are seconds from now."""
-    policy = Policy((Pool(POOL, instance_type="ml.p5.48xlarge", market=WINTER),), (project("a", 4),))
+    policy = Policy((Pool(POOL, instance_type="ml.p5.48xlarge", training_plan=WINTER),), (project("a", 4),))
     calendar = Calendar(instances, NOW + opens, NOW + closes)
     return a_snapshot(*jobs, policy=policy, calendars={POOL: calendar})
 
@@ -97,7 +97,7 @@ def test_what_was_set_aside_for_a_job_falls_when_the_plan_is_over() -> None:
 def test_nobody_is_moved_to_a_plan_that_has_not_begun() -> None:
     mover = active("mover", demand=({POOL: 1}, {"winter": 1}))
     policy = Policy(
-        (Pool(POOL, 1, "ml.p5.48xlarge"), Pool("winter", instance_type="ml.p5.48xlarge", market=WINTER)),
+        (Pool(POOL, 1, "ml.p5.48xlarge"), Pool("winter", instance_type="ml.p5.48xlarge", training_plan=WINTER)),
         (project("a", {POOL: 1, "winter": 4}),),
     )
     for opens, moved in ((-HOUR, 1), (HOUR, 0)):

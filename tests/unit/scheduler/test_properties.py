@@ -549,7 +549,7 @@ def goes_beyond_its_share(name: str, snapshot: Snapshot, decided: Plan) -> bool:
 
 def guaranteed(job: ActiveJob, snapshot: Snapshot) -> float:
     own = next(it.min_runtime for it in snapshot.policy.projects if it.name == job.project)
-    return snapshot.policy.settings.min_runtime if own is None else own
+    return (snapshot.policy.settings.min_runtime or 0) if own is None else own
 
 
 def is_below(active: ActiveJob, job: WaitingJob) -> bool:

@@ -19,8 +19,6 @@ from job_queue.scheduler import (
     Pool,
     Project,
     Settings,
-    Spot,
-    TrainingPlan,
     policy_from_document,
 )
 from job_queue.scheduler.__main__ import main
@@ -193,12 +191,12 @@ def test_a_whole_policy_is_read() -> None:
     """)
     assert policy_from_document(document) == Policy(
         pools=(
-            Pool("p5", 4, "ml.p5.48xlarge", Spot(), min_runtime=5),
-            Pool("p4", 1, market=TrainingPlan("arn:x")),
+            Pool("p5", 4, "ml.p5.48xlarge", spot=True, min_runtime=5),
+            Pool("p4", 1, training_plan="arn:x"),
         ),
         departments=(Department("research", {"p5": 3}, {"p5": 4}),),
         projects=(
-            Project("vision", "research", {"p5": 2}, {"p5": 3}, 2, ("p5",), min_runtime=600),
+            Project("vision", "research", {"p5": 2}, {"p5": 3}, "medium", ("p5",), min_runtime=600),
             Project("nlp", over_quota=0.5),
         ),
         settings=Settings(

@@ -1,12 +1,14 @@
-"""Generator of the OpenAPI document: `python -m api_contract.openapi docs/openapi.yaml`."""
+"""Generator of the OpenAPI document: `python -m tools.openapi docs/openapi.yaml`."""
 
 import ast
+import dataclasses
 import inspect
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ import msgspec
 from api_contract import VERSION
 from api_contract.error_codes import GatewayRefusal, Refusal
 from api_contract.models import CreateTrainingJobRequest
-from api_contract.policy_document import Policy
 from api_contract.routes import OPERATIONS, Operation
 from api_contract.shape import Answer, JobName
+from job_queue.scheduler import Policy
 
 Json = dict[str, Any]
 
@@ -27,7 +29,8 @@ def _unwrapped(prose: str) -> str:
     return re.sub(r"(?<!\n)\n(?![\n-])", " ", prose).strip()
 
 
-_HEADER = "# Made of api_contract/ by `make docs`.\n"
+_HEADER = "# Made of api_contract/ and the policy schema by `make docs`.\n"
+_PARTS = (msgspec.inspect.StructType, msgspec.inspect.TypedDictType, msgspec.inspect.DataclassType)
 _REF = "#/components/schemas/{name}"
 _FRAME: Json = {
     "openapi": "3.1.0",
@@ -131,7 +134,7 @@ def _schemas() -> dict[str, Json]:
     for operation in OPERATIONS:
         roots += [operation.answer, *([operation.body] if operation.body else [])]
     kinds = sorted(_reachable(roots), key=lambda kind: str(kind.__name__))
-    return {kind.__name__: _struct(kind) if issubclass(kind, msgspec.Struct) else _inline(kind) for kind in kinds}
+    return {kind.__name__: _inline(kind) if issubclass(kind, dict) else _struct(kind) for kind in kinds}
 
 
 def _reachable(roots: list[Any]) -> set[Any]:
@@ -141,7 +144,9 @@ def _reachable(roots: list[Any]) -> set[Any]:
     def visit(kind: msgspec.inspect.Type) -> None:
         if isinstance(kind, msgspec.inspect.Metadata):
             visit(kind.type)
-        elif isinstance(kind, (msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
+        elif isinstance(
+            kind, (msgspec.inspect.StructType, msgspec.inspect.TypedDictType, msgspec.inspect.DataclassType)
+        ):
             if kind.cls not in found:
                 found.add(kind.cls)
                 for field in kind.fields:
@@ -159,12 +164,18 @@ def _reachable(roots: list[Any]) -> set[Any]:
     return found
 
 
-def _struct(kind: type[msgspec.Struct]) -> Json:
-    """Return the schema of a Struct, with the docstrings of the class and of its fields."""
+def _struct(kind: type) -> Json:
+    """Return the schema of a Struct, or of a part of the policy, with the docstrings of the class and its fields."""
     made = _inline(kind)
     meanings = _meanings(kind)
-    for field in msgspec.structs.fields(kind):
+    about = msgspec.inspect.type_info(kind)
+    assert isinstance(about, (msgspec.inspect.StructType, msgspec.inspect.DataclassType))
+    for field in about.fields:
+        if field.default_factory is dict:
+            made["properties"][field.encode_name]["default"] = {}
         made["properties"][field.encode_name]["description"] = meanings[field.name]
+    if dataclasses.is_dataclass(kind):
+        made["additionalProperties"] = False
     if issubclass(kind, Answer):  # the queue sends all fields
         made["required"] = list(made["properties"])
         for facts in made["properties"].values():
@@ -180,17 +191,22 @@ def _inline(kind: Any) -> Json:
     if isinstance(kind, type):
         made["description"] = _unwrapped(inspect.getdoc(kind) or "")
     made.pop("title", None)
-    referring: Json = _with_references(made)
+    enums = {_REF.format(name=name): {"enum": it["enum"]} for name, it in components.items() if "enum" in it}
+    referring: Json = _with_references(made, enums)
     return referring
 
 
-def _with_references(schema: Any) -> Any:
-    """Replace a schema that is described elsewhere by a reference (see `shape.schema`)."""
+def _with_references(schema: Any, enums: dict[str, Json]) -> Any:
+    """Replace a schema that is described elsewhere by a reference (see `shape.schema`), and that of an enum by itself.
+
+    :param enums: the schema of an enum by its reference.
+    """
     if isinstance(schema, dict):
         if "document" in schema:
             return {"$ref": _REF.format(name=schema["document"])}
-        return {name: _with_references(value) for name, value in schema.items()}
-    return [_with_references(value) for value in schema] if isinstance(schema, list) else schema
+        own = enums.get(schema.get("$ref", ""), {})
+        return own | {name: _with_references(it, enums) for name, it in schema.items() if not own or name != "$ref"}
+    return [_with_references(value, enums) for value in schema] if isinstance(schema, list) else schema
 
 
 @cache
@@ -200,7 +216,7 @@ def _meanings(kind: type) -> dict[str, str]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     own: dict[str, str] = {}
-    for field, below in zip(definition.body, definition.body[1:]):
+    for field, below in pairwise(definition.body):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)

@@ -1,0 +1,372 @@
+"""The schema of the policy: the pools, the projects that share them, and the rules by which they do.
+
+The types of the fields state the bounds, and the text below a field is its meaning. `policy_document.py`
+reads a document by this schema, `domain/policy_validation.py` has the rules across fields, and docs/openapi.yaml and
+docs/scheduling.md are generated from it.
+
+`extra` has a type's words for error messages. `fault` follows the name of a field with a wrong value, as `below` and
+`above` do for one side only. `expected` replaces the expected kind of value, and `content` says what a mapping maps.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+UNLIMITED = 1 << 60
+"""The limit or capacity of an unlimited pool, project or department."""
+
+MOST_POOLS = 100
+MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time grows with them
+MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
+MOST_PRICES = 500
+HIGHEST_PRICE = 1_000_000  # an hour, in any currency
+MAX_PRIORITY = 999_999_999  # the maximum of either sign; the inverted priority then has ten digits
+MOST_WAITING = 100_000
+WIDEST_WINDOW = 10_000
+
+_MOST_SECONDS = 10 * 365 * 24 * 3600
+_LONGEST_WARM_SECONDS = 3600  # SageMaker's maximum for warm instances
+_MOST_BUDGET_HOURS = 1_000_000_000
+_LONGEST_PERIOD_DAYS = 366
+HOUR = 3600
+_DAY = 86400
+_FIRST_MONDAY = 4  # days from the epoch to the first Monday, 1970-01-05
+_NAMED_PERIODS: Mapping[str, int | None] = {"day": 1, "week": 7, "month": None}
+_OVER_QUOTA_WEIGHTS: Mapping[str, float] = {"none": 0, "low": 1, "medium": 2, "high": 3}
+_TEN_YEARS = {"above": f"may be at most {_MOST_SECONDS} seconds, ten years"}
+
+# Names become values of tags, parts of keys in the tables, and items of lists that are separated by commas and spaces.
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/=@-]{0,62}$",
+        extra={
+            "fault": "is not a name: it has up to 63 letters (a to z), digits and _ . : / = @ -, and begins with a "
+            "letter or digit"
+        },
+    ),
+]
+Text = Annotated[str, Meta(min_length=1)]
+TrainingPlanArn = Annotated[
+    str,
+    Meta(
+        pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]{1,64}$",
+        extra={"fault": "is not the ARN of a training plan"},
+    ),
+]
+InstanceType = Annotated[
+    str,
+    Meta(
+        pattern=r"^ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}$",
+        extra={"fault": "is not a SageMaker instance type, such as ml.p5.48xlarge"},
+    ),
+]
+Instances = Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]
+Share = Annotated[
+    Mapping[str, Instances], Meta(examples=[{"p5": 2}], extra={"content": "pools to numbers of instances"})
+]
+Seconds = Annotated[float, Meta(ge=0, le=_MOST_SECONDS, extra=_TEN_YEARS)]
+Aging = Annotated[
+    float, Meta(ge=1, le=_MOST_SECONDS, extra={**_TEN_YEARS, "below": "must be at least 1 second, or null"})
+]
+HalfLife = Annotated[
+    float, Meta(ge=60, le=_MOST_SECONDS, extra={**_TEN_YEARS, "below": "must be at least 60 seconds, or null"})
+]
+WarmSeconds = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=_LONGEST_WARM_SECONDS,
+        multiple_of=1,
+        extra={"fault": f"must be a whole number of seconds, at most {_LONGEST_WARM_SECONDS}"},
+    ),
+]
+Weight = Annotated[
+    float, Meta(ge=0, le=MOST_INSTANCES, extra={"expected": "none, low, medium, high or a number from 0"})
+]
+PriorityCeiling = Annotated[
+    int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, extra={"fault": f"must be from -{MAX_PRIORITY} to {MAX_PRIORITY}"})
+]
+Price = Annotated[float, Meta(ge=0, le=HIGHEST_PRICE, extra={"above": f"is above {HIGHEST_PRICE} an hour"})]
+InstanceHours = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=_MOST_BUDGET_HOURS,
+        extra={
+            "fault": f"must be above 0, and at most {_MOST_BUDGET_HOURS}; a project that is to have nothing has a "
+            "limit of 0"
+        },
+    ),
+]
+Days = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=_LONGEST_PERIOD_DAYS,
+        extra={
+            "expected": "day, week, month or a number of days",
+            "above": f"may be at most {_LONGEST_PERIOD_DAYS} days",
+        },
+    ),
+]
+Period = Literal["day", "week", "month"] | Days
+MaxPerOwner = Annotated[int, Meta(ge=1, extra={"fault": "must be at least 1, or null for any number"})]
+
+
+class Order(StrEnum):
+    """Order of a project's jobs of the same priority."""
+
+    SUBMISSION = "submission"  # the job with the longest wait first
+    SHORTEST = "shortest"  # the shortest expected runtime first, within the bounds of `stretch`
+
+
+class Backfill(StrEnum):
+    """The runtimes that decide whether a job may use the free slots that are kept for a patient job."""
+
+    BOUNDED = "bounded"  # MaxRuntimeInSeconds: the job must end before the patient job can start
+    PREDICTED = "predicted"  # expected runtimes: the job is expected to end before the patient job is expected to start
+
+
+class BudgetKind(StrEnum):
+    """The effect of a spent budget on waiting jobs. Running jobs continue in both cases."""
+
+    HARD = "hard"  # no job starts before the next period
+    SOFT = "soft"  # its jobs come last, and get slots that no other job needs
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool of instances."""
+
+    name: Name
+    """The name, which is also a value of the tag `pools`."""
+    capacity: Instances = field(default_factory=lambda: UNLIMITED)
+    """The number of instances. With a training plan, the capacity is the plan's current number of instances and at most
+    this number. Only a pool with a training plan may omit it."""
+    instance_type: InstanceType | None = None
+    """The instance type. Only the single pool of a policy may omit it."""
+    training_plan: TrainingPlanArn | None = None
+    """The ARN of a training plan, which is added to the requests that run here; not together with `spot`."""
+    spot: bool = False
+    """True to run jobs here as spot training. Without `spot` and `training_plan`, jobs run on demand."""
+    min_runtime: Seconds | None = None
+    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
+    and the pool's over that of the settings."""
+    keep_warm: WarmSeconds | None = None
+    """The seconds for which SageMaker keeps a job's instances after its end, if matching jobs wait when it starts; not
+    together with `spot`. In a shared pool, a carrier without members is kept for the same time."""
+    shared: bool = False
+    """True if jobs may request GPUs of an instance (tag `gpus`) and share it; not together with `spot` or
+    `training_plan`."""
+    gpus: Annotated[int, Meta(ge=1, le=64)] | None = None
+    """The GPUs of each instance, if the pool is shared and the queue does not know its instance type."""
+
+    @property
+    def market(self) -> str:
+        """The purchase option of the instances: `on_demand`, `spot` or `training_plan`."""
+        return "training_plan" if self.training_plan else "spot" if self.spot else "on_demand"
+
+    @property
+    def plan_name(self) -> str:
+        """The name of the training plan, which is the last part of its ARN; empty without a plan."""
+        return (self.training_plan or "").rpartition("/")[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Department:
+    """Projects that share a quota."""
+
+    name: Name
+    """The name, by which projects refer to the department."""
+    quota: Share = field(default_factory=dict)
+    """The slots that the department is entitled to."""
+    limit: Share = field(default_factory=dict)
+    """The largest number of slots that it may hold; a pool that is not named has no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A number of instance-hours in a period. Running jobs continue when the budget is spent."""
+
+    instance_hours: InstanceHours
+    """The hours that jobs run, times their instances, of any instance type, as in `smq usage`."""
+    period: Period
+    """The period; a number is a number of days. Periods begin in UTC, weeks on Monday. Periods of several days are
+    counted from Monday 1970-01-05."""
+    kind: BudgetKind = BudgetKind.HARD
+    """The effect of a spent budget on waiting jobs. With `hard`, no job starts before the next period. With `soft`, the
+    jobs come after all others, and beyond quota they get only what no other job needs."""
+
+    @property
+    def seconds(self) -> float:
+        """The budget in instance-seconds."""
+        return self.instance_hours * HOUR
+
+    @property
+    def days(self) -> int | None:
+        """The length of a period in days; None: a calendar month."""
+        return _NAMED_PERIODS[self.period] if isinstance(self.period, str) else self.period
+
+    @property
+    def period_name(self) -> str:
+        """The period in words: `month`, `week`, `day`, or `14 days`."""
+        return next((name for name, days in _NAMED_PERIODS.items() if days == self.days), f"{self.days} days")
+
+    def begins(self, now: float) -> float:
+        """Return the start of the period that contains `now`, in seconds since the epoch."""
+        if (days := self.days) is None:
+            month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            return month.timestamp()
+        day = int(now // _DAY) - _FIRST_MONDAY
+        return float((day - day % days + _FIRST_MONDAY) * _DAY)
+
+    def ends(self, now: float) -> float:
+        """Return the start of the next period, in seconds since the epoch."""
+        if (days := self.days) is None:
+            return self.begins(self.begins(now) + 32 * _DAY)
+        return self.begins(now) + days * _DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project, which jobs count for: its shares of the pools and the permissions of its users."""
+
+    name: Name
+    """The name, which is the value of a job's tag `project`."""
+    department: Text | None = None
+    """The name of a department of the policy."""
+    quota: Share = field(default_factory=dict)
+    """The slots that the project is entitled to."""
+    limit: Share = field(default_factory=dict)
+    """The largest number of slots that it may hold; a pool that is not named has no limit."""
+    over_quota: Literal["none", "low", "medium", "high"] | Weight | None = None
+    """The weight in the sharing of slots beyond all quotas: none 0, low 1, medium 2, high 3, or a number. By default
+    the weight is the project's quota, or 1 if the quota is 0."""
+    pools: tuple[Text, ...] = ()
+    """The pools that its jobs may use, in order of preference; by default all. A job is tried in the pools of its
+    request's instance type. For a pool of another type, the job needs the tag `pools`, or `InstancePreferences` in its
+    request."""
+    interactive_pools: tuple[Text, ...] = ()
+    """The pools of its interactive jobs, in place of `pools`."""
+    training_pools: tuple[Text, ...] = ()
+    """The pools of all its other jobs, in place of `pools`."""
+    min_runtime: Seconds | None = None
+    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
+    and the pool's over that of the settings."""
+    members: tuple[Text, ...] = ()
+    """ARN patterns of the callers who may submit jobs to the project; by default all callers. In all patterns, `*`
+    matches neither `/` nor `:`."""
+    admins: tuple[Text, ...] = ()
+    """ARN patterns of the callers who may cancel and change its jobs; they may also submit jobs to it."""
+    roles: tuple[Text, ...] = ()
+    """ARN patterns of the execution roles that its jobs may have; by default all roles that the queue may pass on."""
+    buckets: tuple[Text, ...] = ()
+    """The permitted locations of all S3 addresses in its jobs' requests: names of buckets, or a name and folders
+    (`shared/vision`); by default all locations."""
+    priority_ceiling: PriorityCeiling | None = None
+    """The highest priority that its jobs may have."""
+    budget: Budget | None = None
+    """The budget of all its jobs together."""
+    owner_budget: Budget | None = None
+    """The budget of the jobs of each owner in it."""
+    owners_share: bool = False
+    """True if jobs of different owners in it may share an instance (docs/sharing.md)."""
+
+    @property
+    def weight(self) -> float | None:
+        """The weight beyond all quotas as a number; None: the quota, or 1 where the quota is 0."""
+        return _OVER_QUOTA_WEIGHTS[self.over_quota] if isinstance(self.over_quota, str) else self.over_quota
+
+    def pools_for(self, *, interactive: bool) -> tuple[str, ...]:
+        """Return the pools that a kind of job may use, in order of preference; empty: all."""
+        return (self.interactive_pools if interactive else self.training_pools) or self.pools
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings for all pools, departments and projects."""
+
+    window: Annotated[int, Meta(ge=1, le=WIDEST_WINDOW)] = 100
+    """The number of waiting jobs that a cycle reads of each waiting queue."""
+    max_waiting: Annotated[int, Meta(ge=1, le=MOST_WAITING)] = 1000
+    """The largest number of waiting jobs of one owner. A preempted job waits again in any case."""
+    min_runtime: Seconds | None = None
+    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
+    and the pool's over that of the settings."""
+    patience: Seconds | None = 1800
+    """The seconds of waiting after which free slots are kept for a job that smaller jobs pass; null: never."""
+    aging: Aging | None = None
+    """The seconds of waiting that count as one step of priority; null: waiting does not count."""
+    order: Order = Order.SUBMISSION
+    """The order of a project's jobs of equal priority: the longest wait first, or the shortest expected runtime
+    first."""
+    stretch: Annotated[float, Meta(gt=0, le=10_000)] = 20
+    """With `order: shortest`: a job that comes later than `stretch` times a waiting job's expected runtime does not
+    pass that job."""
+    backfill: Backfill = Backfill.BOUNDED
+    """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs that must end before it can
+    start, by MaxRuntimeInSeconds. With `predicted`: also jobs that are expected to end before; nothing is kept for a
+    patient job with an unknown start."""
+    usage_half_life: HalfLife | None = None
+    """The seconds after which past use counts half. Beyond quota, the project with less past use comes first. Among a
+    project's jobs of equal priority, the owner with less past use comes first. Null: only current use counts."""
+    idle_after: Seconds | None = None
+    """The seconds after which a job with idle GPUs is evicted first, among the jobs that may be evicted; null: idle
+    GPUs do not count."""
+    protect_project_quota: bool = True
+    """True if a project at or under its quota loses nothing to other projects, even if its department is over quota."""
+    allow_oversubscription: bool = False
+    """True if quotas may add up to more than the capacity, and a quota may be lowered below running non-preemptible
+    jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interactive:
+    """Settings for interactive jobs."""
+
+    first: bool = True
+    """True if interactive jobs within quota come before the training jobs of their project; false if only priority
+    counts."""
+    max_per_owner: MaxPerOwner | None = 1
+    """The largest number of active interactive jobs of one owner, if they come first; null: any number."""
+    idle_end: Seconds = 3600
+    """The seconds without a session after which a job that is kept for shells ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The price of an instance hour, by the market of its pool."""
+
+    on_demand: Price | None = None
+    """The price on demand."""
+    spot: Price | None = None
+    """The average price as spot training."""
+    training_plan: Price | None = None
+    """The price as part of a training plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules by which the fleet is shared: at most 500 departments and projects together, and 200 KB as JSON."""
+
+    pools: Annotated[tuple[Pool, ...], Meta(min_length=1, max_length=MOST_POOLS)]
+    """The pools of instances."""
+    projects: Annotated[tuple[Project, ...], Meta(min_length=1, max_length=MOST_QUOTA_HOLDERS)]
+    """The projects that share the pools."""
+    departments: tuple[Department, ...] = ()
+    """The departments, which group projects."""
+    settings: Settings = field(default_factory=Settings)
+    """Settings for all pools, departments and projects."""
+    interactive: Interactive = field(default_factory=Interactive)
+    """Settings for interactive jobs."""
+    prices: Annotated[
+        Mapping[InstanceType, Price | Prices],
+        Meta(max_length=MOST_PRICES, extra={"content": "instance types to prices an hour", "entry": "a price of"}),
+    ] = field(default_factory=dict)
+    """The price of an instance hour by instance type, in one currency; a number applies to every market. `smq usage`
+    shows costs by these prices. The prices have no effect on plans."""
