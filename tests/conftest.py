@@ -31,7 +31,7 @@ settings.register_profile("ordinary", patient, derandomize=True)
 settings.register_profile("long", patient, max_examples=5000)
 settings.load_profile("ordinary")
 
-# Each session of botocore reads the descriptions of services again, which takes up to 0.3 seconds, and keeps them for its
+# Each session of botocore reads the descriptions of services again, for up to 0.3 seconds, and keeps them for its
 # clients. Here, all sessions of a worker with the same folders share what they have read.
 descriptions: defaultdict[tuple[str, ...], dict[Any, Any]] = defaultdict(dict)
 Loader._cache = property(  # type: ignore[attr-defined]

@@ -37,6 +37,7 @@ class Unreliable:
             self.deliver(event)
 
 
+@pytest.mark.thorough
 def test_events_twice_late_and_out_of_order(tmp_path: Path) -> None:
     events, go = Unreliable(), tmp_path / "go"
     with LocalCloud(slots=2, deliver=events) as cloud:

@@ -130,10 +130,10 @@ def test_a_second_submission_of_the_same_name(system: System, tmp_path: Path) ->
     assert [job["TrainingJobName"] for job in system.attempts()].count("twice-qstamp-1") == 1
 
 
-def test_two_slots_are_never_exceeded_while_twenty_jobs_pass_through(system: System) -> None:
-    names = [f"pass{number}" for number in range(20)]
+def test_two_slots_are_never_exceeded_while_twelve_jobs_pass_through(system: System) -> None:
+    names = [f"pass{number}" for number in range(12)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: system.submit(names[n], SHORT, priority=n % 4, instances=1 + n % 2), range(20)))
+        list(pool.map(lambda n: system.submit(names[n], SHORT, priority=n % 4, instances=1 + n % 2), range(12)))
     system.wait("all to end", lambda: all(system.state(name) == "completed" for name in names))
     assert system.most_at_once() == 2
     by_job: dict[str, list[str]] = {}
