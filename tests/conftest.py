@@ -1,12 +1,15 @@
 """Settings that all tests share, their markers, and the order in which several workers begin them."""
 
+import gc
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
+from botocore.loaders import Loader
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -27,6 +30,14 @@ patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ordinary", patient, derandomize=True)
 settings.register_profile("long", patient, max_examples=5000)
 settings.load_profile("ordinary")
+
+# Each session of botocore reads the descriptions of services again, for up to 0.3 seconds, and keeps them for its
+# clients. Here, all sessions of a worker with the same folders share what they have read.
+descriptions: defaultdict[tuple[str, ...], dict[Any, Any]] = defaultdict(dict)
+Loader._cache = property(  # type: ignore[attr-defined]
+    lambda self: descriptions[tuple(self.search_paths)],
+    lambda self, empty: None,
+)
 
 HERE = Path(__file__).parent
 ELSEWHERE = "repository"  # the marker of tests in no folder
@@ -78,6 +89,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(marker_of(item.path))
     items.sort(key=lambda item: (not item.get_closest_marker("slow"), FIRST_TO_LAST.index(marker_of(item.path))))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules, and also the code of the client that looks through all objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def marker_of(path: Path) -> str:

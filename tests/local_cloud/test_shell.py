@@ -23,6 +23,7 @@ def shell(tmp_path: Path) -> Iterator[Terminal]:
         yield terminal
 
 
+@pytest.mark.thorough
 def test_a_shell_at_a_terminal_says_what_next_and_what_it_says_works(shell: Terminal, tmp_path: Path) -> None:
     shell.shows("local_cloud: up after", "smq ls --all", "ready>")
     shell.press("mkdir work && cd work\n")

@@ -114,6 +114,7 @@ def test_the_queues_own_tables_wait_until_the_key_has_units_again(cloud: LocalCl
     assert tables.get(LINES, {"line": "patient", "position": "2"})
 
 
+@pytest.mark.thorough
 def test_many_submissions_pass_and_lose_nothing(cloud: LocalCloud) -> None:
     before = cloud.throttled_calls
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session(), tries=20)

@@ -139,6 +139,7 @@ def test_no_report_ends_a_job_that_is_not_on_that_carrier(scene: Scene, status: 
     scene.unharmed()
 
 
+@pytest.mark.thorough
 def test_no_report_of_somebody_else_ends_a_member(scene: Scene) -> None:
     """In the right mailbox and under the right name, with the code of another report, and with none."""
     ended = scene.another_member_has_run()
@@ -152,6 +153,7 @@ def test_no_report_of_somebody_else_ends_a_member(scene: Scene) -> None:
     scene.s3["mel"].delete_object(Bucket=WORK_BUCKET, Key=key)
 
 
+@pytest.mark.thorough
 def test_no_order_of_somebody_else_is_obeyed(scene: Scene, tmp_path: Path) -> None:
     """Attack 22: an order of one's own, and a copy of a real one under another name; and a stop."""
     trace = tmp_path / "trace"
@@ -192,6 +194,7 @@ def test_nobody_reads_a_request_in_a_mailbox(scene: Scene) -> None:
     assert set(described["HyperParameters"]) == {"mailbox", "gpus", "order_key", "queue_key"}
 
 
+@pytest.mark.thorough
 def test_a_mailbox_full_of_objects_delays_nobody(scene: Scene) -> None:
     """Attack 25, with as many objects as a test can write."""
     for number in range(1_200):
@@ -200,6 +203,7 @@ def test_a_mailbox_full_of_objects_delays_nobody(scene: Scene) -> None:
     scene.unharmed()
 
 
+@pytest.mark.thorough
 def test_a_training_job_under_the_name_of_a_member_is_another(scene: Scene) -> None:
     """The name of a member's attempt is free in SageMaker: the training job is counted, and ends nothing."""
     name = "ann-member-qstamp-1"
@@ -219,6 +223,7 @@ def test_a_training_job_under_the_name_of_a_member_is_another(scene: Scene) -> N
     scene.unharmed()
 
 
+@pytest.mark.thorough
 def test_a_program_that_introduces_itself_as_the_agent_is_not_believed(scene: Scene) -> None:
     """Found by an attack: with all rights on the bucket, before the agent of a new carrier has introduced itself."""
     own = "ab" * 256

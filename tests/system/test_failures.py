@@ -37,6 +37,7 @@ class Unreliable:
             self.deliver(event)
 
 
+@pytest.mark.thorough
 def test_events_twice_late_and_out_of_order(tmp_path: Path) -> None:
     events, go = Unreliable(), tmp_path / "go"
     with LocalCloud(slots=2, deliver=events) as cloud:
@@ -67,6 +68,7 @@ def test_lost_events_are_made_good_by_the_schedule() -> None:
         system.wait_state("second", "running")  # with --strict-cloud once its quota has come back
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_the_process_is_killed_around_the_launch(phase: str) -> None:
     """Before: between intent and launch. After: SageMaker has started the attempt, nobody has recorded it."""

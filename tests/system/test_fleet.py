@@ -92,6 +92,7 @@ def test_a_limit_holds_though_slots_are_idle(fleet: System) -> None:
     empty(fleet)
 
 
+@pytest.mark.thorough
 def test_forty_jobs_pass_and_capacity_and_limits_hold_at_every_moment(fleet: System) -> None:
     chance = random.Random(7)
     owners: dict[str, str] = {}

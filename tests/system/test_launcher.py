@@ -40,6 +40,7 @@ def longer(folder: Path, until: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_what_is_saved_when_the_job_is_stopped_is_not_done_twice(system: System, tmp_path: Path) -> None:
     assert PYTHON_OF_SDK3.exists(), "There is no environment with the SageMaker SDK v3: make setup makes it"
     finish = tmp_path / "finish"

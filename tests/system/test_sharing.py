@@ -213,6 +213,7 @@ def test_programs_that_know_sagemaker_alone_see_a_member_as_a_training_job(syste
     assert [job.job for job in Selection().of(system.queue.jobs("all")) if job.job.startswith("carrier")] == []
 
 
+@pytest.mark.thorough
 def test_trials_are_members_and_what_they_have_found_is_read(
     system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

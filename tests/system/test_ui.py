@@ -108,6 +108,7 @@ def test_an_empty_queue_teaches(page: Page, system: System) -> None:
 def test_the_fleet_shows_who_has_what(page: Page, system: System) -> None:
     for name in ("a1", "a2"):
         submit(system, name)
+        cell(page, name, "holds").get_by_text("1 p5").wait_for()  # otherwise the page learns of its end in a minute
         system.wait_state(name, "running")
     submit(system, "urgent", project="nlp", priority=5)
     system.wait_state("urgent", "running")
@@ -235,6 +236,7 @@ def test_what_if_there_were_more(page: Page, system: System) -> None:
     shows(page, "Nothing of note would change.")
 
 
+@pytest.mark.thorough
 def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:
     go(page, "Queue")
     submit(system, "before")

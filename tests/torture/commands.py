@@ -63,7 +63,7 @@ def walks(
     throttled: bool = False,
 ) -> Walks:
     """Walks from a seed on, so many or for so long; stops at a violation, or when interrupted."""
-    began = told = time.monotonic()
+    began, told = time.monotonic(), float("-inf")  # the first chunk is told of at once
     total = Walks()
     last = first + runs if runs is not None else None
     chunks = (range(at, min(at + CHUNK, last or at + CHUNK)) for at in count(first, CHUNK))

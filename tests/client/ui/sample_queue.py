@@ -39,6 +39,7 @@ class SampleQueue(ThreadingHTTPServer):
         self._random = random.Random(seed)
         self._now = datetime.now(timezone.utc)
         self._count = 0
+        self.refuses = False  # all requests
         self.past: list[Json] = []
         self.active: list[Json] = []
         self._fill()
@@ -51,6 +52,8 @@ class SampleQueue(ThreadingHTTPServer):
 
     def answer(self, method: str, path: str) -> tuple[int, Json]:
         """What is answered."""
+        if self.refuses:
+            return 403, {"message": "The queue is being repaired."}
         place = path.partition("?")[0].removeprefix("/prod")
         jobs = {job["job"]: job for job in (*self.active, *self.waiting)}
         if method in {"PATCH", "DELETE"}:

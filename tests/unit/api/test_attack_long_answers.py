@@ -20,6 +20,7 @@ pytestmark = pytest.mark.attack
 
 LAMBDA = 6 * 1024 * 1024
 JOBS = 2500
+JOBS_OF_A_PLAN = 900  # whose forecast takes time with the square of their number; they are 8 MB
 LONG = "ä" * 256  # takes 1,536 bytes where Lambda's answer is ASCII
 QUOTES = '"\\' * 1000  # takes four bytes a character where it is escaped twice
 
@@ -31,7 +32,11 @@ def payload(answer: dict[str, Any]) -> int:
 
 @pytest.fixture
 def api() -> Api:
-    """A queue with very many jobs that are as long as they may be, each in a window that shows them all."""
+    return queue_of(JOBS)
+
+
+def queue_of(jobs: int) -> Api:
+    """Return a queue with very many jobs that are as long as they may be, each in a window that shows them all."""
     api = Api(slots=1)
     queue = api.queue
     policy = {
@@ -40,7 +45,7 @@ def api() -> Api:
         "settings": {"window": 10_000},
     }
     queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
-    for number in range(JOBS):
+    for number in range(jobs):
         name = f"job{number:05}".ljust(63, "x")
         job = a_job(name, group=LONG, reason=QUOTES, entered=iso(NOW + number), pools=("p5",), tries=1)
         queue.repository.add(job, '{"Tags":[]}', NOW)
@@ -80,7 +85,8 @@ def test_the_queue_can_be_sent_and_says_that_more_wait(api: Api) -> None:
     assert status["pools"][0]["external"] == 20_000
 
 
-def test_a_job_and_a_plan_can_be_sent(api: Api) -> None:
+def test_a_job_and_a_plan_can_be_sent() -> None:
+    api = queue_of(JOBS_OF_A_PLAN)
     for path, body in ((f"/jobs/{'job00000'.ljust(63, 'x')}", None), ("/plan", a_body("mine"))):
         answer = resolved(api, path, body)
         assert answer["statusCode"] == 200, answer
