@@ -201,11 +201,10 @@ class MetadataRepository:
         :raises Refused: another policy was applied meanwhile.
         """
         new = StoredPolicy(version + 1, document, by, iso(now))
-        kept = version == 0 or self.policy_history.policy(version) is not None
         self._tables.transact(
             [
                 Update(self._lines_table, metadata_key(POLICY), set=STORED_POLICY.item(new), when=policy_is(version)),
-                *self.policy_history.writes(new, restored, None if kept else self.policy()),
+                *self.policy_history.writes(new, restored),
             ]
         )
         return new

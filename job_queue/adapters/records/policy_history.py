@@ -30,22 +30,16 @@ class PolicyHistory:
         item = self._tables.get(self._lines_table, key)
         return STORED_POLICY.record({**item, "version": version}) if item else None
 
-    def writes(self, new: StoredPolicy, restored: int | None, old: StoredPolicy | None) -> list[Write]:
-        """Return the writes that keep a new version, drop the oldest, and keep the previous version if it is missing.
-
-        :param old: the previous version, if it was stored before there was a history.
-        """
+    def writes(self, new: StoredPolicy, restored: int | None) -> list[Write]:
+        """Return the writes that keep a new version and drop the oldest."""
         gone = _position(new.version - VERSIONS_KEPT)
         writes: list[Write] = [Delete(self._lines_table, {"line": line, "position": gone}) for line in _LINES]
-        writes += self._puts(new, restored)
-        return [*writes, *self._puts(old, None)] if old else writes
-
-    def _puts(self, policy: StoredPolicy, restored: int | None) -> list[Write]:
-        past = PastPolicy(policy.version, policy.applied_by, policy.applied_at, restored)
-        document = STORED_POLICY.item(policy)
+        past = PastPolicy(new.version, new.applied_by, new.applied_at, restored)
+        document = STORED_POLICY.item(new)
         del document["version"]  # it is in the key
-        position = _position(policy.version)
+        position = _position(new.version)
         return [
+            *writes,
             Put(self._lines_table, {"line": HISTORY, "position": position, **_PAST.item(past)}),
             Put(self._lines_table, {"line": DOCUMENTS, "position": position, **document}),
         ]
