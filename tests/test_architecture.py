@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from job_queue.adapters import items
+
 ROOT = Path(__file__).parent.parent
 MODULES_IN_A_FOLDER = 12
 CLIENT = ROOT / "client"
@@ -286,8 +288,10 @@ def built_by_the_composition_root() -> frozenset[str]:
 @cache
 def attributes_of_the_tables() -> frozenset[str]:
     """The attributes that the adapters write, where their names are not those of the domain, too: `jobName`."""
-    items = Module(ITEMS, (ROOT / "job_queue" / "adapters" / "items.py").read_text(encoding="utf-8"))
-    return frozenset(text for text in items.texts if re.fullmatch(r"[a-z]+[A-Z][A-Za-z]*", text))
+    module = Module(ITEMS, (ROOT / "job_queue" / "adapters" / "items.py").read_text(encoding="utf-8"))
+    forms = [form for form in vars(items).values() if isinstance(form, items.Form)]
+    names = module.texts.union(*(form.row.__struct_encode_fields__ for form in forms))
+    return frozenset(name for name in names if re.fullmatch(r"[a-z]+[A-Z][A-Za-z]*", name))
 
 
 def test_imports_go_in_one_direction() -> None:

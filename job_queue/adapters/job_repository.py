@@ -18,16 +18,16 @@ from job_queue.adapters.condition_expressions import (
 from job_queue.adapters.dynamodb import Check, Delete, Item, Put, Tables, Update, Write
 from job_queue.adapters.items import (
     ACTIVE,
+    ATTEMPT,
     EXTERNAL,
+    HISTORY,
     POLICY,
     RESERVATIONS,
-    attempt_item,
     backoff_item,
     backoff_key,
     external_from,
     external_item,
     external_key,
-    history_item,
     job_from,
     job_item,
     live_key,
@@ -298,7 +298,7 @@ class JobRepository(MetadataRepository):
             attempt = old.attempt if transition.ended else new.attempt
             append["history"] = [_history_item(new, transition.at, transition.cause, attempt)]
         if transition.ended is not None:
-            append["attempts"] = [attempt_item(transition.ended)]
+            append["attempts"] = [ATTEMPT.item(transition.ended)]
         if transition.record and _is_long(transition.record):
             past = _latest(transition.record)
             changed |= {name: [*items, *append.pop(name, [])] for name, items in past.items()}
@@ -354,15 +354,15 @@ def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:
 def _latest(record: JobRecord) -> dict[str, list[Item]]:
     """Return the part of a job's past that is kept."""
     return {
-        "history": _latest_that_fit([history_item(entry) for entry in record.history[-HISTORY_KEPT:]]),
-        "attempts": [attempt_item(attempt) for attempt in record.attempts[-HISTORY_KEPT:]],
+        "history": _latest_that_fit([HISTORY.item(entry) for entry in record.history[-HISTORY_KEPT:]]),
+        "attempts": [ATTEMPT.item(attempt) for attempt in record.attempts[-HISTORY_KEPT:]],
     }
 
 
 def _is_long(record: JobRecord) -> bool:
     if max(len(record.history), len(record.attempts)) > HISTORY_KEPT:
         return True
-    return sum(map(_size, map(history_item, record.history))) > HISTORY_BYTES
+    return sum(map(_size, map(HISTORY.item, record.history))) > HISTORY_BYTES
 
 
 def _latest_that_fit(history: list[Item]) -> list[Item]:
@@ -382,4 +382,4 @@ def _size(entry: Item) -> int:
 
 
 def _history_item(job: Job, at: float, cause: str, attempt: int) -> Item:
-    return history_item(HistoryEntry(iso(at), job.state.value, attempt, clipped(cause, CAUSE_BYTES)))
+    return HISTORY.item(HistoryEntry(iso(at), job.state.value, attempt, clipped(cause, CAUSE_BYTES)))

@@ -22,6 +22,7 @@ from job_queue.adapters.items import (
     GENERATION,
     LEASE,
     POLICY,
+    STORED_POLICY,
     UNRECORDED,
     WAITING_QUEUE_PREFIX,
     backoff_item,
@@ -33,8 +34,6 @@ from job_queue.adapters.items import (
     metadata_from,
     metadata_key,
     plan_item,
-    stored_policy_from,
-    stored_policy_item,
 )
 from job_queue.adapters.records.policy_history import PolicyHistory
 from job_queue.domain.capacity_backoff import CapacityBackoff
@@ -191,7 +190,7 @@ class MetadataRepository:
     def policy(self) -> StoredPolicy | None:
         """Return the stored policy; None if no policy was ever applied."""
         item = self._tables.get(self._lines_table, metadata_key(POLICY))
-        return stored_policy_from(item) if item else None
+        return STORED_POLICY.record(item) if item else None
 
     def apply_policy(
         self, document: str, version: int, by: str, now: float, restored: int | None = None
@@ -202,11 +201,10 @@ class MetadataRepository:
         :raises Refused: another policy was applied meanwhile.
         """
         new = StoredPolicy(version + 1, document, by, iso(now))
-        kept = version == 0 or self.policy_history.policy(version) is not None
         self._tables.transact(
             [
-                Update(self._lines_table, metadata_key(POLICY), set=stored_policy_item(new), when=policy_is(version)),
-                *self.policy_history.writes(new, restored, None if kept else self.policy()),
+                Update(self._lines_table, metadata_key(POLICY), set=STORED_POLICY.item(new), when=policy_is(version)),
+                *self.policy_history.writes(new, restored),
             ]
         )
         return new

@@ -54,7 +54,7 @@ class PolicyService:
         """
         current = self._repository.policy()
         if current is not None and current.version == version:
-            return self._policies.of(current)  # also if it was applied before the history existed
+            return self._policies.of(current)
         if version == 0:
             return self._policies.of(None)
         past = self._repository.policy_history.policy(version)

@@ -51,8 +51,8 @@ class Estimate:
     """When a waiting job will start, in seconds since the epoch."""
 
     job: str
-    start: float | None  # the median; None: unknown
-    not_after: float | None  # a later start is improbable; None: unknown
+    start: float | None = None  # the median; None: unknown
+    not_after: float | None = None  # a later start is improbable; None: unknown
     doubt: Doubt | None = None  # why the start is only a guess; None: it is a good estimate
     reason: Reason | None = None  # why a job starts in no future
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.dynamodb import Update
-from job_queue.adapters.items import history_item
+from job_queue.adapters.items import HISTORY
 from job_queue.adapters.job_repository import HISTORY_KEPT, RECOUNT_SECONDS, JobRepository, transactions
 from job_queue.adapters.metadata import LEASE_SECONDS, WAITING_QUEUES_OF_PROJECT, Lease, LeaseHeld
 from job_queue.domain import state_machine
@@ -367,7 +367,7 @@ def test_what_is_no_longer_set_is_removed(repository: JobRepository) -> None:
 
 def test_a_very_long_history_is_cut(repository: JobRepository, database: Database) -> None:
     added(repository)
-    past = [history_item(HistoryEntry(iso(NOW), "pending", 1, f"cause {number}")) for number in range(HISTORY_KEPT + 5)]
+    past = [HISTORY.item(HistoryEntry(iso(NOW), "pending", 1, f"cause {number}")) for number in range(HISTORY_KEPT + 5)]
     database.tables.update(Update(database.jobs, {"jobName": "job1"}, append={"history": past}))
     record = _record(repository)
     job = record.job

@@ -116,7 +116,7 @@ def event_of(name: str, job: dict[str, Any]) -> dict[str, Any]:
     """An event's payload, about this submission of the job."""
     event = payload(name)
     event["detail"]["TrainingJobName"] = job["trainingJobName"]
-    event["detail"]["Tags"] |= attempt_tags(job_from(job))
+    event["detail"]["Tags"] |= attempt_tags(job_from(json.loads(json.dumps(job, default=int))))  # boto3 gives Decimals
     return event
 
 

@@ -4,10 +4,10 @@ The rows of a day are a partition, ordered by their ends, so that a range of tim
 once, because its job's row has a version; so it has one row.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
-from typing import Any
+
+import msgspec
 
 from job_queue.adapters.dynamodb import Item, Put, Tables
 from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord
@@ -16,7 +16,6 @@ from job_queue.domain.job import epoch, iso
 MOST_DAYS = 50  # partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
 LATE_SECONDS = 2 * 3600  # delay with which an end may be recorded after later ends; larger than clock skew
-_FIELDS = frozenset(field.name for field in fields(AttemptRecord))
 
 
 class AttemptHistory:
@@ -32,7 +31,7 @@ class AttemptHistory:
 
     def write(self, account: AttemptRecord) -> Put:
         """Return the write that adds an attempt."""
-        content = {name: value for name, value in asdict(account).items() if value is not None}
+        content = {name: value for name, value in msgspec.to_builtins(account).items() if value is not None}
         key = {"line": _day(account.ended), "position": position_of(account)}
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
 
@@ -111,17 +110,13 @@ class HistoryPage:
     """A page of attempts, and the position at which the next page begins (None: there is none)."""
 
     def __init__(self, rows: list[Item], following: str | None) -> None:
-        self.attempts = [_from(row) for row in rows]
+        self.attempts = msgspec.convert(rows, list[AttemptRecord])
         self.following = following
 
 
 def position_of(account: AttemptRecord) -> str:
     """Return the position of an attempt in the order of ends."""
     return f"{account.ended}#{account.training_job_name}"
-
-
-def _from(row: Mapping[str, Any]) -> AttemptRecord:
-    return AttemptRecord(**{name: value for name, value in row.items() if name in _FIELDS})
 
 
 def _day(time: str) -> str:

@@ -5,16 +5,16 @@ One row has all of it, for new forecasts. The other row has only the part for re
 The content is compressed JSON: DynamoDB would store each number as a decimal, and a thousand jobs in a fifth of a row.
 """
 
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from job_queue.adapters.dynamodb import Tables, Update
 from job_queue.adapters.records.packed_json import LARGEST, pack, to_text, unpack
 from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Arrival, Outlook
-from job_queue.scheduler import PastUse, Reason
-from job_queue.simulation.forecast import Doubt, Estimate
+from job_queue.simulation.forecast import Estimate
 
 OUTLOOK = "outlook"  # its partition, which holds only this
 LATEST = "latest"
@@ -43,46 +43,26 @@ class OutlookRecord:
 
         This part has expected runtimes, starts and idle GPUs.
         """
-        stored = self._stored(FOR_READERS)
-        if stored is None:
-            return Outlook()
-        return Outlook(
-            stored["at"],
-            stored["expected"],
-            estimates=_estimates(stored),
-            idle=stored["idle"],
-            idle_at=stored["idle_at"],
-        )
+        return self._stored(FOR_READERS)
 
     def latest(self) -> Outlook:
         """Return the latest stored outlook; an empty outlook if there is none."""
-        stored = self._stored(LATEST)
-        if stored is None:
-            return Outlook()
-        return Outlook(
-            stored["at"],
-            stored["expected"],
-            {job: tuple(likely) for job, likely in stored["likely"].items()},
-            tuple(Arrival(**{**it, "demand": tuple(it["demand"])}) for it in stored["came"]),
-            stored["provisioning"],
-            {project: PastUse(**it) for project, it in stored["past_use"].items()},
-            frozenset(stored["counted"]),
-            _estimates(stored),
-            stored.get("idle", {}),  # a row of an older version has none
-            stored.get("idle_at", 0.0),
-        )
+        return self._stored(LATEST)
 
-    def _stored(self, position: str) -> dict[str, Any] | None:
-        """Return the content of a row; None if there is no such row."""
+    def _stored(self, position: str) -> Outlook:
         row = self._tables.get(self._lines_table, _key(position))
-        return None if row is None else unpack(row["content"])
+        if row is None:
+            return Outlook()
+        stored = unpack(row["content"])
+        estimates = {it["job"]: it for it in stored["estimates"]}
+        return msgspec.convert({**stored, "arrivals": stored.get("came", ()), "estimates": estimates}, Outlook)
 
 
 def _for_readers(outlook: Outlook, most: int) -> dict[str, Any]:
     return {
         "at": outlook.at,
         "expected": {job: round(it) for job, it in islice(outlook.expected.items(), most)},
-        "estimates": [_without_none(asdict(it)) for it in islice(outlook.estimates.values(), most)],
+        "estimates": [_without_none(it) for it in islice(outlook.estimates.values(), most)],
         "idle": dict(islice(outlook.idle.items(), most)),
         "idle_at": outlook.idle_at,
     }
@@ -94,8 +74,8 @@ def _all(outlook: Outlook, most: int) -> dict[str, Any]:
         "provisioning": outlook.provisioning,
         "expected": dict(islice(outlook.expected.items(), most)),
         "likely": {job: [*map(round, it)] for job, it in islice(outlook.likely.items(), most)},
-        "came": [_without_none(asdict(it)) for it in outlook.arrivals[:most]],
-        "past_use": {project: asdict(it) for project, it in outlook.past_use.items()},
+        "came": [_without_none(it) for it in outlook.arrivals[:most]],
+        "past_use": msgspec.to_builtins(outlook.past_use),
         "counted": sorted(outlook.counted),
     }
 
@@ -104,20 +84,5 @@ def _key(position: str) -> dict[str, str]:
     return {"line": OUTLOOK, "position": position}
 
 
-def _estimates(stored: dict[str, Any]) -> dict[str, Estimate]:
-    return {it["job"]: _estimate(it) for it in stored["estimates"]}
-
-
-def _without_none(members: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
-
-
-def _estimate(stored: dict[str, Any]) -> Estimate:
-    doubt, reason = stored.get("doubt"), stored.get("reason")
-    return Estimate(
-        stored["job"],
-        stored.get("start"),
-        stored.get("not_after"),
-        Doubt(doubt) if doubt else None,
-        Reason(reason) if reason else None,
-    )
+def _without_none(record: Estimate | Arrival) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(record).items() if value is not None}

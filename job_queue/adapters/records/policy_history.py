@@ -3,7 +3,8 @@
 A version has a small row for the list and a large one with the document, so that the list is one small query.
 """
 
-from job_queue.adapters.dynamodb import Delete, Item, Put, Tables, Write
+from job_queue.adapters.dynamodb import Delete, Put, Tables, Write
+from job_queue.adapters.items import STORED_POLICY, Form
 from job_queue.domain.policy import PastPolicy, StoredPolicy
 
 HISTORY = "policy-history"
@@ -21,42 +22,32 @@ class PolicyHistory:
     def versions(self) -> list[PastPolicy]:
         """Return the kept versions, the latest first, without their documents."""
         items = self._tables.query(self._lines_table, HISTORY)
-        return [_past_from(item) for item in reversed(items)]
+        return [_PAST.record(item) for item in reversed(items)]
 
     def policy(self, version: int) -> StoredPolicy | None:
         """Return a version with its document; None if it is not kept."""
         key = {"line": DOCUMENTS, "position": _position(version)}
         item = self._tables.get(self._lines_table, key)
-        if item is None:
-            return None
-        return StoredPolicy(version, item["document"], item["appliedBy"], item["appliedAt"])
+        return STORED_POLICY.record({**item, "version": version}) if item else None
 
-    def writes(self, new: StoredPolicy, restored: int | None, old: StoredPolicy | None) -> list[Write]:
-        """Return the writes that keep a new version, drop the oldest, and keep the previous version if it is missing.
-
-        :param old: the previous version, if it was stored before there was a history.
-        """
+    def writes(self, new: StoredPolicy, restored: int | None) -> list[Write]:
+        """Return the writes that keep a new version and drop the oldest."""
         gone = _position(new.version - VERSIONS_KEPT)
         writes: list[Write] = [Delete(self._lines_table, {"line": line, "position": gone}) for line in _LINES]
-        writes += self._puts(new, restored)
-        return [*writes, *self._puts(old, None)] if old else writes
-
-    def _puts(self, policy: StoredPolicy, restored: int | None) -> list[Write]:
-        common: Item = {"appliedBy": policy.applied_by, "appliedAt": policy.applied_at}
-        small = {**common, "version": policy.version, **({} if restored is None else {"restored": restored})}
-        position = _position(policy.version)
+        past = PastPolicy(new.version, new.applied_by, new.applied_at, restored)
+        document = STORED_POLICY.item(new)
+        del document["version"]  # it is in the key
+        position = _position(new.version)
         return [
-            Put(self._lines_table, {"line": HISTORY, "position": position, **small}),
-            Put(self._lines_table, {"line": DOCUMENTS, "position": position, **common, "document": policy.document}),
+            *writes,
+            Put(self._lines_table, {"line": HISTORY, "position": position, **_PAST.item(past)}),
+            Put(self._lines_table, {"line": DOCUMENTS, "position": position, **document}),
         ]
 
 
 _LINES = (HISTORY, DOCUMENTS)
+_PAST = Form(PastPolicy)
 
 
 def _position(version: int) -> str:
     return f"{max(version, 0):010d}"
-
-
-def _past_from(item: Item) -> PastPolicy:
-    return PastPolicy(item["version"], item["appliedBy"], item["appliedAt"], item.get("restored"))

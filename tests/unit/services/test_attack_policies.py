@@ -115,16 +115,6 @@ def test_every_change_is_kept_with_who_when_and_what() -> None:
     assert (status, answer["code"], answer["field"]) == (404, "NotFound", "version")
 
 
-def test_a_policy_of_before_there_was_a_history_is_kept_too() -> None:
-    api = Governed()
-    for line in ("policy-history", "policy-documents"):
-        del api.queue.tables.rows["sagemaker-queue-lines", line, "0000000001"]
-    assert api.call("GET", "/policy", version="1")[1]["policy"] == a_policy()
-    assert api.put(a_policy(settings={"window": 7}), version=1)[0] == 200
-    assert [it["version"] for it in api.call("GET", "/policy/history")[1]["versions"]] == [2, 1]
-    assert api.call("GET", "/policy", version="1")[1]["policy"] == a_policy()
-
-
 def roll_back(api: Api, to: int, version: int, **more: Any) -> tuple[int, Any]:
     return api.call("POST", "/policy/rollback", json.dumps({"to": to, "version": version, **more}), caller=ADMIN)
 
