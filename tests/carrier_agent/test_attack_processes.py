@@ -132,7 +132,7 @@ def test_gpus_are_not_free_while_processes_are_left(tmp_path: Path, monkeypatch:
 OUTPUTS = {
     "endless": ("head -c 40000000 /dev/zero", 0),  # becomes one character in a line
     "letters": ("head -c 40000000 /dev/zero | tr '\\0' z", 40_000_000),
-    "lines": ("yes | head -c 4000000", 2_000_000 * processes.LEAST_LINE),
+    "lines": ("yes | head -c 2000000", 1_000_000 * processes.LEAST_LINE),
 }
 
 

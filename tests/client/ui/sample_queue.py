@@ -244,6 +244,8 @@ def sample_queue(waiting: int) -> Iterator[SampleQueue]:
     with SampleQueue(waiting) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

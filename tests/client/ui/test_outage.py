@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,20 @@ def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> No
         browsing() as browser,
         page_of(browser, served) as page,
     ):
-        page.goto(f"{served.address}queue")
-        row = page.locator(f'.ag-row[row-id="{queue.waiting[0]["job"]}"]')
-        row.wait_for()
+        job = queue.waiting[0]
+        job["owner"] = queue.answer("GET", "/prod/whoami")[1]["owner"]  # who may hold it
+        page.goto(served.address)
+        page.get_by_role("heading", name="Fleet").wait_for()
+        page.get_by_role("link", name="Queue", exact=True).click()
+        row = page.locator(f'.ag-row[row-id="{job["job"]}"]')
+        state = row.locator('[col-id="state"]')
+        state.wait_for()
         queue.refuses = True
         outage = page.locator(".smq-outage")
-        outage.get_by_text("No news since").get_by_text("The queue is being repaired.").wait_for()
+        outage.filter(has_text=re.compile("No news since .*The queue is being repaired")).wait_for()
         row.locator("input[type=checkbox]").first.check()
         page.get_by_role("button", name="Hold").click()
-        page.locator(".q-notification").get_by_text("The queue is being repaired.").first.wait_for()
-        row.wait_for()
+        page.locator(".q-notification").filter(has_text="The queue is being repaired.").first.wait_for()
+        state.wait_for()
         queue.refuses = False
         outage.wait_for(state="hidden")
