@@ -31,7 +31,7 @@ from local_cloud.faults.injection import Faults, parse  # noqa: E402
 from local_cloud.faults.time_warp import TimeWarp  # noqa: E402
 from local_cloud.sagemaker.account.past_jobs import PAST  # noqa: E402
 from sagemaker_queue import PastAttempt, QueueClient  # noqa: E402
-from sagemaker_queue.actions.usage.sums import PriceList, sum_usage  # noqa: E402
+from sagemaker_queue.workflows.usage.sums import PriceList, sum_usage  # noqa: E402
 
 FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,slow=0.1,unanswered=0.05"
 JOBS = 60

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from benchmarks.simulated_cloud import SimulatedCloud
 from local_cloud.dynamodb.key_throttle import KeyAccess
-from sagemaker_queue.config.pace import LONGEST_SECONDS, POLL_SECONDS, PollingPace
+from sagemaker_queue.queue.config.pace import LONGEST_SECONDS, POLL_SECONDS, PollingPace
 from tests.jobs import a_body
 
 OWNERS = 50

@@ -23,8 +23,8 @@ from job_queue.domain.job import Job  # noqa: E402
 from job_queue.services.outlook import OutlookService  # noqa: E402
 from local_cloud.dynamodb.key_throttle import PartitionKey  # noqa: E402
 from local_cloud.dynamodb.units import Item, query_units, size_of  # noqa: E402
-from sagemaker_queue.job_logs.follower import Follower  # noqa: E402
-from sagemaker_queue.models import JobDetail  # noqa: E402
+from sagemaker_queue.queue.models import JobDetail  # noqa: E402
+from sagemaker_queue.workflows.job_logs.follower import Follower  # noqa: E402
 from tests.jobs import a_job  # noqa: E402
 from tests.memory_tables import MemoryTables  # noqa: E402
 from tests.queue_harness import Harness  # noqa: E402

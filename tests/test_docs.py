@@ -18,7 +18,7 @@ from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, GroupedOption
 from sagemaker_queue.cli.reference import commands, heading_of, reference
-from sagemaker_queue.tables.jobs import COLUMNS
+from sagemaker_queue.presentation.tables.jobs import COLUMNS
 from tools import module_list, policy_reference, python_reference
 from tools.client_programs import CLIENTS
 from tools.clients import TABLE, written

@@ -15,11 +15,11 @@ from typing import Any
 import sagemaker_queue
 from api_contract.shape import Shape
 from sagemaker_queue import QueueClient, QueueError
-from sagemaker_queue.actions.results import Fetched
-from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.jobs.packaging.job_options import JobKeywords
 from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
 from sagemaker_queue.notebook.usage_report import UsageReport
-from sagemaker_queue.packaging.job_options import JobKeywords
+from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
+from sagemaker_queue.workflows.results import Fetched
 from tools.generated_text import update_page, with_sections
 
 _RETURNED: tuple[Any, ...] = (Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport)

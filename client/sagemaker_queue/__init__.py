@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from api_contract import VERSION
-from sagemaker_queue.config.queue_config import QueueConfig, find_config
 from sagemaker_queue.errors import (
     ConfigError,
     Conflict,
@@ -32,7 +31,8 @@ from sagemaker_queue.errors import (
     TooMany,
     Unavailable,
 )
-from sagemaker_queue.models import (
+from sagemaker_queue.queue.config.queue_config import QueueConfig, find_config
+from sagemaker_queue.queue.models import (
     Attempt,
     Cancellation,
     DepartmentStatus,

@@ -313,8 +313,9 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 def _delayed_for_late_call(transition: Transition, now: float) -> Transition:
     """Delay the next attempt while a late call could launch this attempt again, whose name could become free."""
     job, new = transition.old, transition.new
-    # If it is unknown which of several calls took effect, it may have been any of them.
-    late = _late(job, job.calls) if job.state is JobState.STARTING and len(job.calls) > 1 else job.late
+    # If it is unknown which of several calls took effect, it may have been any of them, also one that has expired.
+    doubtful = _late(job, job.calls) if job.state is JobState.STARTING and job.in_doubt else None
+    late = doubtful or job.late
     if late is None or late.until <= now:
         return transition
     new = replace(new, late=late)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue.client import QueueClient
+from sagemaker_queue.queue.client import QueueClient
 
 ROOT = Path(__file__).parents[2]
 

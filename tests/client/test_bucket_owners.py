@@ -12,14 +12,14 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from sagemaker_queue import ConfigError, QueueConfig
-from sagemaker_queue.bucket_owners import BucketOwners
-from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.code import packed_code
-from sagemaker_queue.packaging.copying import Copier
-from sagemaker_queue.packaging.download import fetch_all
-from sagemaker_queue.packaging.storage import S3Storage, Stored
-from sagemaker_queue.preflight import check
+from sagemaker_queue.jobs.packaging.code import packed_code
+from sagemaker_queue.jobs.packaging.copying import Copier
+from sagemaker_queue.jobs.packaging.download import fetch_all
+from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
+from sagemaker_queue.jobs.preflight import check
+from sagemaker_queue.queue.bucket_owners import BucketOwners
+from sagemaker_queue.queue.data_links import S3Address
 
 pytestmark = pytest.mark.attack
 

@@ -5,7 +5,7 @@ from typing import Optional
 import pytest
 
 from job_queue.domain import identity as queues
-from sagemaker_queue.identity import matches, owner_of, sharing
+from sagemaker_queue.queue.identity import matches, owner_of, sharing
 from tests.identities import ADA, CALLERS, OWNERS, PATTERNS, ROLE, STUDIO, USER
 
 

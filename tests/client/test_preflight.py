@@ -13,8 +13,8 @@ from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from sagemaker_queue import InvalidRequest
-from sagemaker_queue.client import QueueClient
-from sagemaker_queue.preflight import PreflightIssue, check, refuse
+from sagemaker_queue.jobs.preflight import PreflightIssue, check, refuse
+from sagemaker_queue.queue.client import QueueClient
 from tests.client.conftest import ScriptedServer
 
 REGION: Final = "eu-west-1"

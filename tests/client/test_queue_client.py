@@ -32,7 +32,7 @@ from sagemaker_queue import (
     TooLarge,
     Unavailable,
 )
-from sagemaker_queue.transport import ATTEMPTS, Signature, _Wait
+from sagemaker_queue.queue.transport import ATTEMPTS, Signature, _Wait
 from tests.client.samples import refused
 
 if TYPE_CHECKING:

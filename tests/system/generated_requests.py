@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from local_cloud.aws.stack import ACCOUNT, LocalCloud
-from sagemaker_queue.config.queue_config import QueueConfig
-from sagemaker_queue.transport import Signature
+from sagemaker_queue.queue.config.queue_config import QueueConfig
+from sagemaker_queue.queue.transport import Signature
 from tests.system.conftest import System
 from tests.system.people import arn, queue_of, session_of
 from tests.waiting import PATIENCE

@@ -10,8 +10,8 @@ import pytest
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.sagemaker.account.options import Account, parse_plan
 from sagemaker_queue import Conflict, Forbidden, InvalidRequest, QueueClient, QueueError
-from sagemaker_queue.doctor.findings import OK, WARNED
-from sagemaker_queue.doctor.identity_step import check_identity
+from sagemaker_queue.workflows.doctor.findings import OK, WARNED
+from sagemaker_queue.workflows.doctor.identity_step import check_identity
 from tests.system.conftest import FOREVER, System
 from tests.system.people import arn, document, queue_of, session_of
 

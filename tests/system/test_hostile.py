@@ -17,8 +17,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 
 from local_cloud.aws.stack import LocalCloud
-from sagemaker_queue.config.queue_config import QueueConfig
-from sagemaker_queue.transport import Signature
+from sagemaker_queue.queue.config.queue_config import QueueConfig
+from sagemaker_queue.queue.transport import Signature
 from tests.system.conftest import System
 from tests.waiting import PATIENCE
 

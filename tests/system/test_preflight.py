@@ -3,7 +3,7 @@
 import pytest
 
 from sagemaker_queue import InvalidRequest
-from sagemaker_queue.preflight import check
+from sagemaker_queue.jobs.preflight import check
 from tests.system.conftest import System
 
 

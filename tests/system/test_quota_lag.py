@@ -11,7 +11,7 @@ import pytest
 from job_queue.domain.capacity_backoff import LAG_SECONDS
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.sagemaker.account.options import Account, Rate
-from sagemaker_queue.models import Pause
+from sagemaker_queue.queue.models import Pause
 from tests.system.conftest import FOREVER, WAIT, System
 
 pytestmark = pytest.mark.thorough

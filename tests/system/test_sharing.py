@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 from local_cloud.aws.deployment import WORK_BUCKET
 from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue import boto_session
-from sagemaker_queue.actions.selection import Selection
-from sagemaker_queue.actions.usage.sums import PriceList, sum_usage
 from sagemaker_queue.cli import main
-from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
+from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP
+from sagemaker_queue.workflows.selection import Selection
+from sagemaker_queue.workflows.usage.sums import PriceList, sum_usage
 from tests.system.conftest import System
 from tests.system.test_shell import Person
 from tests.waiting import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue.data_links import S3Address
+from sagemaker_queue.queue.data_links import S3Address
 from tests.system.conftest import System
 from tests.system.test_submit import Smq, ended, folder, reason, smq
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.actions.selection import ORDERS, QUEUE_ORDER, Selection, matching_job_names
 from sagemaker_queue.cli.completion import all_job_names, groups, job_names, projects
 from sagemaker_queue.cli.parser import argument, bundled, flag, option
+from sagemaker_queue.workflows.selection import ORDERS, QUEUE_ORDER, Selection, matching_job_names
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 
 def patterns(text: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import yaml
 
 from sagemaker_queue.errors import InvalidDocument
-from sagemaker_queue.models import PolicyAnswer
+from sagemaker_queue.queue.models import PolicyAnswer
 
 Document = dict[str, Any]
 

@@ -32,9 +32,9 @@ from sagemaker_queue.cli.commands.watching.ui import ui
 from sagemaker_queue.cli.completion import PROGRAM, complete_for_shell
 from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, escaped_output, print_error
 from sagemaker_queue.cli.parser import Group
-from sagemaker_queue.config.queue_config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import did_you_mean
+from sagemaker_queue.jobs.formatting import did_you_mean
+from sagemaker_queue.queue.config.queue_config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),

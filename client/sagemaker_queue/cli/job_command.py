@@ -14,14 +14,14 @@ from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import print_note
 from sagemaker_queue.cli.parser import Command, Decorator, argument, bundled, checked, option
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import one_line
-from sagemaker_queue.packaging.command import CommandJob, InteractiveSettings, packed_job
-from sagemaker_queue.packaging.job_options import JOB_OPTIONS, JobKeywords, JobOption
+from sagemaker_queue.jobs.formatting import one_line
+from sagemaker_queue.jobs.packaging.command import CommandJob, InteractiveSettings, packed_job
+from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords, JobOption
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.storage import S3Storage
+    from sagemaker_queue.jobs.packaging.code import Code
+    from sagemaker_queue.jobs.packaging.storage import S3Storage
+    from sagemaker_queue.queue.client import QueueClient
 
 _COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})  # options of many programs, such as sh -c: no note about them
 _NAMED = 10  # files that a message about files that are not packed names

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import did_you_mean
+from sagemaker_queue.jobs.formatting import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
 
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
     P = ParamSpec("P")
 
@@ -36,7 +36,7 @@ class ConnectionOptions:
 
     def queue(self, **settings: Any) -> QueueClient:
         """Return a client of that queue. Raises ConfigError if none is configured."""
-        from sagemaker_queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
+        from sagemaker_queue.queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
 
         return QueueClient(url=self.url, profile=self.profile, **settings)
 

@@ -8,11 +8,11 @@ from typing import Any
 import boto3
 from sagemaker.session import Session
 
-from sagemaker_queue.client import QueueClient
 from sagemaker_queue.integrations.boto import outputs, sessions
 from sagemaker_queue.integrations.boto.hooks import Hooks
-from sagemaker_queue.job_logs.follower import Follower
-from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.workflows.job_logs.follower import Follower
+from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer, render_events
 
 
 class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not typed

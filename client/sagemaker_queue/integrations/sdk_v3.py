@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.job_logs.follower import Follower
-from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
+from sagemaker_queue.workflows.job_logs.follower import Follower
+from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer, render_events
 
 if TYPE_CHECKING:
     import boto3

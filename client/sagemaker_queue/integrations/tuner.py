@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.client import QueueClient
-from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, NotFound, QueueError
 from sagemaker_queue.integrations.boto import sessions
-from sagemaker_queue.job_logs.renderer import JobLogRenderer
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.queue.config.pace import POLL_SECONDS
 from sagemaker_queue.tuning import studies
 from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.tuning.plan import StudyPlan, TrialRow
 from sagemaker_queue.tuning.progress import show_search
 from sagemaker_queue.tuning.search import Search
 from sagemaker_queue.tuning.space import Choice, Interval, Range, Space, Value, text_of
+from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer
 
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial

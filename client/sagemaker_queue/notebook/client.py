@@ -13,34 +13,34 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
-from sagemaker_queue import client
-from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
-from sagemaker_queue.actions.results import Fetched, fetch_results
-from sagemaker_queue.actions.selection import Selection, matching_job_names
-from sagemaker_queue.actions.submission import upload_code
-from sagemaker_queue.actions.usage.period import moment_of, past_attempts
-from sagemaker_queue.actions.waiting import UnfinishedJobs, wait_until_finished
-from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import amount, did_you_mean, file_size, one_line, state_sentence
-from sagemaker_queue.job_logs.choice import LineChoice
-from sagemaker_queue.job_logs.follower import Follower, Outage
-from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
+from sagemaker_queue.jobs.formatting import amount, did_you_mean, file_size, one_line, state_sentence
+from sagemaker_queue.jobs.packaging.command import packed_job
+from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords
+from sagemaker_queue.jobs.packaging.sweep import check_values
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
 from sagemaker_queue.notebook.progress import Progress
 from sagemaker_queue.notebook.usage_report import UsageReport, usage_report
-from sagemaker_queue.packaging.command import packed_job
-from sagemaker_queue.packaging.job_options import JOB_OPTIONS, JobKeywords
-from sagemaker_queue.packaging.sweep import check_values
+from sagemaker_queue.queue import client
+from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
+from sagemaker_queue.queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
+from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_runs
+from sagemaker_queue.workflows.job_logs.choice import LineChoice
+from sagemaker_queue.workflows.job_logs.follower import Follower, Outage
+from sagemaker_queue.workflows.results import Fetched, fetch_results
+from sagemaker_queue.workflows.selection import Selection, matching_job_names
+from sagemaker_queue.workflows.submission import upload_code
+from sagemaker_queue.workflows.usage.period import moment_of, past_attempts
+from sagemaker_queue.workflows.waiting import UnfinishedJobs, wait_until_finished
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.command import CommandJob
-    from sagemaker_queue.packaging.storage import Progress as Moved
-    from sagemaker_queue.packaging.storage import S3Storage
+    from sagemaker_queue.jobs.packaging.code import Code
+    from sagemaker_queue.jobs.packaging.command import CommandJob
+    from sagemaker_queue.jobs.packaging.storage import Progress as Moved
+    from sagemaker_queue.jobs.packaging.storage import S3Storage
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Command = Union[str, Sequence[str]]

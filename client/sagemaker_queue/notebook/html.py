@@ -11,12 +11,10 @@ from html import escape
 from itertools import islice
 from typing import Any, Callable
 
-from sagemaker_queue.actions.usage.budgets import RemainingBudget
-from sagemaker_queue.formatting import amount, clean, log_line, moment, short_owner, visible
-from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, QueueStatus, Submission
-from sagemaker_queue.tables.explanations import Section, plan_sections, why_sections
-from sagemaker_queue.tables.fleet_tables import Part, status_parts
-from sagemaker_queue.tables.jobs import (
+from sagemaker_queue.jobs.formatting import amount, clean, log_line, moment, short_owner, visible
+from sagemaker_queue.presentation.tables.explanations import Section, plan_sections, why_sections
+from sagemaker_queue.presentation.tables.fleet_tables import Part, status_parts
+from sagemaker_queue.presentation.tables.jobs import (
     COLUMNS,
     HISTORY_HEADERS,
     attempt_headers,
@@ -25,7 +23,9 @@ from sagemaker_queue.tables.jobs import (
     job_facts,
     request_facts,
 )
-from sagemaker_queue.tables.usage_tables import Hours, usage_notes, usage_rows
+from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows
+from sagemaker_queue.queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, QueueStatus, Submission
+from sagemaker_queue.workflows.usage.budgets import RemainingBudget
 
 MOST_ROWS = 100  # rows that are shown; a DataFrame has all
 _SHORT = 20  # characters of a cell that is not wrapped

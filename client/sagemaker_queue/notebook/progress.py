@@ -7,8 +7,8 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from sagemaker_queue.job_logs.renderer import JobLogRenderer
 from sagemaker_queue.notebook import html
+from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer
 
 
 def in_notebook() -> bool:

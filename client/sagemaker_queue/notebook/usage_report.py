@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.actions.usage.budgets import RemainingBudget, budgets_of, remaining_budgets
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import did_you_mean
+from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.frames import frame_of
+from sagemaker_queue.workflows.usage.budgets import RemainingBudget, budgets_of, remaining_budgets
+from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.models import PastAttempt
+    from sagemaker_queue.queue.client import QueueClient
+    from sagemaker_queue.queue.models import PastAttempt
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sagemaker_queue.job_logs.attempt_logs import AttemptLog
-from sagemaker_queue.models import Attempt, JobDetail
+from sagemaker_queue.queue.models import Attempt, JobDetail
 from sagemaker_queue.tuning.metric import SearchMetric
+from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog
 
 GRACE_SECONDS = 60.0  # after the end of an attempt, until its last lines have reached CloudWatch
 

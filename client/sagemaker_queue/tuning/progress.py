@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sagemaker_queue.job_logs.follower import Outage
-from sagemaker_queue.job_logs.renderer import JobLogRenderer
-from sagemaker_queue.models import WAITING
+from sagemaker_queue.queue.models import WAITING
 from sagemaker_queue.tuning.plan import StudyPlan
 from sagemaker_queue.tuning.search import SearchEvent, SearchProgress, TrialChanged
 from sagemaker_queue.tuning.space import Value, text_of
+from sagemaker_queue.workflows.job_logs.follower import Outage
+from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer
 
 _REPORTED = frozenset({"submitted", "preempted", "completed", "pruned", "failed"})
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from sagemaker_queue.client import QueueClient
-from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
 from sagemaker_queue.errors import NameTaken, NotFound
-from sagemaker_queue.job_logs.follower import Outage, polled
-from sagemaker_queue.models import JobDetail
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
+from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.tuning.metric_log import MetricLog
 from sagemaker_queue.tuning.plan import STUDY_TAG, TrialRow
+from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
@@ -55,8 +55,8 @@ SearchEvent = Union[TrialChanged, SearchProgress, Outage]
 class Search:
     """A run of a study's trials: ``trials`` in all, and at most ``parallel`` at the same time.
 
-    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are polled at the pace of ``sagemaker_queue.config.pace``,
-    with pauses of at least ``poll`` seconds.
+    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are polled at the pace of
+    ``sagemaker_queue.queue.config.pace``, with pauses of at least ``poll`` seconds.
     """
 
     def __init__(

@@ -11,9 +11,8 @@ import uvicorn
 from fastapi import FastAPI
 from nicegui import Client, ui
 
-from sagemaker_queue.actions.poller import Poller
-from sagemaker_queue.config.pace import states
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.queue.config.pace import states
 from sagemaker_queue.ui.frame import DARK, build_frame, build_head
 from sagemaker_queue.ui.guard import Guard, ServerAccess
 from sagemaker_queue.ui.pages.fleet import fleet_page
@@ -24,9 +23,10 @@ from sagemaker_queue.ui.pages.usage import usage_page
 from sagemaker_queue.ui.pages.what_if import what_if_page
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import Viewer
+from sagemaker_queue.workflows.poller import Poller
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 HOST = "127.0.0.1"
 PORT = 8787

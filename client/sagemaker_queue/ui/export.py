@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from sagemaker_queue.actions.usage.sums import PriceList, sum_usage
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.formatting import amount, moment, short_owner, visible
-from sagemaker_queue.models import JobSummary
-from sagemaker_queue.tables.csv_text import csv_text, usage_csv
-from sagemaker_queue.tables.jobs import job_size
+from sagemaker_queue.jobs.formatting import amount, moment, short_owner, visible
+from sagemaker_queue.presentation.tables.csv_text import csv_text, usage_csv
+from sagemaker_queue.presentation.tables.jobs import job_size
+from sagemaker_queue.queue.models import JobSummary
 from sagemaker_queue.ui.figures.fleet_figures import fleet_figure
 from sagemaker_queue.ui.figures.sharing import shares_figure, use_figure
 from sagemaker_queue.ui.figures.style import Theme
 from sagemaker_queue.ui.figures.usage_figures import usage_figure
 from sagemaker_queue.ui.loans import loans
 from sagemaker_queue.ui.view import HOURS, Viewer
+from sagemaker_queue.workflows.usage.sums import PriceList, sum_usage
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 INDEX = "index.html"
 FILES = (INDEX, "plotly.min.js", "queue.csv", "usage.csv")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nicegui import events, ui
 
-from sagemaker_queue.formatting import visible
+from sagemaker_queue.jobs.formatting import visible
 from sagemaker_queue.ui.tab import Tab
 
 PLACES: Mapping[str, str] = {

@@ -11,11 +11,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from nicegui import ui
 
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import clean, log_line, state_sentence
-from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.job_logs.choice import LineChoice
-from sagemaker_queue.job_logs.follower import Follower, JobEvent, Outage, StateReport
+from sagemaker_queue.jobs.formatting import clean, log_line, state_sentence
 from sagemaker_queue.ui.tab import Tab
+from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
+from sagemaker_queue.workflows.job_logs.choice import LineChoice
+from sagemaker_queue.workflows.job_logs.follower import Follower, JobEvent, Outage, StateReport
 
 _LINES = 1000  # latest lines that are shown
 _AT_ONCE = 200  # lines that are sent to the browser at once

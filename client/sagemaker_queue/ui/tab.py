@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nicegui import run, ui
 
-from sagemaker_queue.actions.poller import Poller
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import visible
-from sagemaker_queue.models import JobSummary
+from sagemaker_queue.jobs.formatting import visible
+from sagemaker_queue.queue.models import JobSummary
 from sagemaker_queue.ui.figures.style import Theme
 from sagemaker_queue.ui.view import View
+from sagemaker_queue.workflows.poller import Poller
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 T = TypeVar("T")
 LOOK_SECONDS = 1.0  # between two checks for a new answer; only the poller sends requests to the queue

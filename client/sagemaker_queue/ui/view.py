@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.models import Identity, JobSummary, PastAttempt, QueueStatus
+from sagemaker_queue.queue.models import Identity, JobSummary, PastAttempt, QueueStatus
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 HOURS = 24.0  # length of the kept past
 _OVERLAP = timedelta(minutes=2)  # the history lists an attempt with a delay after its end

@@ -17,7 +17,7 @@ from moto import mock_aws
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.entry import build_parser
 from sagemaker_queue.cli.reference import commands
-from sagemaker_queue.formatting import log_line, one_line, visible
+from sagemaker_queue.jobs.formatting import log_line, one_line, visible
 from tests.client.samples import ATTEMPT, DETAIL, STATUS, refused
 from tests.client.terminal import Terminal
 

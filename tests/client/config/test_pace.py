@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagemaker_queue.config.pace import (
+from sagemaker_queue.queue.config.pace import (
     GROWTH,
     JITTER,
     LONGEST_SECONDS,
@@ -11,7 +11,7 @@ from sagemaker_queue.config.pace import (
     PollingPace,
     states,
 )
-from sagemaker_queue.models import JobSummary, QueueStatus
+from sagemaker_queue.queue.models import JobSummary, QueueStatus
 
 HOUR = 3600.0
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import boto3
 import pytest
 
-from sagemaker_queue.doctor.findings import OK, WARNED
-from sagemaker_queue.doctor.identity_step import check_identity
+from sagemaker_queue.workflows.doctor.findings import OK, WARNED
+from sagemaker_queue.workflows.doctor.identity_step import check_identity
 from tests.client.conftest import ScriptedServer, serving
 
 pytestmark = pytest.mark.attack

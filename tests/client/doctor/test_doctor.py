@@ -21,9 +21,9 @@ import pytest
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.doctor import lines
-from sagemaker_queue.doctor.examination import CHECKS
-from sagemaker_queue.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, failed
-from sagemaker_queue.doctor.network import Address, check_clock, check_connection, check_dns
+from sagemaker_queue.workflows.doctor.examination import CHECKS
+from sagemaker_queue.workflows.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, failed
+from sagemaker_queue.workflows.doctor.network import Address, check_clock, check_connection, check_dns
 from tests.client.conftest import ScriptedServer, serving
 from tests.client.samples import refused
 

@@ -29,7 +29,7 @@ def submitted_by(client: Any, server: ScriptedServer) -> bool:
 
 @pytest.fixture(autouse=True)
 def no_s3(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagemaker_queue.preflight.check", lambda *_, **__: [])
+    monkeypatch.setattr("sagemaker_queue.jobs.preflight.check", lambda *_, **__: [])
 
 
 def test_the_aws_cli_hands_its_events_to_the_plugin(server: ScriptedServer) -> None:

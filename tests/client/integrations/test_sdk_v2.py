@@ -16,7 +16,7 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, boto_session
-from sagemaker_queue.transport import ATTEMPTS
+from sagemaker_queue.queue.transport import ATTEMPTS
 from tests.client.samples import refused
 
 if TYPE_CHECKING:

@@ -13,11 +13,18 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue import NotFound, Unavailable
 from sagemaker_queue.cli import main as smq
-from sagemaker_queue.client import QueueClient
-from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.job_logs.choice import LineChoice
-from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, JobEvent, Outage, StateReport
-from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
+from sagemaker_queue.workflows.job_logs.choice import LineChoice
+from sagemaker_queue.workflows.job_logs.follower import (
+    OUTAGES_ENDURED,
+    AttemptEnded,
+    Follower,
+    JobEvent,
+    Outage,
+    StateReport,
+)
+from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer, render_events
 from tests.client.samples import refused
 
 if TYPE_CHECKING:

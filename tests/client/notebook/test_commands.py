@@ -15,7 +15,7 @@ from moto import mock_aws
 from sagemaker_queue import FolderError, InvalidOption, InvalidRequest, NameTaken, QueueClient
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.submit import submit
-from sagemaker_queue.packaging.job_options import JobKeywords
+from sagemaker_queue.jobs.packaging.job_options import JobKeywords
 from tests.client.samples import job, refused
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sagemaker_queue import InvalidOption, QueueClient, client, to_frame
-from sagemaker_queue.models import PoolStatus
+from sagemaker_queue import InvalidOption, QueueClient, to_frame
+from sagemaker_queue.queue import client
+from sagemaker_queue.queue.models import PoolStatus
 from tests.client.samples import ATTEMPT, P5, job
 
 if TYPE_CHECKING:

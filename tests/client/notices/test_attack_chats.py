@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sagemaker_queue.notices.channels import Webhook
-from sagemaker_queue.notices.watch import Notice
+from sagemaker_queue.workflows.notices.channels import Webhook
+from sagemaker_queue.workflows.notices.watch import Notice
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer

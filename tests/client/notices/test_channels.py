@@ -10,10 +10,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.notices.channels import NotSent, Topic, Webhook
-from sagemaker_queue.notices.watch import Notice
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.workflows.notices.channels import NotSent, Topic, Webhook
+from sagemaker_queue.workflows.notices.watch import Notice
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from sagemaker_queue.config.notice_settings import NoticeFilter
 from sagemaker_queue.errors import NotFound
-from sagemaker_queue.models import FINISHED, JobDetail, JobSummary
-from sagemaker_queue.notices.watch import JobWatch
+from sagemaker_queue.queue.config.notice_settings import NoticeFilter
+from sagemaker_queue.queue.models import FINISHED, JobDetail, JobSummary
+from sagemaker_queue.workflows.notices.watch import JobWatch
 
 
 class Queue:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging import archive_reader
-from sagemaker_queue.packaging.archive_reader import ArchiveBounds
-from sagemaker_queue.packaging.unpacking import unpack
+from sagemaker_queue.jobs.packaging import archive_reader
+from sagemaker_queue.jobs.packaging.archive_reader import ArchiveBounds
+from sagemaker_queue.jobs.packaging.unpacking import unpack
 
 pytestmark = pytest.mark.attack
 
@@ -115,7 +115,7 @@ WITH_LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.unpacking import unpack
+from sagemaker_queue.jobs.packaging.unpacking import unpack
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 100 * 2**20,) * 2)
 try:

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.config.job_defaults import seconds
-from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.packaging.command import (
+from sagemaker_queue.jobs.packaging.command import (
     PLACEHOLDER,
     CommandJob,
     DataLink,
@@ -19,8 +17,10 @@ from sagemaker_queue.packaging.command import (
     resubmission,
     stem,
 )
-from sagemaker_queue.packaging.container import run
-from sagemaker_queue.packaging.sweep import expand, parse_grid
+from sagemaker_queue.jobs.packaging.container import run
+from sagemaker_queue.jobs.packaging.sweep import expand, parse_grid
+from sagemaker_queue.queue.config.job_defaults import seconds
+from sagemaker_queue.queue.data_links import S3Address, address_of, link_path, parse_link
 
 HOME = S3Address("bucket", "sagemaker-queue")
 

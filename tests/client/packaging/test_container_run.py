@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue.packaging.command import entry_point
-from sagemaker_queue.packaging.container import run
-from sagemaker_queue.remote_shell.command_lines import MarkedCommand, MarkedOutput
+from sagemaker_queue.jobs.packaging.command import entry_point
+from sagemaker_queue.jobs.packaging.container import run
+from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput
 
 RUN = Path(run.__file__)
 PYTHON = os.environ.get("PYTHON_OF_THE_CONTAINER", sys.executable)

@@ -13,10 +13,10 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ReadTimeoutError
 from moto import mock_aws
 
-from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.copying import SOURCE_ETAG, Copier
-from sagemaker_queue.packaging.storage import ObjectReader, S3Storage, StorageRefused, Stored
+from sagemaker_queue.jobs.packaging.copying import SOURCE_ETAG, Copier
+from sagemaker_queue.jobs.packaging.storage import ObjectReader, S3Storage, StorageRefused, Stored
+from sagemaker_queue.queue.data_links import S3Address
 
 MEGA = 1 << 20
 SOURCE, TARGET = S3Address("one", "set/x"), S3Address("two", "set/x")
@@ -134,8 +134,8 @@ def test_an_etag_that_differs_is_found_in_the_metadata(accounts: TwoAccounts) ->
 
 
 def test_a_large_object_is_never_whole_in_memory(accounts: TwoAccounts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagemaker_queue.packaging.copying._LARGEST_PART", 6 * MEGA)
-    monkeypatch.setattr("sagemaker_queue.packaging.storage._IN_MEMORY", 6 * MEGA)
+    monkeypatch.setattr("sagemaker_queue.jobs.packaging.copying._LARGEST_PART", 6 * MEGA)
+    monkeypatch.setattr("sagemaker_queue.jobs.packaging.storage._IN_MEMORY", 6 * MEGA)
     most: list[int] = []
     read = ObjectReader.read
 

@@ -12,9 +12,9 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue.cli.entry import main
-from sagemaker_queue.data_links import S3Address
-from sagemaker_queue.packaging.download import Folder, PathRefused, path_parts
-from sagemaker_queue.packaging.storage import S3Storage
+from sagemaker_queue.jobs.packaging.download import Folder, PathRefused, path_parts
+from sagemaker_queue.jobs.packaging.storage import S3Storage
+from sagemaker_queue.queue.data_links import S3Address
 
 pytestmark = pytest.mark.attack
 

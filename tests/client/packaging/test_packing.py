@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.errors import FolderError
-from sagemaker_queue.packaging.packing import pack
+from sagemaker_queue.jobs.packaging.packing import pack
 
 
 @pytest.fixture

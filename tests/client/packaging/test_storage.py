@@ -8,11 +8,11 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.code import packed_code
-from sagemaker_queue.packaging.download import fetch_file
-from sagemaker_queue.packaging.storage import S3Storage, Stored
+from sagemaker_queue.jobs.packaging.code import packed_code
+from sagemaker_queue.jobs.packaging.download import fetch_file
+from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
+from sagemaker_queue.queue.data_links import S3Address
 
 DEFAULT = "sagemaker-eu-west-1-123456789012"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.packaging.unpacking import unpack
+from sagemaker_queue.jobs.packaging.unpacking import unpack
 
 pytestmark = pytest.mark.attack
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagemaker_queue.remote_shell.command_lines import MarkedCommand, MarkedOutput
+from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput
 
 COMMAND = MarkedCommand(["true"], begin=b"<begin>", end=b"<end>")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue.doctor.examination import check_shell
-from sagemaker_queue.doctor.findings import OK, SKIPPED
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.remote_shell.plugin import INSTALL, Plugin, find_plugin
+from sagemaker_queue.workflows.doctor.examination import check_shell
+from sagemaker_queue.workflows.doctor.findings import OK, SKIPPED
+from sagemaker_queue.workflows.remote_shell.plugin import INSTALL, Plugin, find_plugin
 
 OPENED = {"SessionId": "ann-1", "TokenValue": "secret", "StreamUrl": "wss://x", "ResponseMetadata": {}}
 REQUEST = {"Target": "sagemaker-training-job:a_algo-1"}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sagemaker_queue.errors import NameTaken, NotFound
-from sagemaker_queue.models import JobDetail
+from sagemaker_queue.queue.models import JobDetail
 
 URL = "http://127.0.0.1:1/prod"
 Script = Callable[[Mapping[str, Any]], list[str]]  # what a trial writes, one line at each tick

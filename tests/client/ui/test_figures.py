@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api_contract.preview import PreviewAnswer, ProjectPreview
-from sagemaker_queue.models import (
+from sagemaker_queue.queue.models import (
     Identity,
     JobDetail,
     JobSummary,

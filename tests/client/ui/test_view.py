@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.client import QueueClient
+from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.ui.view import Viewer
 from tests.client.conftest import ScriptedServer
 

@@ -185,6 +185,24 @@ def test_a_late_call_launches_a_deleted_attempt_and_the_next_one_waits_for_its_e
     assert queue.state("job1") == "running"
 
 
+def test_a_late_call_counts_though_an_earlier_call_that_has_expired_launched_the_attempt() -> None:
+    queue = Harness(slots=3)
+    queue.training.script = ["lost", "late"]  # the first call takes effect unseen
+    queue.submit("job1", 1)
+    queue.training.end(ATTEMPT, "Stopped", failure="CapacityError: no instances")
+    event = queue.training.event(ATTEMPT)
+    delete(queue)
+    queue.now += 2 * SIGNATURE_SECONDS
+    queue.wake()
+    assert len(queue.job("job1").calls) == 1, "the first call has expired"
+    queue.controller.training_job_changed(event, queue.invocation())
+    assert queue.state("job1") == "pending"
+    queue.training.land()
+    queue.tick()
+    assert ATTEMPT in queue.training.stopped, "nobody waits for it"
+    assert creates(queue) == [ATTEMPT] * 2
+
+
 def test_the_next_attempt_is_not_kept_back_without_a_late_call() -> None:
     queue = Harness(slots=1)
     queue.submit("job1", 1)

@@ -6,7 +6,7 @@ from api_contract.history import PastAttempt
 from job_queue.simulation.command import simulate
 from job_queue.simulation.options import SimulationOptions
 from job_queue.simulation.trace import read_trace
-from sagemaker_queue.cli.render.accounting.history_text import print_history_csv
+from sagemaker_queue.presentation.text.accounting.history_text import print_history_csv
 from tests.client.samples import ATTEMPT
 
 AGAIN = {**ATTEMPT, "attempt": 3, "outcome": "completed", "lostSeconds": None, "ranSeconds": 100.5, "priority": 5}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.cli.output import DONE, print_json, print_warning
 from sagemaker_queue.cli.parser import argument, connection, group, json_flag
-from sagemaker_queue.cli.render.layout import facts, table
-from sagemaker_queue.config.notice_settings import SECRET_SETTINGS
-from sagemaker_queue.config.queue_config import (
+from sagemaker_queue.presentation.text.layout import facts, table
+from sagemaker_queue.queue.config.notice_settings import SECRET_SETTINGS
+from sagemaker_queue.queue.config.queue_config import (
     PROFILE_VARIABLE,
     URL_VARIABLE,
     find_config,
@@ -20,7 +20,7 @@ from sagemaker_queue.config.queue_config import (
 )
 
 if TYPE_CHECKING:
-    from sagemaker_queue.config.profiles import ProfileFile
+    from sagemaker_queue.queue.config.profiles import ProfileFile
 
 _FIRST = "default"  # the name of a new profile if the user names none
 
@@ -151,6 +151,6 @@ def config_path() -> int:
 
 
 def _file() -> ProfileFile:
-    from sagemaker_queue.config.profiles import ProfileFile  # noqa: PLC0415  # tomlkit
+    from sagemaker_queue.queue.config.profiles import ProfileFile  # noqa: PLC0415  # tomlkit
 
     return ProfileFile(profile_file())

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_note
 from sagemaker_queue.cli.parser import argument, checked, connection, flag, group, json_flag, option
-from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.cli.render.progress_bars import TransferProgress
-from sagemaker_queue.config.job_defaults import seconds
-from sagemaker_queue.config.queue_config import find_config, find_defaults
-from sagemaker_queue.data_links import S3Address, address_of, is_address
+from sagemaker_queue.cli.progress_bars import TransferProgress
 from sagemaker_queue.errors import InvalidOption, StorageError
-from sagemaker_queue.formatting import amount, file_size, moment, one_line
+from sagemaker_queue.jobs.formatting import amount, file_size, moment, one_line
+from sagemaker_queue.presentation.text.layout import table
+from sagemaker_queue.queue.config.job_defaults import seconds
+from sagemaker_queue.queue.config.queue_config import find_config, find_defaults
+from sagemaker_queue.queue.data_links import S3Address, address_of, is_address
 
 if TYPE_CHECKING:
-    from sagemaker_queue.packaging.storage import S3Storage, Stored
+    from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
 _SHOWN = 20  # refused keys that are printed
@@ -111,7 +111,7 @@ def _list_links(as_json: bool) -> int:
 )
 def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     """Upload a file or folder, or copy it from another profile; skip files with the same content."""
-    from sagemaker_queue.packaging.storage import same_content  # noqa: PLC0415  # boto3
+    from sagemaker_queue.jobs.packaging.storage import same_content  # noqa: PLC0415  # boto3
 
     if source_profile:
         return _copy(file, to, source_profile)
@@ -142,8 +142,8 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
     """Copy from the S3 of another profile, with that profile's credentials and region for the source."""
-    from sagemaker_queue.packaging.copying import Copier  # noqa: PLC0415  # boto3
-    from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415
+    from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
+    from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415
 
     named = connection()
     config, config_of_source = find_config(url=named.url, profile=named.profile), find_config(profile=source_profile)
@@ -210,7 +210,7 @@ def _print_uploaded(sizes: Sequence[int], all_of_them: int, target: S3Address) -
 )
 def data_get(path: str, to: Path | None) -> int:
     """Download a file or folder."""
-    from sagemaker_queue.packaging.download import fetch_all, fetch_file  # noqa: PLC0415  # boto3
+    from sagemaker_queue.jobs.packaging.download import fetch_all, fetch_file  # noqa: PLC0415  # boto3
 
     source, storage = _address(path), _storage()
     found = storage.stored(source)
@@ -243,7 +243,7 @@ def _target(path: str, source: S3Address, to: Path | None) -> Path:
 
 def _own_name(address: S3Address) -> str:
     """Return the last name of an address. Raises InvalidOption if it cannot be the name of a file."""
-    from sagemaker_queue.packaging.download import PathRefused, path_parts  # noqa: PLC0415  # boto3
+    from sagemaker_queue.jobs.packaging.download import PathRefused, path_parts  # noqa: PLC0415  # boto3
 
     try:
         return path_parts(address.name)[-1]
@@ -311,7 +311,7 @@ def _links() -> Mapping[str, S3Address]:
 
 
 def _storage() -> S3Storage:
-    from sagemaker_queue.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
+    from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
 
     named = connection()
     return S3Storage.of(find_config(url=named.url, profile=named.profile))

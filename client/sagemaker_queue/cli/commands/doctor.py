@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.parser import command, connection, json_flag
-from sagemaker_queue.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, healthy
+from sagemaker_queue.workflows.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, healthy
 
 _MARKS = {OK: "✓", WARNED: "!", FAILED: "✗", SKIPPED: "–"}
 _PLAIN_MARKS = {OK: "[ok]", WARNED: "[??]", FAILED: "[!!]", SKIPPED: "[--]"}
@@ -25,7 +25,7 @@ _PLAIN_MARKS = {OK: "[ok]", WARNED: "[??]", FAILED: "[!!]", SKIPPED: "[--]"}
 @json_flag()
 def doctor(as_json: bool) -> int:
     """Run the checks, and print each finding."""
-    from sagemaker_queue.doctor.examination import CHECKS, examine  # noqa: PLC0415  # boto3
+    from sagemaker_queue.workflows.doctor.examination import CHECKS, examine  # noqa: PLC0415  # boto3
 
     named = connection()
     findings = []

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, json_flag, with_queue
-from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.tables.fleet_tables import Part, status_parts
+from sagemaker_queue.presentation.tables.fleet_tables import Part, status_parts
+from sagemaker_queue.presentation.text.layout import table
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 
 @command(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_arguments, live_job_argument
 from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, print_error, print_json, width
 from sagemaker_queue.cli.parser import argument, command, flag, json_flag, with_queue
-from sagemaker_queue.cli.render.explanations import why_page
-from sagemaker_queue.cli.render.job_text import events_page, job_page
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
+from sagemaker_queue.presentation.text.explanations import why_page
+from sagemaker_queue.presentation.text.job_text import events_page, job_page
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 _NAMED = 5  # names of jobs in the question before a cancellation
 

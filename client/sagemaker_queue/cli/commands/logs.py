@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.actions.usage.period import moment_of
 from sagemaker_queue.cli.arguments import JobSet, optional_job_argument
 from sagemaker_queue.cli.completion import groups
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
-from sagemaker_queue.config.pace import POLL_SECONDS
-from sagemaker_queue.job_logs.choice import LineChoice
+from sagemaker_queue.queue.config.pace import POLL_SECONDS
+from sagemaker_queue.workflows.job_logs.choice import LineChoice
+from sagemaker_queue.workflows.usage.period import moment_of
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 
 @command(
@@ -65,7 +65,7 @@ def logs(
         return follow(queue, name, lines)
     if to_its_end:
         raise click.UsageError("-f follows one job: name it in place of --group")
-    from sagemaker_queue.cli.render.job_log import print_log  # noqa: PLC0415  # botocore is slow to import
+    from sagemaker_queue.cli.job_log import print_log  # noqa: PLC0415  # botocore is slow to import
 
     if name is not None:
         return print_log(queue, name, lines)
@@ -80,6 +80,6 @@ def follow(client: QueueClient, job_name: str, lines: LineChoice | None = None, 
     Returns the exit code: 0 if the job completed, 4 if it failed or was stopped. Raises QueueError; Ctrl-C raises
     KeyboardInterrupt, for which ``smq`` ends with 130, and does not affect the job.
     """
-    from sagemaker_queue.cli.render.job_log import follow_log  # noqa: PLC0415
+    from sagemaker_queue.cli.job_log import follow_log  # noqa: PLC0415
 
     return follow_log(client, job_name, lines or LineChoice(), poll=poll)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.actions.selection import Selection
 from sagemaker_queue.cli.arguments import JobChoice, job_choice_arguments
 from sagemaker_queue.cli.completion import one_of
 from sagemaker_queue.cli.output import DONE, colours, print_json, raw, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
-from sagemaker_queue.cli.render.job_text import ARTICLE, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.formatting import did_you_mean
-from sagemaker_queue.models import ACTIVE, FINISHED, WAITING, JobSummary
-from sagemaker_queue.tables.jobs import COLUMNS
+from sagemaker_queue.jobs.formatting import did_you_mean
+from sagemaker_queue.presentation.tables.jobs import COLUMNS
+from sagemaker_queue.presentation.text.job_text import ARTICLE, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
+from sagemaker_queue.queue.models import ACTIVE, FINISHED, WAITING, JobSummary
+from sagemaker_queue.workflows.selection import Selection
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 _LIVE = "live"
 

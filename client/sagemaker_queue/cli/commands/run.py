@@ -18,8 +18,8 @@ import click
 
 from sagemaker_queue.cli.output import DONE, USAGE
 from sagemaker_queue.cli.parser import argument, command, connection, flag, option
-from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config
 from sagemaker_queue_startup import VARIABLE
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sagemaker_queue.actions.submission import check_storage, upload_code
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.policy_preview import HOURS, capacities, hours_from, show_preview
@@ -29,9 +28,6 @@ from sagemaker_queue.cli.parser import (
     option,
     with_queue,
 )
-from sagemaker_queue.cli.render.explanations import plan_page
-from sagemaker_queue.cli.render.submission_text import submission_line
-from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.errors import (
     Conflict,
     Forbidden,
@@ -39,15 +35,19 @@ from sagemaker_queue.errors import (
     NameTaken,
     NotFound,
 )
-from sagemaker_queue.formatting import file_size, one_line
-from sagemaker_queue.packaging.command import InteractiveSettings, next_name, resubmission
+from sagemaker_queue.jobs.formatting import file_size, one_line
+from sagemaker_queue.jobs.packaging.command import InteractiveSettings, next_name, resubmission
+from sagemaker_queue.presentation.text.explanations import plan_page
+from sagemaker_queue.presentation.text.submission_text import submission_line
+from sagemaker_queue.queue.config.job_defaults import seconds
+from sagemaker_queue.workflows.submission import check_storage, upload_code
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.job_options import JobKeywords
-    from sagemaker_queue.packaging.packing import Archive
-    from sagemaker_queue.packaging.storage import S3Storage
+    from sagemaker_queue.jobs.packaging.code import Code
+    from sagemaker_queue.jobs.packaging.job_options import JobKeywords
+    from sagemaker_queue.jobs.packaging.packing import Archive
+    from sagemaker_queue.jobs.packaging.storage import S3Storage
+    from sagemaker_queue.queue.client import QueueClient
 
 IDLE_END = 3600  # seconds
 _LARGE = 5_000_000  # bytes of code from which an upload is announced
@@ -137,7 +137,7 @@ def submit(
     entered = InteractiveSettings(idle_end or IDLE_END) if interactive else None
     shows_shell = interactive and opens_shell and is_interactive() and not (as_json or dry_run or list_files)
     if shows_shell:
-        from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # needed only for a shell
+        from sagemaker_queue.workflows.remote_shell.plugin import find_plugin  # noqa: PLC0415  # needed only for a shell
 
         find_plugin()  # raises if there is no plugin, before the job holds an instance
     with job_from_options(queue, options, command, entered) as (job, code, storage):
@@ -376,6 +376,6 @@ def _queue_job(
     if not wait:
         return DONE
     from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3
-    from sagemaker_queue.job_logs.choice import LineChoice  # noqa: PLC0415
+    from sagemaker_queue.workflows.job_logs.choice import LineChoice  # noqa: PLC0415
 
     return follow(queue, submission.job, LineChoice(as_json=as_json))

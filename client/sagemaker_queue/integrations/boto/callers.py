@@ -10,10 +10,10 @@ import boto3
 import botocore.session
 from botocore.credentials import Credentials
 
-from sagemaker_queue.client import QueueClient
-from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.integrations.boto.hooks import Hooks, refused
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue_startup import EVERYWHERE, Reply, unregister
 
 _MOST = 32  # remembered callers; a process usually has one or two, a server may have a role for each tenant

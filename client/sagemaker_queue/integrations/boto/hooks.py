@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.exceptions import ClientError
 
-from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import ConfigError, Forbidden, NameTaken, NotAuthenticated, QueueError, TooMany, Unavailable
 from sagemaker_queue.integrations.boto import training_calls, unqueued_calls
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.cloudwatch import insights, logs, metrics
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue_startup import PARAMETERS, pass_all_calls
 
 logger = logging.getLogger(__name__)

@@ -20,14 +20,14 @@ import botocore
 from botocore.hooks import HierarchicalEmitter
 
 import sagemaker_queue_startup as startup
-from sagemaker_queue.client import QueueClient
-from sagemaker_queue.config.queue_config import find_config
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.integrations.boto import outputs
 from sagemaker_queue.integrations.boto.callers import Callers
 from sagemaker_queue.integrations.boto.hooks import Hooks, view_of
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.integrations.sdk_v3 import follow_waits, leave_waits
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.queue.config.queue_config import find_config
 from sagemaker_queue_startup import EVENTS, EVERYWHERE, Answerer, Reply, Responder
 
 _HOOKS = "_sagemaker_queue_hooks"  # the attribute of a boto3 session with its hooks

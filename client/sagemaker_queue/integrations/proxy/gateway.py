@@ -15,7 +15,6 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, InvalidRegionError
 from botocore.model import OperationNotFoundError
 
-from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.errors import NotAuthenticated, QueueError
 from sagemaker_queue.integrations.boto.callers import Callers
 from sagemaker_queue.integrations.proxy import protocol
@@ -23,6 +22,7 @@ from sagemaker_queue.integrations.proxy.keys import CredentialsByKey
 from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request, Response, error, success
 from sagemaker_queue.integrations.proxy.server import Server
 from sagemaker_queue.integrations.proxy.signature import SERVICE, Caller, verified
+from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue_startup import OPERATIONS, PARAMETERS
 
 logger = logging.getLogger(__name__)

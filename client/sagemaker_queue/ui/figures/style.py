@@ -9,7 +9,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from sagemaker_queue.formatting import visible
+from sagemaker_queue.jobs.formatting import visible
 
 # Colours of Okabe and Ito, without black, and without yellow, which is invisible on white.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")

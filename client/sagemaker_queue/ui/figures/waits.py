@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from api_contract.preview import PreviewAnswer
-from sagemaker_queue.formatting import duration
+from sagemaker_queue.jobs.formatting import duration
 from sagemaker_queue.ui.figures.style import Theme, figure, plain
 
 _ROW = 52  # pixels

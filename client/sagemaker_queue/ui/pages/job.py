@@ -8,19 +8,19 @@ from itertools import islice
 
 from nicegui import ui
 
-from sagemaker_queue.actions.results import checkpoints_of, results_of
-from sagemaker_queue.actions.submission import storage_of
-from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
-from sagemaker_queue.models import JobDetail
-from sagemaker_queue.packaging.storage import Stored
+from sagemaker_queue.jobs.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
+from sagemaker_queue.jobs.packaging.storage import Stored
+from sagemaker_queue.queue.data_links import S3Address
+from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
 from sagemaker_queue.ui.job_buttons import JobButtons
 from sagemaker_queue.ui.job_log import show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
+from sagemaker_queue.workflows.results import checkpoints_of, results_of
+from sagemaker_queue.workflows.submission import storage_of
 
 _FILES = 200  # files that are listed in the results
 _AHEAD = 10  # number of jobs ahead that are listed by name

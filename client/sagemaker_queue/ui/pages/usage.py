@@ -8,12 +8,12 @@ from typing import Any
 
 from nicegui import ui
 
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
-from sagemaker_queue.tables.csv_text import usage_csv
+from sagemaker_queue.presentation.tables.csv_text import usage_csv
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
 from sagemaker_queue.ui.figures.usage_figures import usage_figure
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
+from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage
 
 PERIODS: Mapping[str, str] = {"month": "this month", "1": "24 h", "7": "7 days", "30": "30 days", "90": "90 days"}
 _FIGURES = {

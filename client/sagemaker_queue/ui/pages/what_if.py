@@ -11,7 +11,7 @@ from nicegui import ui
 
 from api_contract.preview import PreviewAnswer
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import amount, duration
+from sagemaker_queue.jobs.formatting import amount, duration
 from sagemaker_queue.ui.elements import figure_plot, heading
 from sagemaker_queue.ui.figures.waits import waits_figure
 from sagemaker_queue.ui.tab import Tab

@@ -7,9 +7,9 @@ import pytest
 import tomlkit
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.config.queue_config import find_config, find_defaults
-from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.queue.config.queue_config import find_config, find_defaults
+from sagemaker_queue.queue.data_links import S3Address
 
 URL = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
 WRITTEN_BY_HAND = f"""\

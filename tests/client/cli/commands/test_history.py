@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from sagemaker_queue.actions.usage.period import moment_of
 from sagemaker_queue.cli import main
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.workflows.usage.period import moment_of
 from tests.client.samples import ATTEMPT
 
 if TYPE_CHECKING:

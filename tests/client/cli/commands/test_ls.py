@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.tables.jobs import COLUMNS
+from sagemaker_queue.presentation.tables.jobs import COLUMNS
 from tests.client.samples import Job, job
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.remote_shell import job_sessions
+from sagemaker_queue.workflows.remote_shell import job_sessions
 from tests.client.conftest import ScriptedServer
 from tests.client.samples import DETAIL, Job
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.cli.render.live import KEYS
+from sagemaker_queue.presentation.text.live import KEYS
 from tests.client.samples import STATUS, job, refused
 from tests.client.terminal import Terminal
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from job_queue.scheduler import Budget
-from sagemaker_queue.actions.usage import budgets
-from sagemaker_queue.actions.usage.budgets import period_of
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.accounting.usage import usage_page
-from sagemaker_queue.models import PastAttempt
+from sagemaker_queue.queue.models import PastAttempt
+from sagemaker_queue.workflows.usage import budgets
+from sagemaker_queue.workflows.usage.budgets import period_of
+from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage
 from tests.client.samples import ATTEMPT
 
 if TYPE_CHECKING:

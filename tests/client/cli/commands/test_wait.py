@@ -9,8 +9,8 @@ import pytest
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.results.wait import wait_for
-from sagemaker_queue.client import QueueClient
-from sagemaker_queue.formatting import predicate
+from sagemaker_queue.jobs.formatting import predicate
+from sagemaker_queue.queue.client import QueueClient
 from tests.client.samples import job, refused
 from tests.client.terminal import Terminal
 

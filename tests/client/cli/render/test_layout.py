@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.cli.render.layout import cut_in_the_middle, facts, folded, table
-from sagemaker_queue.formatting import age, file_size
+from sagemaker_queue.jobs.formatting import age, file_size
+from sagemaker_queue.presentation.text.layout import cut_in_the_middle, facts, folded, table
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Union
 
 import pytest
 
-from sagemaker_queue.actions.poller import Poller
 from sagemaker_queue.errors import Forbidden, QueueError, Unavailable
-from sagemaker_queue.models import QueueStatus
+from sagemaker_queue.queue.models import QueueStatus
+from sagemaker_queue.workflows.poller import Poller
 from tests.waiting import until
 
 Answer = Union[QueueStatus, Exception]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue.cli.render.progress_bars import TransferProgress
+from sagemaker_queue.cli.progress_bars import TransferProgress
 from tests.client.terminal import Terminal
 
 PROGRAM = """
 import sys
-from sagemaker_queue.cli.render.progress_bars import TransferProgress
+from sagemaker_queue.cli.progress_bars import TransferProgress
 with TransferProgress("Uploading", 4_000_000) as progress:
     progress(1_000_000)
     progress(1_000_000)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.integrations.boto.sessions import hooks_of
-from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
+from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP
 from tests.client.integrations.boto.hooked_clients import WAITING, HookedClients, twice_run
 
 BEGIN = "2026-11-21T10:00:00Z"

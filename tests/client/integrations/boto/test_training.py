@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_queue import ConfigError, QueueClient, boto_session, output_address
 from sagemaker_queue.integrations.boto.sessions import hooks_of
-from sagemaker_queue.transport import ATTEMPTS
+from sagemaker_queue.queue.transport import ATTEMPTS
 from tests.client.integrations.boto.hooked_clients import (
     ARN,
     OWNER,

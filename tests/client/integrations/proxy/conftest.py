@@ -10,8 +10,8 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.integrations.proxy import gateway
+from sagemaker_queue.queue.config.queue_config import QueueConfig
 from tests.client.conftest import serving, set_environment
 from tests.client.integrations.proxy.proxied import Proxied
 

@@ -12,10 +12,10 @@ import botocore.session
 import pytest
 from botocore.credentials import RefreshableCredentials
 
-from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.errors import NotAuthenticated
 from sagemaker_queue.integrations.proxy import gateway
 from sagemaker_queue.integrations.proxy.keys import CredentialsByKey
+from sagemaker_queue.queue.config.queue_config import QueueConfig
 from tests.client.integrations.boto.hooked_clients import OWNER, REQUEST
 from tests.client.integrations.proxy.proxied import Proxied, said
 

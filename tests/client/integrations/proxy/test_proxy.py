@@ -158,7 +158,7 @@ class TestNothingGoesPastTheQueueUnseen:
         assert not proxied.sagemaker.received
 
     def test_a_queue_that_cannot_be_reached(self, proxied: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sagemaker_queue.transport.LONGEST_PAUSE_SECONDS", 0)
+        monkeypatch.setattr("sagemaker_queue.queue.transport.LONGEST_PAUSE_SECONDS", 0)
         for _ in range(5):
             proxied.queue.hangs_up()
         answer = proxied.send(proxied.signed("CreateTrainingJob", json.dumps(REQUEST).encode()))

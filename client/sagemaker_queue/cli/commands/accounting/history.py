@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, with_queue
-from sagemaker_queue.cli.render.accounting.history_text import history_table, print_history_csv
+from sagemaker_queue.presentation.text.accounting.history_text import history_table, print_history_csv
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 
 @command(

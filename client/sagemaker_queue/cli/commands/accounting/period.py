@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.actions.usage.period import moment_of, past_attempts
 from sagemaker_queue.cli.arguments import JobConditions, filter_options, names_argument
 from sagemaker_queue.cli.parser import Decorator, bundled, checked, option
-from sagemaker_queue.models import PastAttempt
+from sagemaker_queue.queue.models import PastAttempt
+from sagemaker_queue.workflows.usage.period import moment_of, past_attempts
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.actions.usage.budgets import budgets_of, remaining_budgets
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, sum_usage
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
-from sagemaker_queue.cli.render.accounting.budgets import budgets_json, budgets_page
-from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.tables.csv_text import exact, usage_csv
-from sagemaker_queue.tables.usage_tables import Hours, usage_notes, usage_rows
+from sagemaker_queue.presentation.tables.csv_text import exact, usage_csv
+from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows
+from sagemaker_queue.presentation.text.accounting.budgets import budgets_json, budgets_page
+from sagemaker_queue.presentation.text.layout import table
+from sagemaker_queue.workflows.usage.budgets import budgets_of, remaining_budgets
+from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, sum_usage
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # if the table is too wide
 

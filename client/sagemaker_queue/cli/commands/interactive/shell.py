@@ -12,15 +12,15 @@ from sagemaker_queue.cli.job_command import PlanCommand
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, REFUSED, raw
 from sagemaker_queue.cli.parser import checked, command, flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import clean, in_words, ordinal, state_sentence
+from sagemaker_queue.jobs.formatting import clean, in_words, ordinal, state_sentence
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.job_logs.renderer import JobLogRenderer
-    from sagemaker_queue.models import Attempt, JobDetail
-    from sagemaker_queue.remote_shell.command_lines import MarkedCommand
-    from sagemaker_queue.remote_shell.job_sessions import JobSessions
-    from sagemaker_queue.remote_shell.session import Port, Session
+    from sagemaker_queue.queue.client import QueueClient
+    from sagemaker_queue.queue.models import Attempt, JobDetail
+    from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer
+    from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand
+    from sagemaker_queue.workflows.remote_shell.job_sessions import JobSessions
+    from sagemaker_queue.workflows.remote_shell.session import Port, Session
 
 _LARGEST_PORT = 65535
 
@@ -84,8 +84,8 @@ def shell(
     """Open a session in a job: a shell, a command or a forwarded port."""
     if forward and command:
         raise InvalidOption("--forward and a command are two sessions: open the one beside the other.")
-    from sagemaker_queue.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
-    from sagemaker_queue.remote_shell.session import Port  # noqa: PLC0415  # boto3
+    from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
+    from sagemaker_queue.workflows.remote_shell.session import Port  # noqa: PLC0415  # boto3
 
     what = MarkedCommand(command) if command else Port(*forward) if forward else None
     followed = sys.stdout.isatty() if follow is None else follow
@@ -100,9 +100,9 @@ def enter(
     With ``follow``, wait for the container and open a new session after a preemption; a command is not run twice.
     Raises QueueError.
     """
-    from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
-    from sagemaker_queue.remote_shell.job_sessions import JobSessions  # noqa: PLC0415
-    from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415
+    from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
+    from sagemaker_queue.workflows.remote_shell.job_sessions import JobSessions  # noqa: PLC0415
+    from sagemaker_queue.workflows.remote_shell.plugin import find_plugin  # noqa: PLC0415
 
     sessions = JobSessions(queue, find_plugin(), name, instance)
     notes = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
@@ -120,7 +120,7 @@ def enter(
 def _opened(
     sessions: JobSessions, what: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
 ) -> Session:
-    from sagemaker_queue.models import JobDetail  # noqa: PLC0415
+    from sagemaker_queue.queue.models import JobDetail  # noqa: PLC0415
 
     try:
         for step in sessions.enter(what, wait=follow):
@@ -182,6 +182,6 @@ def _ending(job: JobDetail, attempt: Attempt) -> str:
 
 
 def _is_command(what: MarkedCommand | Port | None) -> bool:
-    from sagemaker_queue.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
+    from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
 
     return isinstance(what, MarkedCommand)

@@ -11,11 +11,11 @@ from sagemaker_queue.cli.commands.policy.policy_preview import preview_without_r
 from sagemaker_queue.cli.documents import policy_difference, read_document
 from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, width
 from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
-from sagemaker_queue.cli.render.preview_text import brief_preview
 from sagemaker_queue.errors import InvalidRequest, QueueError
+from sagemaker_queue.presentation.text.preview_text import brief_preview
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 _FORCE = (
     "also if it drops pools or projects that live jobs use, or lowers a quota below running non-preemptible jobs; "

@@ -12,7 +12,7 @@ from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import DONE, REFUSED
 from sagemaker_queue.cli.parser import command, flag
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, QueueError, TooLarge
-from sagemaker_queue.formatting import amount, clean
+from sagemaker_queue.jobs.formatting import amount, clean
 
 REQUIRED_PYTHON = (3, 11)  # the Python that the queue's rules need; the rest of the client runs on older ones
 _QUEUE_FACTS = "its ceiling (MaxCapacity) and what live jobs use"

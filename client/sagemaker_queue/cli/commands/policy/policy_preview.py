@@ -10,11 +10,11 @@ from sagemaker_queue.cli.commands.policy.arguments import policy_file
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import checked, command, connection, json_flag, option, with_queue
-from sagemaker_queue.cli.render.preview_text import preview_page
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.presentation.text.preview_text import preview_page
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 HOURS = 8.0  # the default length of a preview
 PATIENCE = (5.0, 29.0)  # timeouts in seconds for the connection and the answer; API Gateway's limit is 29

@@ -10,13 +10,13 @@ from sagemaker_queue.cli.commands.policy.check import examine
 from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
 from sagemaker_queue.cli.output import DONE, USAGE, print_error, print_json, width
 from sagemaker_queue.cli.parser import command, json_flag, option, with_queue
-from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import clean, moment, short_owner
-from sagemaker_queue.models import PastPolicy, PolicyAnswer
+from sagemaker_queue.jobs.formatting import clean, moment, short_owner
+from sagemaker_queue.presentation.text.layout import table
+from sagemaker_queue.queue.models import PastPolicy, PolicyAnswer
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 SAME, DIFFERENT = DONE, 1  # as in diff(1)
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.actions.results import fetch_results
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE, REFUSED
 from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
-from sagemaker_queue.cli.render.progress_bars import TransferProgress
-from sagemaker_queue.formatting import one_line
+from sagemaker_queue.cli.progress_bars import TransferProgress
+from sagemaker_queue.jobs.formatting import one_line
+from sagemaker_queue.workflows.results import fetch_results
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 _SHOWN = 20  # refused names that are printed
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.arguments import JobSet, job_set_arguments
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.cli.parser import command, with_queue
-from sagemaker_queue.config.pace import POLL_SECONDS, PollingPace
-from sagemaker_queue.formatting import state_sentence
+from sagemaker_queue.jobs.formatting import state_sentence
+from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.queue.client import QueueClient
 
 
 @command(
@@ -32,9 +32,9 @@ def wait(queue: QueueClient, jobs: JobSet) -> int:
 
 def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
     """Wait until jobs have finished, print their states, and return the exit code. Raises NotFound."""
-    from sagemaker_queue.actions.waiting import UnfinishedJobs, wait_until_finished  # noqa: PLC0415  # boto3
-    from sagemaker_queue.job_logs.follower import Outage  # noqa: PLC0415
-    from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
+    from sagemaker_queue.workflows.job_logs.follower import Outage  # noqa: PLC0415
+    from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
+    from sagemaker_queue.workflows.waiting import UnfinishedJobs, wait_until_finished  # noqa: PLC0415  # boto3
 
     code = DONE
     renderer = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.actions.grid import MOST
 from sagemaker_queue.cli.commands.submit import preflight_option
 from sagemaker_queue.cli.commands.sweep.grid import submit_grid
 from sagemaker_queue.cli.commands.sweep.search import SearchOptions, run_search, search_options, show_study
 from sagemaker_queue.cli.job_command import RunCommand, job_command, job_options
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.packaging.sweep import parse_grid
+from sagemaker_queue.jobs.packaging.sweep import parse_grid
+from sagemaker_queue.workflows.grid import MOST
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.packaging.job_options import JobKeywords
+    from sagemaker_queue.jobs.packaging.job_options import JobKeywords
+    from sagemaker_queue.queue.client import QueueClient
 
 
 @command(

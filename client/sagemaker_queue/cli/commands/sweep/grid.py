@@ -6,22 +6,22 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
 from sagemaker_queue.cli.commands.submit import upload
 from sagemaker_queue.cli.job_command import job_from_options
 from sagemaker_queue.cli.option_names import errors_with_options
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
-from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.cli.render.submission_text import sweep_line
 from sagemaker_queue.errors import InvalidOption, NameTaken
-from sagemaker_queue.formatting import amount, clean
+from sagemaker_queue.jobs.formatting import amount, clean
+from sagemaker_queue.presentation.text.layout import table
+from sagemaker_queue.presentation.text.submission_text import sweep_line
+from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_runs
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.models import Submission
-    from sagemaker_queue.packaging.command import CommandJob
-    from sagemaker_queue.packaging.job_options import JobKeywords
-    from sagemaker_queue.packaging.sweep import Run
+    from sagemaker_queue.jobs.packaging.command import CommandJob
+    from sagemaker_queue.jobs.packaging.job_options import JobKeywords
+    from sagemaker_queue.jobs.packaging.sweep import Run
+    from sagemaker_queue.queue.client import QueueClient
+    from sagemaker_queue.queue.models import Submission
 
 
 def submit_grid(

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.actions.grid import job_for_run
 from sagemaker_queue.cli.commands.submit import upload
 from sagemaker_queue.cli.commands.sweep.grid import preview
 from sagemaker_queue.cli.job_command import job_from_options
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
 from sagemaker_queue.cli.parser import bundled, checked, option
-from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, QueueError
-from sagemaker_queue.formatting import amount, clean
-from sagemaker_queue.packaging.command import stem
-from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
+from sagemaker_queue.jobs.formatting import amount, clean
+from sagemaker_queue.jobs.packaging.command import stem
+from sagemaker_queue.jobs.packaging.sweep import Run, check_placeholders, fingerprint, run_of
+from sagemaker_queue.presentation.text.layout import table
+from sagemaker_queue.queue.config.pace import POLL_SECONDS
 from sagemaker_queue.tuning import studies
 from sagemaker_queue.tuning.metric import SearchMetric, parse_metric
 from sagemaker_queue.tuning.plan import PRUNERS, SAMPLERS, StudyPlan, TrialRow, check_study_name, job_name
 from sagemaker_queue.tuning.space import Choice, Range, Space, Value, grid_size, parse_range, text_of
+from sagemaker_queue.workflows.grid import job_for_run
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.packaging.command import CommandJob
-    from sagemaker_queue.packaging.job_options import JobKeywords
+    from sagemaker_queue.jobs.packaging.command import CommandJob
+    from sagemaker_queue.jobs.packaging.job_options import JobKeywords
+    from sagemaker_queue.queue.client import QueueClient
     from sagemaker_queue.tuning.study import StoredStudy
 
 TRIALS = 20
@@ -211,9 +211,9 @@ def _watch(
     preflight: bool,
     as_json: bool,
 ) -> int:
-    from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore is slow to import
     from sagemaker_queue.tuning.progress import show_search  # noqa: PLC0415
     from sagemaker_queue.tuning.search import Search  # noqa: PLC0415
+    from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore is slow to import
 
     plan = study.plan
     warned: set[str] = set()

@@ -10,16 +10,16 @@ from sagemaker_queue.cli.arguments import JobConditions, filter_options, names_a
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import bundled, command, connection, flag, option
-from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, parse_filter
-from sagemaker_queue.config.pace import PollingPace
-from sagemaker_queue.config.queue_config import find_notices
 from sagemaker_queue.errors import QueueError, Unavailable
-from sagemaker_queue.formatting import amount, one_line
-from sagemaker_queue.notices.watch import JobWatch, Notice
+from sagemaker_queue.jobs.formatting import amount, one_line
+from sagemaker_queue.queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, parse_filter
+from sagemaker_queue.queue.config.pace import PollingPace
+from sagemaker_queue.queue.config.queue_config import find_notices
+from sagemaker_queue.workflows.notices.watch import JobWatch, Notice
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.notices.channels import Channel
+    from sagemaker_queue.queue.client import QueueClient
+    from sagemaker_queue.workflows.notices.channels import Channel
 
 SECONDS = 30.0
 
@@ -81,7 +81,7 @@ def notify(
 
 
 def _channels(queue: QueueClient, webhook: str | None, topic: str | None) -> list[Channel]:
-    from sagemaker_queue.notices.channels import Topic, Webhook  # noqa: PLC0415  # requests is slow to import
+    from sagemaker_queue.workflows.notices.channels import Topic, Webhook  # noqa: PLC0415  # requests is slow to import
 
     return [*([Webhook(webhook)] if webhook else []), *([Topic(topic, queue)] if topic else [])]
 

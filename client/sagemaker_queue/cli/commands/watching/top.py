@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
-from sagemaker_queue.actions.poller import Poller
 from sagemaker_queue.cli.arguments import JobChoice, job_choice_arguments
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag
-from sagemaker_queue.cli.render.top import ORDER_KEYS, TopView, top_page
-from sagemaker_queue.config.pace import POLL_SECONDS, states
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.presentation.text.top import ORDER_KEYS, TopView, top_page
+from sagemaker_queue.queue.config.pace import POLL_SECONDS, states
+from sagemaker_queue.workflows.poller import Poller
 
 TIMEOUT_SECONDS = (5.0, 20.0)
 
@@ -45,7 +45,7 @@ def top(choice: JobChoice, interval: float, once: bool) -> int:
     try:
         import curses  # noqa: PLC0415  # missing on Windows
 
-        from sagemaker_queue.cli.render.live import LiveScreen  # noqa: PLC0415
+        from sagemaker_queue.presentation.text.live import LiveScreen  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError("This Python cannot draw a live screen; smq top --once prints one.") from error
     try:

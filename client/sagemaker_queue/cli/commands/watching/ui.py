@@ -12,8 +12,8 @@ from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_optio
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import command, connection, flag, option
-from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.queue.config.pace import POLL_SECONDS
 
 if TYPE_CHECKING:
     from sagemaker_queue.ui.guard import ServerAccess

@@ -12,8 +12,8 @@ from typing import Any
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.cloudwatch.logs import attempts_of
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP, instance_of, list_streams
-from sagemaker_queue.models import JobDetail
+from sagemaker_queue.queue.models import JobDetail
+from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP, instance_of, list_streams
 
 _NAME = r"(?P<name>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})"
 _CONDITION = re.compile(

@@ -13,8 +13,8 @@ from typing import Any
 
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP, LogSource, instance_of, list_streams
-from sagemaker_queue.models import JobDetail
+from sagemaker_queue.queue.models import JobDetail
+from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP, LogSource, instance_of, list_streams
 
 _MOST_EVENTS = 10_000  # CloudWatch's maximum number of events on a page
 _MOST_CALLS = 20  # maximum number of CloudWatch calls for one page of an answer

@@ -14,7 +14,7 @@ from sagemaker_queue.integrations.boto.listing.expression import Expression, mat
 from sagemaker_queue.integrations.boto.listing.job_lists import Attempts, summary, time_key
 from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, PageIsFullError, merge
 from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
-from sagemaker_queue.models import JobDetail, JobSummary
+from sagemaker_queue.queue.models import JobDetail, JobSummary
 
 _DEFAULT_PAGE = 10
 _MOST_LOOKUPS = 50

@@ -1,0 +1,195 @@
+"""Formatting of times, sizes, names and states of jobs for users."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+
+from sagemaker_queue.queue.models import Expectation, JobSummary
+
+# C0 except tab and line feed, DEL, C1, marks that change the direction of text, and surrogates.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Escape sequences: CSI (colours, the cursor), OSC and similar (the title, the clipboard), and short ones.
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]*[0-~]"
+)
+
+MEGABYTE = 1_000_000
+LONGEST_CELL = 72  # characters
+
+
+def age(start: datetime | None, until: datetime | None = None) -> str:
+    """Return the time from ``start`` to now (or ``until``) in its two largest units: ``3d4h``, ``2h05m``, ``41s``."""
+    return "" if start is None else duration(since(start, until))
+
+
+def duration(time: float) -> str:
+    """Return a number of seconds in its two largest units: ``3d4h``, ``2h05m``, ``41s``."""
+    seconds = max(0, int(time))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return f"{days}d{hours % 24}h"
+    if hours:
+        return f"{hours}h{minutes % 60:02}m"
+    return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
+
+
+def in_words(time: float) -> str:
+    """Return a number of seconds as words, in its two largest units: ``2 hours 5 minutes``, ``1 day``."""
+    left = max(0, int(time))
+    parts: list[tuple[int, str]] = []
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append((count, unit))
+    return " ".join(amount(count, unit) for count, unit in parts[:2] if count) or "0 seconds"
+
+
+def since(start: datetime | None, end: datetime | None = None) -> float:
+    """Return the seconds from ``start`` to now (or ``end``); 0 if the start is unknown."""
+    return ((end or datetime.now(timezone.utc)) - start).total_seconds() if start else 0.0
+
+
+def moment(time: datetime | None) -> str:
+    """Return the time in UTC, to the second; empty for None."""
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S") if time else ""
+
+
+def short_owner(arn: str | None) -> str | None:
+    """Return ``alice`` for a user's ARN, ``Role/session`` for an assumed role's, ``root`` for the account's."""
+    resource = (arn or "").rpartition(":")[2]
+    return resource.partition("/")[2] or resource or None
+
+
+def starts_in(expected: Expectation | None) -> str:
+    """Return the time until a job's expected start: ``2h05m``, ``~2h05m`` for a guess, ``?`` if unknown."""
+    if expected is None or expected.doubt == "NEVER":
+        return ""
+    if expected.start is None:
+        return "?"
+    until = _time_until(expected.start)
+    return f"~{until}" if expected.doubt and until != "soon" else until
+
+
+def ends_in(end: datetime | None) -> str:
+    """Return the time until a job's expected end: ``2h05m``; empty if unknown."""
+    return _time_until(end) if end else ""
+
+
+def end_sentence(end: datetime | None) -> str | None:
+    """Return a sentence about a job's expected end: ``At about 2026-11-21 14:20 UTC, in 2h05m.``."""
+    if end is None:
+        return None
+    until = _time_until(end)
+    return f"At about {end.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC, {until if until == 'soon' else f'in {until}'}."
+
+
+def _time_until(time: datetime) -> str:
+    seconds = (time - datetime.now(timezone.utc)).total_seconds()
+    return duration(seconds) if seconds > 0 else "soon"
+
+
+def state_sentence(job: JobSummary) -> str:
+    """Return the state of a job, its position if it waits, the reason and the expected start, as text on one line."""
+    position = f", {place(job.position)}" if job.position else ""
+    reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
+    start = job.expected_start.start if job.expected_start else None
+    expected = f" It may start at about {_tenth_minute(start)}." if start and reason.endswith(".") else ""
+    return f"{job.job} {predicate(job.state)}{position}{reason}{expected}"
+
+
+def predicate(state: str) -> str:
+    """Return a state as a predicate: ``is pending``, ``failed``, ``was stopped``."""
+    return {"completed": state, "failed": state, "stopped": "was stopped"}.get(state, f"is {state}")
+
+
+def _tenth_minute(time: datetime) -> str:
+    """Return a time rounded to ten minutes: programs print the sentence at each change, but not every minute."""
+    rounded = datetime.fromtimestamp(round(time.timestamp() / 600) * 600, timezone.utc)
+    return f"{rounded:%Y-%m-%d %H:%M} UTC"
+
+
+def clean(cell: object) -> object:
+    """Return text on one line without unprintable characters, because a script's output can be part of a reason.
+
+    Other values are returned unchanged.
+    """
+    if not isinstance(cell, str):
+        return cell
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(cell.split()))
+
+
+def visible(text: str) -> str:
+    """Return text with control characters as escapes in JSON's syntax; line feeds and tabs stay."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """Return a key or a name on one line, with all control characters escaped, so that nothing is lost."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def log_line(text: str) -> str:
+    """Return a line of a log as a terminal would show it, without control sequences (colours, titles, the cursor).
+
+    A progress bar, which returns to the start of its line, is reduced to its last state.
+    """
+    parts = [part for part in text.split("\r") if part.strip()]
+    return _CONTROLS.sub("", _SEQUENCE.sub("", parts[-1] if parts else ""))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'ls'?`` if a known word is similar, else empty text."""
+    from difflib import get_close_matches  # noqa: PLC0415  # needed only after a typing error
+
+    close = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def ordinal(number: int) -> str:
+    """Return an ordinal number: ``1st``, ``2nd``, ``3rd``, ``4th``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def place(position: int) -> str:
+    """Return a position as text: ``3rd in the queue``."""
+    return f"{ordinal(position)} in the queue"
+
+
+def amount(count: int, thing: str) -> str:
+    """Return a number with a noun: ``1 job`` or ``2 jobs``."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def gpus(count: float) -> str:
+    """Return a number of GPUs: ``1 GPU`` or ``0.5 GPUs``."""
+    return f"{count:g} {'GPU' if count == 1 else 'GPUs'}"
+
+
+def instances(slots: Mapping[str, int]) -> str:
+    """Return slots by pool as text: ``2 instances of p5 and 1 instance of c6``."""
+    return " and ".join(f"{amount(count, 'instance')} of {clean(pool)}" for pool, count in slots.items())
+
+
+def file_size(count: int) -> str:
+    """Return a number of bytes as ``12 bytes``, ``3.4 kB``, ``12.3 MB`` or ``1.2 GB``."""
+    if count < 1000:
+        return amount(count, "byte")
+    for unit, size in (("GB", 10**9), ("MB", 10**6)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count / 1000:,.1f} kB"
+
+
+def cut(cell: object, width: int) -> object:
+    """Return text cut to that width, with an ellipsis; other values unchanged."""
+    return f"{cell[: width - 1]}…" if isinstance(cell, str) and len(cell) > width else cell
+
+
+def shortened(text: str | None) -> str:
+    """Return text on one line, cut to LONGEST_CELL characters."""
+    return str(cut(" ".join((text or "").split()), LONGEST_CELL))

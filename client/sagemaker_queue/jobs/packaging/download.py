@@ -1,0 +1,144 @@
+"""Download objects in S3 to files of one folder; no key can cause a write outside the folder.
+
+Everyone with write access to a bucket can choose keys. A key that does not name a file below the folder in exactly
+one way is refused; the other objects are downloaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import tempfile
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagemaker_queue.errors import StorageError
+from sagemaker_queue.jobs.packaging.storage import Progress, S3Storage, Stored
+
+_LONGEST_NAME = 255  # bytes, of most file systems
+_DEVICE = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|clock\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])[ ]*(\..*)?", re.IGNORECASE
+)
+_NOT_ON_WINDOWS = frozenset('<>:"|?*')
+
+
+class PathRefused(Exception):
+    """A key does not name a file below the folder; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """The result of a download: the objects that were fetched and those that were refused."""
+
+    fetched: tuple[Stored, ...]
+    refused: tuple[tuple[Stored, str], ...]  # each with the reason
+
+
+def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
+    """Return the names of the folders and the file that a key means. Raises PathRefused if the key is ambiguous.
+
+    Names with another meaning on Windows, such as device names, are refused on Windows only.
+    """
+    parts = tuple(key.split("/"))
+    for name in parts:
+        if name in ("", ".", ".."):
+            raise PathRefused("it is no path inside the folder")
+        if "\\" in name:
+            raise PathRefused("it has a backslash, which some systems take for a slash")
+        if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+            raise PathRefused("it has a control character")
+        if len(name.encode()) > _LONGEST_NAME:
+            raise PathRefused("one of its names is too long for a file")
+        if windows and (_NOT_ON_WINDOWS & set(name) or name[-1] in ". " or _DEVICE.fullmatch(name)):
+            raise PathRefused("Windows has no file of that name")
+    return parts
+
+
+class Folder:
+    """The target folder of a download. Links in it are neither followed nor replaced."""
+
+    def __init__(self, path: Path, storage: S3Storage) -> None:
+        self._path = path
+        self._storage = storage
+        self._written: dict[tuple[int, int], str] = {}  # file -> key
+
+    def fetch(self, stored: Stored, key: str, progress: Progress | None = None) -> None:
+        """Download an object to the file that ``key`` names below the folder. Raises PathRefused."""
+        parts = path_parts(key)
+        parent = self._path
+        _make_folder(parent)
+        for name in parts[:-1]:
+            parent /= name
+            _make_folder(parent)
+            if not stat.S_ISDIR(parent.lstat().st_mode):
+                raise PathRefused(f"{parent} is a link or a file, no folder")
+        file = parent / parts[-1]
+        self._check(file)
+        self._written[_fetch_to(file, stored, self._storage, progress)] = key
+
+    def _check(self, file: Path) -> None:
+        try:
+            status = file.lstat()
+        except FileNotFoundError:
+            return
+        if not stat.S_ISREG(status.st_mode):
+            raise PathRefused(f"{file} is there, and no file")
+        # Two keys can be one file on a file system that ignores case or normalises Unicode.
+        if other := self._written.get((status.st_dev, status.st_ino)):
+            raise PathRefused(f"it is the same file here as {other}")
+
+
+def fetch_all(
+    found: Sequence[Stored], prefix: str, target: Path, storage: S3Storage, progress: Progress | None = None
+) -> Downloaded:
+    """Download objects, whose keys begin with ``prefix``, to files below ``target``; skip those with a refused key."""
+    folder = Folder(target, storage)
+    fetched, refused = [], []
+    for stored in found:
+        try:
+            folder.fetch(stored, stored.address.key[len(prefix) :], progress)
+            fetched.append(stored)
+        except PathRefused as error:
+            refused.append((stored, str(error)))
+    return Downloaded(tuple(fetched), tuple(refused))
+
+
+def fetch_file(stored: Stored, file: Path, storage: S3Storage, progress: Progress | None = None) -> None:
+    """Download an object to a file that the user has named; a link of that name is replaced, not followed."""
+    _make_folder(file.parent)
+    _fetch_to(file, stored, storage, progress)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise PathRefused(f"{folder} is a link or a file, no folder") from error
+    except OSError as error:
+        raise StorageError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
+
+
+def _fetch_to(file: Path, stored: Stored, storage: S3Storage, progress: Progress | None) -> tuple[int, int]:
+    """Download an object to a temporary file beside the file, then rename it; return device and inode."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".smq-", dir=file.parent)
+    except OSError as error:
+        raise StorageError(f"{stored.address} cannot be fetched to {file}: {error.strerror or error}.") from error
+    try:
+        with open(descriptor, "wb") as target:  # noqa: PTH123  # a descriptor, not a path
+            storage.get(stored.address, target, progress)
+            status = os.fstat(target.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)  # the mode of any new file; mkstemp gives 0o600
+        Path(name).replace(file)
+    except OSError as error:
+        raise StorageError(f"{stored.address} cannot be fetched to {file}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+    return status.st_dev, status.st_ino

@@ -1,0 +1,335 @@
+"""The table of job options: ``smq submit``, the keywords in Python, messages and documents are derived from it.
+
+Annotations are not postponed here: the rows of the table are read from them, in Python 3.9 too.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Callable, Literal, Optional, TypedDict, Union
+
+from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.jobs.formatting import one_line
+from sagemaker_queue.queue.config.job_defaults import seconds
+from sagemaker_queue.queue.data_links import is_address, parse_link
+
+_WHOLE = 10  # tenths of a GPU in a whole one
+
+
+@dataclass(frozen=True)
+class JobOption:
+    """An option in ``smq``; the name of its row in the table is its keyword in Python."""
+
+    usage: str  # names, and the value, in brackets if it is optional; messages about requests use the first name
+    help: str
+    section: str  # the heading in the help
+    read: Callable[[str], Any] = str  # text, or empty text for a missing value -> keyword's value; bool: a flag
+    least: Optional[int] = None
+    choices: tuple[str, ...] = ()
+    collect: Optional[Callable[[Iterable[Any]], Any]] = None  # combines the values, if the option may be repeated
+    completion: Optional[Literal["files", "instance_types", "job_names", "projects"]] = None
+    field: Optional[str] = None  # in the request; messages may leave out the parts in brackets
+    tag: Optional[str] = None  # the scheduling tag that carries the value
+    tag_text: Callable[[Any], Optional[str]] = str  # None: no tag
+
+    @property
+    def names(self) -> list[str]:
+        """The option's names in ``smq``."""
+        return [word for word in self.usage.split() if word.startswith("-")]
+
+    @property
+    def metavar(self) -> Optional[str]:
+        """The name of the option's value in the help of ``smq``."""
+        return next((word for word in self.usage.split() if not word.startswith("-")), None)
+
+
+def accepted_sizes(instances: Union[int, Sequence[int]], text: Optional[str] = None) -> tuple[int, ...]:
+    """Return the accepted numbers of instances, best first.
+
+    Raises InvalidOption, quoting ``text`` (default: the numbers), unless they decrease.
+    """
+    sizes = (instances,) if isinstance(instances, int) else tuple(instances)
+    text = ",".join(map(str, sizes)) if text is None else text
+    if not sizes or not all(size > 0 for size in sizes):
+        raise InvalidOption(
+            f"{text!r} is not a number of instances: write one, or those that it accepts, such as 8,4,2."
+        )
+    if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
+        raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")
+    return sizes
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    return accepted_sizes([int(word) for word in words] if all(word.isdecimal() for word in words) else [], text)
+
+
+def _sizes_tag(instances: Union[int, Sequence[int]]) -> Optional[str]:
+    sizes = accepted_sizes(instances)
+    return " ".join(map(str, sizes)) if len(sizes) > 1 else None
+
+
+def _link(text: str) -> tuple[str, str]:
+    path, address = parse_link(text)
+    return path, str(address)
+
+
+def _checkpoint(text: str) -> Union[bool, str]:
+    """Return the S3 address, or True for empty text. Raises InvalidOption for other words, such as the command's."""
+    if text and not is_address(text):
+        raise InvalidOption(
+            f"{text!r} is not an S3 address. If the command begins with it, write -- before it: "
+            f"--checkpoint -- {one_line(text)} ..."
+        )
+    return text or True
+
+
+def _gpus(text: str) -> float:
+    """Parse a number of GPUs: a whole number, or tenths of one GPU. Raises InvalidOption for any other text."""
+    try:
+        tenths = round(float(text) * 10, 6)
+    except ValueError:
+        tenths = 0
+    if tenths <= 0 or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
+        raise InvalidOption(f"{text!r} is no number of GPUs: write whole ones, or tenths of one, such as 1, 4 or 0.5.")
+    return tenths / _WHOLE
+
+
+def _dependency(text: str) -> str:
+    """Return the text if it can be the name of a job to start after, else raise InvalidOption."""
+    if not text or re.search(r"[\s+,]", text):
+        raise InvalidOption(f"{text!r} is not a job: name one, and each job by itself.")
+    return text
+
+
+def _dependencies_tag(jobs: Union[str, Iterable[str]]) -> Optional[str]:
+    return " ".join(map(_dependency, [jobs] if isinstance(jobs, str) else jobs)) or None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise InvalidOption(f"{text!r} has no name: it must look like NAME=VALUE.")
+    if not equals and name not in os.environ:
+        raise InvalidOption(f"{text!r} has no value, and this environment has none either: write {text}=VALUE.")
+    return name, value if equals else os.environ[name]
+
+
+_resource = partial(JobOption, section="what it runs on")
+_file = partial(JobOption, section="its files")
+_right = partial(JobOption, section="how it is treated")
+
+
+class JobKeywords(TypedDict, total=False):
+    """The settings of a job that runs a command, all optional.
+
+    The profile provides the defaults, as for ``smq submit``.
+    """
+
+    instances: Annotated[
+        "int | Sequence[int]",
+        _resource(
+            "-n --instances COUNT",
+            "instances (default 1); several numbers, such as 8,4,2: it accepts fewer where more are not free",
+            read=_sizes,
+            field="[ResourceConfig.]InstanceCount",
+            tag="instances",
+            tag_text=_sizes_tag,
+        ),
+    ]
+    """Number of instances (default 1); several numbers, such as ``[8, 4, 2]``, accept fewer if more are not free."""
+    instance_type: Annotated[
+        "str",
+        _resource(
+            "-t --instance-type TYPE",
+            "such as ml.p5.48xlarge (or the profile's)",
+            completion="instance_types",
+            field="[ResourceConfig.]InstanceType",
+        ),
+    ]
+    """Instance type such as ``"ml.p5.48xlarge"`` (default: the profile's)."""
+    image: Annotated[
+        "str",
+        _resource(
+            "--image URI",
+            "any image with sh and Python 3.6 or later (or the profile's)",
+            field="[AlgorithmSpecification.]TrainingImage",
+        ),
+    ]
+    """Any image with sh and Python 3.6 or later (default: the profile's)."""
+    volume: Annotated[
+        "int",
+        _resource(
+            "--volume GB",
+            "disk of each instance (default 30)",
+            read=int,
+            least=1,
+            field="[ResourceConfig.]VolumeSizeInGB",
+        ),
+    ]
+    """Disk of each instance in GB (default 30)."""
+    max_run: Annotated[
+        "str | int",
+        _resource(
+            "--max-run TIME",
+            "such as 90m, 12h or 3d (default 1d)",
+            read=seconds,
+            field="[StoppingCondition.]MaxRuntimeInSeconds",
+        ),
+    ]
+    """Longest runtime, such as ``"90m"``, ``"12h"`` or ``"3d"``, or in seconds (default: one day)."""
+    launcher: Annotated[
+        "str",
+        _resource(
+            "--launcher",
+            "start it by torchrun or Open MPI's mpirun, in one world of all instances",
+            choices=("torchrun", "mpirun"),
+        ),
+    ]
+    """``"torchrun"`` or ``"mpirun"``: start the command in one world of all instances."""
+    processes: Annotated[
+        "int",
+        _resource("--processes N", "of the launcher on each instance (default: one for each GPU)", read=int, least=1),
+    ]
+    """Processes of the launcher on each instance (default: one for each GPU)."""
+    folder: Annotated[
+        "str | os.PathLike[str]",
+        _file("--folder DIR", "the working folder (default: .)", read=Path, completion="files"),
+    ]
+    """The working folder (default: the notebook's or script's)."""
+    data: Annotated[
+        "Mapping[str, str]",
+        _file(
+            "--data PATH=S3",
+            "a folder or file in S3 that appears at a path of the working folder; several are possible",
+            read=_link,
+            collect=dict,
+        ),
+    ]
+    """Folders or files in S3 that appear at paths of the working folder: ``{"data": "s3://bucket/folder"}``."""
+    fast_file: Annotated[
+        "bool", _file("--fast-file", "read data from S3 when it is used, not before the command starts", read=bool)
+    ]
+    """Read data from S3 on first use, not before the command starts."""
+    checkpoint: Annotated[
+        "bool | str",
+        _file(
+            "--checkpoint [S3]",
+            "keep the folder that SM_CHECKPOINT_DIR names for the next attempt, at an address of the job's own, "
+            "or at the one given",
+            read=_checkpoint,
+            field="CheckpointConfig[.S3Uri]",
+        ),
+    ]
+    """Keep the folder ``SM_CHECKPOINT_DIR`` for the next attempt: ``True``, or an address in S3."""
+    bucket: Annotated[
+        "str",
+        _file(
+            "--bucket",
+            "for code, output and checkpoints (default: the profile's, or the SDK's own)",
+            field="[OutputDataConfig.]S3OutputPath",
+        ),
+    ]
+    """Bucket for code, output and checkpoints (default: the profile's, else the SageMaker SDK's)."""
+    max_code: Annotated["int", _file("--max-code MB", "code that may be packed (default 100)", read=int, least=1)]
+    """Largest size of the code in MB (default 100)."""
+    include_secrets: Annotated[
+        "Iterable[str]",
+        _file(
+            "--include-secrets PATTERN",
+            "pack these files although keys or passwords may be in them (written as in .gitignore)",
+            collect=tuple,
+        ),
+    ]
+    """Patterns as in .gitignore of files to pack although they may contain keys or passwords."""
+    name: Annotated[
+        "str", _right("--name", "of the job, or of the sweep (default: made from the command)", field="TrainingJobName")
+    ]
+    """Name of the job or of the sweep (default: made from the command). The same call with a name is the same job."""
+    priority: Annotated[
+        "int", _right("--priority P", "a whole number; the higher, the sooner", read=int, tag="priority")
+    ]
+    """Priority, a whole number: jobs with a higher one come first."""
+    project: Annotated[
+        "str", _right("--project X", "whom it counts for (or the profile's)", completion="projects", tag="project")
+    ]
+    """Project of the job (default: the profile's)."""
+    retries: Annotated[
+        "int", _right("--retries N", "how often it is tried again after it failed by itself", read=int, tag="retries")
+    ]
+    """Number of retries after the job failed by itself."""
+    max_parallel: Annotated[
+        "int",
+        _right(
+            "--max-parallel N",
+            "jobs of its group (--tag group=X; a sweep is one) that may run at a time",
+            read=int,
+            least=1,
+            tag="max_parallel",
+        ),
+    ]
+    """Number of jobs of its group (a sweep is one) that may run at the same time."""
+    gpus: Annotated[
+        "float",
+        _right(
+            "--gpus N",
+            "GPUs of an instance that it shares with others: 1, 4, or 0.5 of one (pools with shared: true)",
+            read=_gpus,
+            tag="gpus",
+            tag_text="{:g}".format,
+        ),
+    ]
+    """GPUs on an instance that is shared with other jobs: 1, 4, or 0.5 of one GPU."""
+    after: Annotated[
+        "str | Iterable[str]",
+        _right(
+            "--after JOB[:any]",
+            "start it once this job has completed; with :any, however it ends. Several are possible",
+            read=_dependency,
+            collect=tuple,
+            completion="job_names",
+            tag="after",
+            tag_text=_dependencies_tag,
+        ),
+    ]
+    """Start the job after these jobs have completed; with ``:any`` after a name, after that job has finished."""
+    role: Annotated[
+        "str", _right("--role ARN", "the role that SageMaker runs it under (or the profile's)", field="RoleArn")
+    ]
+    """ARN of the job's execution role (default: the profile's)."""
+    env: Annotated[
+        "Mapping[str, str]",
+        _right("--env K=V", "an environment variable", read=_pair, collect=dict, field="Environment"),
+    ]
+    """Environment variables."""
+    tag: Annotated["Mapping[str, str]", _right("--tag K=V", "a tag", read=_pair, collect=dict)]
+    """Tags."""
+    more: Annotated[
+        "Mapping[str, Any]",
+        _right(
+            "--request FILE",
+            "more of the CreateTrainingJob request, such as VpcConfig, in JSON or YAML; options win",
+            completion="files",
+        ),
+    ]
+    """Further fields of the CreateTrainingJob request, such as ``VpcConfig``; the other keywords override them."""
+
+
+JOB_OPTIONS: Mapping[str, JobOption] = {
+    name: annotation.__metadata__[0] for name, annotation in JobKeywords.__annotations__.items()
+}
+# The default name of a sweep depends on the order of the tags, which therefore never changes.
+_TAG_ORDER = ("instances", "project", *JOB_OPTIONS)
+
+
+def tags_of(options: Mapping[str, object]) -> dict[str, str]:
+    """Return the scheduling tags of job options; None stands for an option that is not given.
+
+    Raises InvalidOption for an invalid value.
+    """
+    rows = {name: JOB_OPTIONS[name] for name in _TAG_ORDER if options.get(name) is not None}
+    texts = {row.tag: row.tag_text(options[name]) for name, row in rows.items() if row.tag}
+    return {tag: text for tag, text in texts.items() if text is not None}

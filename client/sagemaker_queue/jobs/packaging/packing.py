@@ -1,0 +1,144 @@
+"""Reproducible archives of folders: the same content gives the same digest."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from sagemaker_queue.errors import FolderError
+from sagemaker_queue.jobs.formatting import amount, file_size
+from sagemaker_queue.jobs.packaging.ignoring import code_files
+
+DEFAULT_LIMIT = 100_000_000  # bytes
+_SHOWN = 5  # number of the largest files in a message
+_TIME = 315_532_800  # 1980: the earliest time in a zip file, and so in a wheel that is built from the code
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A packed folder."""
+
+    digest: str  # SHA-256 of the names, the content and the executable bits
+    files: int
+    size: int  # bytes of all files
+    unzipped: int  # bytes of the archive
+    names: tuple[tuple[str, int | None], ...] = ()  # each path in it, with its size in bytes if it is a file
+    kept_back: tuple[str, ...] = ()  # paths that are not packed, because they contain secrets
+
+    def has(self, *names: str) -> bool:
+        """Return whether the archive contains all these files."""
+        return set(names) <= {name for name, size in self.names if size is not None}
+
+    @property
+    def source(self) -> str:
+        """Digest and unzipped size of the archive, with which the container compares the archive."""
+        return f"{self.digest} {self.unzipped}"
+
+    def __str__(self) -> str:
+        return f"{amount(self.files, 'file')}, {file_size(self.size)}"
+
+
+def pack(
+    folder: Path,
+    target: BinaryIO,
+    *,
+    leave_out: Sequence[str] = (),
+    include_secrets: Sequence[str] = (),
+    limit: int = DEFAULT_LIMIT,
+) -> Archive:
+    """Write the code of a folder to ``target`` as .tar.gz, independent of times, owners and umask.
+
+    ``leave_out`` are paths in the folder that are not code, such as data links. ``include_secrets`` are patterns of
+    files that are packed although they contain secrets. ``limit`` bounds the size of all files, in bytes.
+    Raises FolderError if the folder is too large, or if a link leads out of it.
+    """
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is not a folder.")
+    root = folder.resolve()
+    kept_back: list[str] = []
+    paths = list(code_files(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))
+    sizes = {path: path.lstat().st_size for path in paths if path.is_file() and not path.is_symlink()}
+    if sum(sizes.values()) > limit:
+        raise _too_large(root, sizes, limit)
+    digest = hashlib.sha256()
+    # The digest is of the uncompressed bytes, because the compressed bytes depend on the version of zlib.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as compressed:
+        hashed = _Hashed(compressed, digest)
+        with tarfile.open(fileobj=cast(IO[bytes], hashed), mode="w|", format=tarfile.PAX_FORMAT) as archive:
+            for path in paths:
+                _add(archive, root, path)
+    return Archive(
+        digest.hexdigest(),
+        len(sizes),
+        sum(sizes.values()),
+        hashed.size,
+        tuple((path.relative_to(root).as_posix(), sizes.get(path)) for path in paths),
+        tuple(kept_back),
+    )
+
+
+class _Hashed:
+    """A writable file that adds its bytes to a digest."""
+
+    def __init__(self, file: gzip.GzipFile, digest: hashlib._Hash) -> None:
+        self._file = file
+        self._digest = digest
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        self.size += len(data)
+        return self._file.write(data)
+
+
+def _add(archive: tarfile.TarFile, root: Path, path: Path) -> None:
+    entry = tarfile.TarInfo(path.relative_to(root).as_posix())
+    entry.mtime = _TIME
+    try:
+        if path.is_symlink():
+            entry.type, entry.linkname = tarfile.SYMTYPE, _inner_target(root, path)
+            archive.addfile(entry)
+        elif path.is_dir():
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+        else:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                entry.size, entry.mode = status.st_size, 0o755 if status.st_mode & 0o100 else 0o644
+                archive.addfile(entry, file)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be packed: {error.strerror or error}.") from error
+
+
+def _inner_target(root: Path, link: Path) -> str:
+    target = link.readlink()
+    inside = not target.is_absolute() and Path(os.path.normpath(link.parent / target)).is_relative_to(root)
+    if not inside:
+        name = link.relative_to(root)
+        raise FolderError(
+            f"{name} is a link to {target}, outside {root}: it cannot be packed. If it is data, say where it is in S3"
+            f" (--data {name}=s3://...); if the job does not need it, add it to .smqignore."
+        )
+    if ".." in target.as_posix().lstrip("./").split("/"):
+        # The path may lead through other links, so its end is known only by following them.
+        real = (link.parent / target).resolve()
+        if not real.is_relative_to(root):
+            raise FolderError(f"{link.relative_to(root)} is a link to {target}, outside {root}: it cannot be packed.")
+        return os.path.relpath(real, link.parent)
+    return target.as_posix()
+
+
+def _too_large(root: Path, sizes: dict[Path, int], limit: int) -> FolderError:
+    largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_SHOWN]
+    lines = "".join(f"\n  {file_size(sizes[path]):>10}  {path.relative_to(root)}" for path in largest)
+    return FolderError(
+        f"The code in {root} takes {file_size(sum(sizes.values()))} in {len(sizes)} files; at most {file_size(limit)}"
+        f" are packed. The largest files:{lines}\nAdd what the job does not need to .smqignore (it is written as"
+        " .gitignore is), give data by --data PATH=s3://..., or raise the limit by --max-code."
+    )

@@ -1,0 +1,453 @@
+"""Access to S3 for ``smq``: upload code once, and list, upload, download, copy and remove data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import boto3
+from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+from urllib3.exceptions import HTTPError
+
+from sagemaker_queue.errors import ConfigError, NotAuthenticated, StorageError
+from sagemaker_queue.queue.bucket_owners import BucketOwners
+from sagemaker_queue.queue.config.queue_config import QueueConfig
+from sagemaker_queue.queue.data_links import S3Address
+from sagemaker_queue.queue.transport import region_of
+
+OTHER_ACCOUNT_HINT = "If a bucket of another account is meant, say so: smq config set bucket_owners NAME=ACCOUNT"
+_WHY_FORBIDDEN = (
+    f" Either you may not do this, or the bucket does not belong to the expected account. {OTHER_ACCOUNT_HINT}"
+)
+Progress = Callable[[int], None]
+"""A callback that receives the number of bytes transferred since its last call."""
+
+_FORBIDDEN = ("403", "AccessDenied", "Forbidden")
+_MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
+_PART, _MOST_PARTS = 8 << 20, 10_000  # an upload: boto3's default part size in bytes, S3's limit on parts
+LARGEST_COPY = 5 << 30
+"""The largest object, in bytes, that S3 uploads or copies in one piece."""
+_IN_MEMORY = 256 << 20  # bytes of the parts in memory that wait to be sent
+_REMOVED_AT_ONCE = 1000  # S3's limit for one DeleteObjects call
+_TRIES = 5  # connections in a row that may end before a read fails
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object in S3."""
+
+    address: S3Address
+    size: int
+    etag: str = ""  # S3's ETag; often the MD5 of the content
+    modified: datetime | None = None
+
+
+class StorageRefused(StorageError):
+    """These credentials lack the permission in S3, or the object does not exist."""
+
+
+def aws_session(config: QueueConfig) -> boto3.Session:
+    """Return a session with the credentials of a profile, in its region. Raises ConfigError if there is none."""
+    try:
+        return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
+    except BotoCoreError as error:
+        raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+
+
+class S3Storage:
+    """The S3 of one profile. Every method raises StorageError or NotAuthenticated if its call fails."""
+
+    def __init__(self, session: boto3.Session, config: QueueConfig | None = None) -> None:
+        self._owners = BucketOwners(session, config)
+        with _storage_errors("S3 cannot be used"):
+            self._client: Any = self._owners.guarded(session.client("s3"))
+
+    @classmethod
+    def of(cls, config: QueueConfig, session: boto3.Session | None = None) -> S3Storage:
+        """Return S3 with the credentials of a session (default: the profile's, in its region)."""
+        return cls(session or aws_session(config), config)
+
+    def default_bucket(self) -> str:
+        """Return the name of the bucket that the SageMaker SDK uses by default."""
+        region = self._client.meta.region_name
+        with _storage_errors("The account's number cannot be found for the name of the bucket"):
+            return f"sagemaker-{region}-{self._owners.account()}"
+
+    def ensure_bucket(self, name: str) -> None:
+        """Create the bucket if it is the default one and is missing.
+
+        Raises StorageError if another bucket is missing, or if the default bucket belongs to another account.
+        """
+        region = self._client.meta.region_name
+        default = re.fullmatch(rf"sagemaker-{re.escape(region)}-(\d{{12}})", name)
+        with _storage_errors(f"The bucket {name} cannot be used"):
+            if default and self._owners.of(name) not in (None, default[1]):
+                raise StorageError(f"The bucket {name} is not of account {self._owners.of(name)}. {OTHER_ACCOUNT_HINT}")
+            try:
+                if _found(lambda: self._client.head_bucket(Bucket=name)):
+                    return
+            except ClientError as error:
+                if not default and error.response["Error"]["Code"] == "403":
+                    return  # these credentials may not list the bucket, but they may be allowed to write to it
+                raise
+            if not default:
+                raise StorageError(f"There is no bucket {name}: make it, or name another one.")
+            location = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+            self._client.create_bucket(Bucket=name, **location)
+
+    def has(self, address: S3Address) -> bool:
+        """Return whether there is an object with exactly this key."""
+        with _storage_errors(f"{address} cannot be looked at"):
+            return _found(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
+
+    def is_file(self, address: S3Address) -> bool:
+        """Return whether the address is known to be an object; without permission to look, return False."""
+        try:
+            return self.has(address)
+        except StorageError:
+            return False
+
+    def objects(self, folder: S3Address) -> Iterator[Stored]:
+        """Yield all objects below a folder."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=folder.bucket, Prefix=folder.folder.key)
+        with _storage_errors(f"{folder} cannot be listed"):
+            for page in pages:
+                for entry in page.get("Contents", []):
+                    yield _stored(folder.bucket, entry)
+
+    def entries(self, folder: S3Address) -> Iterator[Stored | S3Address]:
+        """Yield the direct content of a folder: an address for each folder in it, and its objects."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=folder.bucket, Prefix=folder.folder.key, Delimiter="/"
+        )
+        with _storage_errors(f"{folder} cannot be listed"):
+            for page in pages:
+                for prefix in page.get("CommonPrefixes", []):
+                    yield S3Address(folder.bucket, prefix["Prefix"])
+                for entry in page.get("Contents", []):
+                    yield _stored(folder.bucket, entry)
+
+    def stored(self, address: S3Address) -> list[Stored]:
+        """Return the object of that key, or, if there is none, all objects below the key as a folder."""
+        if address.key and not address.key.endswith("/"):
+            with _storage_errors(f"{address} cannot be looked at"):
+                try:
+                    head = self._client.head_object(Bucket=address.bucket, Key=address.key)
+                    return [Stored(address, head["ContentLength"], _etag(head), head["LastModified"])]
+                except ClientError as error:
+                    if error.response["Error"]["Code"] not in _MISSING:
+                        raise
+        return list(self.objects(address))
+
+    def listed(self, address: S3Address) -> list[Stored]:
+        """Return the object of that key and all objects below it as a folder; needs only s3:ListBucket."""
+        found = list(self.objects(address))
+        if address.key and not address.key.endswith("/"):
+            with _storage_errors(f"{address} cannot be looked for"):
+                page = self._client.list_objects_v2(Bucket=address.bucket, Prefix=address.key, MaxKeys=1)
+            first = (_stored(address.bucket, entry) for entry in page.get("Contents", []))
+            found += [stored for stored in first if stored.address == address]
+        return found
+
+    def put(self, file: Path, address: S3Address, progress: Progress | None = None) -> None:
+        """Upload a file to S3."""
+        with _storage_errors(f"{file} cannot be brought to {address}"):
+            self._client.upload_file(str(file), address.bucket, address.key, Callback=progress)
+
+    def has_content_of(self, file: Path, address: S3Address) -> bool:
+        """Return whether an object is known to have the content of a file, by the SHA-256 that S3 computed of it."""
+        with _storage_errors(f"{address} cannot be looked at"):
+            try:
+                head = self._client.head_object(Bucket=address.bucket, Key=address.key, ChecksumMode="ENABLED")
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in (*_MISSING, "403", "400"):
+                    raise
+                return False  # these credentials may not look, but they may be allowed to upload
+            return bool(head.get("ChecksumSHA256") == _checksum(file))
+
+    def put_in_one_piece(self, file: Path, address: S3Address) -> None:
+        """Upload a file to S3 in one piece, so that S3 knows the checksum of the whole."""
+        with _storage_errors(f"{file} cannot be brought to {address}"), file.open("rb") as content:
+            self._client.put_object(
+                Bucket=address.bucket,
+                Key=address.key,
+                Body=content,
+                ChecksumSHA256=_checksum(file),
+                ChecksumAlgorithm="SHA256",
+            )
+
+    def get(self, address: S3Address, file: BinaryIO, progress: Progress | None = None) -> None:
+        """Download an object to an open file; the module ``download`` decides which files are allowed."""
+        with _storage_errors(f"{address} cannot be fetched"):
+            self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
+
+    def properties(self, address: S3Address, part: int | None = None) -> Mapping[str, Any]:
+        """Return HeadObject's answer for an object, or for one part of it; empty without permission or object."""
+        try:
+            with _storage_errors(f"{address} cannot be looked at"):
+                more = {} if part is None else {"PartNumber": part}
+                return cast(
+                    "Mapping[str, Any]", self._client.head_object(Bucket=address.bucket, Key=address.key, **more)
+                )
+        except StorageRefused:
+            return {}
+
+    def copy(
+        self,
+        stored: Stored,
+        address: S3Address,
+        parts: int | None = None,
+        *,
+        source: S3Storage | None = None,
+        target: S3Storage | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Copy an object inside S3 with these credentials. ``parts`` is the size of a part in bytes; None: one piece.
+
+        The profiles of ``source`` and ``target`` name the account that each bucket must belong to (default: this
+        profile). Raises StorageRefused.
+        """
+        source, target = source or self, target or self
+        owners = {stored.address.bucket: source.owner, address.bucket: target.owner}
+        with _storage_errors(f"{stored.address} cannot be copied to {address}"), self._owners.expecting(owners):
+            self._client.copy(
+                {"Bucket": stored.address.bucket, "Key": stored.address.key},
+                address.bucket,
+                address.key,
+                Callback=progress,
+                SourceClient=source._client,
+                Config=_transfer(stored.size, parts),
+            )
+
+    def owner(self, bucket: str) -> str | None:
+        """Return the account that a bucket must belong to; None: any account."""
+        return self._owners.of(bucket)
+
+    @contextmanager
+    def reader(self, stored: Stored) -> Iterator[ObjectReader]:
+        """Open an object as a file to read; its content is streamed and not stored on this machine."""
+
+        def open_at(position: int) -> Any:
+            more = {"IfMatch": f'"{stored.etag}"'} if stored.etag else {}
+            with _storage_errors(f"{stored.address} cannot be read"):
+                try:
+                    answer = self._client.get_object(
+                        Bucket=stored.address.bucket, Key=stored.address.key, Range=f"bytes={position}-", **more
+                    )
+                except ClientError as error:
+                    if error.response["Error"]["Code"] != "PreconditionFailed":
+                        raise
+                    raise StorageError(
+                        f"{stored.address} has changed since it was listed: run the command again."
+                    ) from error
+            return answer["Body"]
+
+        with closing(ObjectReader(open_at, stored.size)) as reader:
+            yield reader
+
+    def put_object(
+        self,
+        content: ObjectReader,
+        address: S3Address,
+        parts: int | None,
+        properties: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> None:
+        """Upload the content of a reader to S3, in parts of ``parts`` bytes; None: in one piece."""
+        with _storage_errors(f"{address} cannot be written"):
+            self._client.upload_fileobj(
+                content,
+                address.bucket,
+                address.key,
+                ExtraArgs=dict(properties),
+                Callback=progress,
+                Config=_transfer(content.size, parts),
+            )
+
+    def remove(self, addresses: list[S3Address]) -> None:
+        """Remove objects, all of one bucket."""
+        for start in range(0, len(addresses), _REMOVED_AT_ONCE):
+            batch = addresses[start : start + _REMOVED_AT_ONCE]
+            with _storage_errors(
+                f"{batch[0]} and others cannot be removed" if len(batch) > 1 else f"{batch[0]} cannot be removed"
+            ):
+                answer = self._client.delete_objects(
+                    Bucket=batch[0].bucket,
+                    Delete={"Objects": [{"Key": address.key} for address in batch], "Quiet": True},
+                )
+            for refused in answer.get("Errors", []):
+                raise StorageError(f"s3://{batch[0].bucket}/{refused['Key']} cannot be removed: {refused['Message']}")
+
+    def url(self, address: S3Address, seconds: int) -> str:
+        """Return a presigned URL: without credentials, it gives read access to the object for ``seconds``."""
+        with _storage_errors(f"No URL can be made for {address}"):
+            url: str = self._client.generate_presigned_url(
+                "get_object", Params={"Bucket": address.bucket, "Key": address.key}, ExpiresIn=seconds
+            )
+            return url
+
+
+def same_content(file: Path, stored: Stored) -> bool:
+    """Return whether an object is known to have the content of a file: its ETag is that of an upload by boto3.
+
+    The result is False, because nothing is known, if S3 encrypts the object with a KMS key, or if another program
+    uploaded it with another part size.
+    """
+    if file.stat().st_size != stored.size:
+        return False
+    digest, hyphen, count = stored.etag.partition("-")
+    if not hyphen:
+        return _md5(file, stored.size, max(stored.size, 1))[0].hex() == digest
+    part = part_size(stored.size)
+    if count != str(-(-stored.size // part)):
+        return False
+    return hashlib.md5(b"".join(_md5(file, stored.size, part)), usedforsecurity=False).hexdigest() == digest
+
+
+def part_size(size: int) -> int:
+    """Return the size in bytes of each part of an upload, as boto3 chooses it."""
+    part = _PART
+    while -(-size // part) > _MOST_PARTS:
+        part *= 2
+    return part
+
+
+def _transfer(size: int, parts: int | None) -> TransferConfig:
+    if parts is None:
+        return TransferConfig(multipart_threshold=size + 1)
+    config = TransferConfig(multipart_threshold=1, multipart_chunksize=parts)
+    config.max_in_memory_upload_chunks = max(1, min(config.max_in_memory_upload_chunks, _IN_MEMORY // parts))
+    return config
+
+
+class ObjectReader:
+    """An object as a file that is readable from any position; after a broken connection it reconnects."""
+
+    def __init__(self, open_at: Callable[[int], Any], size: int) -> None:
+        self.size = size
+        self._open_at = open_at
+        self._position = 0
+        self._body: Any = None
+
+    def readable(self) -> bool:
+        """Return True: boto3 asks this of a file to upload."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: boto3 can find the size by seeking, and read the content a second time."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position in bytes."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the position; nothing is downloaded until the next read."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        if start + offset != self._position:
+            self.close()
+            self._position = start + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """Return ``size`` bytes, or fewer at the end of the object."""
+        left = self.size - self._position
+        wanted = left if size is None or size < 0 else min(size, left)
+        blocks = []
+        while wanted > 0:
+            block = self._read_some(wanted)
+            wanted -= len(block)
+            blocks.append(block)
+        return b"".join(blocks)
+
+    def close(self) -> None:
+        """Close the connection; the next read opens another."""
+        if self._body is not None:
+            self._body.close()
+            self._body = None
+
+    def _read_some(self, wanted: int) -> bytes:
+        for left in reversed(range(_TRIES)):
+            try:
+                self._body = self._body or self._open_at(self._position)
+                if block := self._body.read(wanted):
+                    self._position += len(block)
+                    return cast("bytes", block)
+            except (BotoCoreError, HTTPError):  # old versions of botocore let urllib3's HTTPError through
+                if not left:
+                    raise
+            self.close()
+        raise StorageError("The connection to S3 ended too early, several times.")
+
+
+def _md5(file: Path, size: int, part: int) -> list[bytes]:
+    """Return the MD5 of each part of a file; an empty file has one part."""
+    digests = []
+    with file.open("rb") as content:
+        for _ in range(0, max(size, 1), part):
+            digest, left = hashlib.md5(usedforsecurity=False), part
+            while block := content.read(min(left, 1 << 20)):
+                digest.update(block)
+                left -= len(block)
+            digests.append(digest.digest())
+    return digests
+
+
+def _stored(bucket: str, entry: Mapping[str, Any]) -> Stored:
+    return Stored(S3Address(bucket, entry["Key"]), entry["Size"], _etag(entry), entry["LastModified"])
+
+
+def _etag(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("ETag", "")).strip('"')
+
+
+def _checksum(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(1 << 20):
+            digest.update(block)
+    return base64.b64encode(digest.digest()).decode()
+
+
+def _found(look: Callable[[], object]) -> bool:
+    try:
+        look()
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _MISSING:
+            return False
+        raise
+    return True
+
+
+@contextmanager
+def _storage_errors(failure: str) -> Iterator[None]:
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise NotAuthenticated("No AWS credentials were found for S3: log in to AWS, or set AWS_PROFILE.") from error
+    except NoRegionError as error:
+        raise ConfigError("The AWS region is not known: set AWS_DEFAULT_REGION, or region in the profile.") from error
+    except ClientError as error:
+        details = error.response["Error"]
+        said = f"{failure}: {details.get('Message') or details['Code']} ({details['Code']})."
+        if details["Code"] in _FORBIDDEN:  # S3 answers the same for a missing permission and another account's bucket
+            raise StorageRefused(said + _WHY_FORBIDDEN) from error
+        raise (StorageRefused if details["Code"] in _MISSING else StorageError)(said) from error
+    except (BotoCoreError, Boto3Error) as error:
+        cause = error.__context__  # an error of a transfer only quotes S3's; the original is its context
+        forbidden = isinstance(cause, ClientError) and cause.response["Error"]["Code"] in _FORBIDDEN
+        if forbidden:
+            raise StorageRefused(f"{failure}: {error}{_WHY_FORBIDDEN}") from error
+        raise StorageError(f"{failure}: {error}") from error
+    except OSError as error:
+        raise StorageError(f"{failure}: {error.strerror or error}.") from error

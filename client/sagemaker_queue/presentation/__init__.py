@@ -1,0 +1,1 @@
+"""Jobs, queues and usage as tables and as text for a terminal."""

@@ -1,0 +1,98 @@
+"""Explanations in sentences: why a job waits, and the result of a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sagemaker_queue.jobs.formatting import age, amount, clean, instances, place, predicate
+from sagemaker_queue.queue.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
+
+LISTED = 10  # jobs that are named before "and n more"
+AHEAD = 20  # the queue names at most this many jobs ahead
+
+_RULES = {
+    "preempt": "preempt: it has a lower priority in the same project",
+    "reclaim": "reclaim: its project holds more than it is entitled to",
+    "consolidate": "consolidate: it can go on in another pool that it accepts",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A sentence or a title, and the lines below it."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    listed: bool = False  # each line is an item of a list
+
+
+def why_sections(job: JobDetail) -> list[Section]:
+    """Return why the job waits, the jobs ahead of it, the jobs that block it, and advice."""
+    if not job.waits:
+        time = age(job.state_since)
+        since = (f" {time} ago" if job.finished else f", for {time}") if time else ""
+        ended = (_reason(job.reason),) if job.reason and job.reason.message else ()
+        return [Section(f"{job.job} does not wait: it {predicate(job.state)}{since}.", ended)]
+    position = f", {place(job.position)}" if job.position else ""
+    first = Section(f"{job.job} waits{position}.", _reasons(job.reason))
+    return [first, *_filled([*_when(job.expected_start), *(_obstacles(job.why) if job.why else ())])]
+
+
+def plan_sections(name: str, plan: PlanAnswer) -> list[Section]:
+    """Return whether the job would start, on which instances, the jobs stopped for it and the rules; else why not."""
+    where = f" on {instances(plan.slots)}" if plan.slots else ""
+    if plan.evicts:
+        count = amount(len(plan.evicts), "job")
+        have = "has" if len(plan.evicts) == 1 else "have"
+        sections = [Section(f"{name} would start{where} as soon as {count} {have} stopped.")]
+        evictions = tuple(map(_eviction, plan.evicts))
+        sections.append(Section("To be stopped for it, and put back into the queue", evictions, listed=True))
+    elif plan.would_start:
+        sections = [Section(f"{name} would start at once{where}. Nobody would be stopped for it.")]
+    else:
+        position = f", {place(plan.position)}" if plan.position else ""
+        sections = [Section(f"{name} would wait{position}.", _reasons(plan.reason))]
+        sections += _filled([*_when(plan.expected_start), *_obstacles(plan)])
+    return [*sections, *_filled([Section("Warnings", _cleaned(plan.warnings), listed=True)])]
+
+
+def _filled(sections: Iterable[Section]) -> Iterator[Section]:
+    return (section for section in sections if section.lines)
+
+
+def _obstacles(why: Why | PlanAnswer) -> list[Section]:
+    return [
+        Section("Ahead of it", _names(why.ahead, named=AHEAD)),
+        Section("In its way (they hold what it needs)", _names(why.blockers)),
+        Section("What would change that", _cleaned(why.advice), listed=True),
+    ]
+
+
+def _cleaned(sentences: Iterable[str]) -> tuple[str, ...]:
+    return tuple(str(clean(sentence)) for sentence in sentences)
+
+
+def _reason(reason: Reason) -> str:
+    return f"{clean(reason.message)} ({reason.code})"
+
+
+def _reasons(reason: Reason | None) -> tuple[str, ...]:
+    return (_reason(reason),) if reason else ()
+
+
+def _when(expected: Expectation | None) -> list[Section]:
+    return [Section("When it is expected to start", (expected.message,))] if expected else []
+
+
+def _eviction(eviction: Eviction) -> str:
+    return f"{eviction.job}, by {_RULES.get(eviction.rule, eviction.rule)}"
+
+
+def _names(jobs: tuple[str, ...], named: int | None = None) -> tuple[str, ...]:
+    """Return the jobs as one line; ``named`` is the number of jobs after which the queue's list is truncated."""
+    if not jobs:
+        return ()
+    rest = len(jobs) - LISTED
+    more = "more" if named and len(jobs) >= named else f"{rest} more"
+    return (", ".join(jobs[:LISTED]) + (f" and {more}" if rest > 0 else ""),)

@@ -1,0 +1,142 @@
+"""Tables of the fleet: the pools, and the departments and projects that share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sagemaker_queue.jobs.formatting import age, amount, moment
+from sagemaker_queue.queue.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
+
+POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
+_MARKETS = {"spot": "spot", "training_plan": "training plan"}
+_MARKET_HEADERS = ["Pool", "Market", "Training Plan", "Starts (UTC)", "Taken Back (UTC)"]
+_EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
+_PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UTC)"]
+SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A title or sentence, which may be empty, and optionally a table below it."""
+
+    title: str
+    headers: list[str] | None = None
+    rows: tuple[list[object], ...] = ()
+
+
+def status_parts(status: QueueStatus) -> Iterator[Part]:
+    """Yield the parts of ``smq status``: pools, then departments and projects with their slots in each pool.
+
+    Capacity backoffs and external jobs follow.
+    """
+    yield Part(headline(status))
+    if status.pools:
+        yield Part("", POOL_HEADERS, tuple(map(pool_row, status.pools)))
+    if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
+        yield Part("Not bought on demand", _MARKET_HEADERS, tuple(markets))
+    if shared := shared_gpus(status):
+        yield Part(shared)
+    if warm := [f"{pool.warm} of {pool.name}" for pool in status.pools if pool.warm]:
+        yield Part(f"Kept warm for jobs that match: {', '.join(warm)}")
+    if rows := [row for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)]:
+        yield Part("", SHARE_HEADERS, tuple(rows))
+    if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault and not pause.quota_lag]:
+        yield Part("Backing off: SageMaker had no instances", _PAUSE_HEADERS, tuple(lacking))
+    for pause in status.pauses:
+        tried = f"the next job is tried at {moment(pause.until)} UTC"
+        if pause.quota_lag:
+            yield Part(
+                f"Pool {_paused_pool(pause)} waits for the quota of jobs that have ended; {tried}.\n{pause.quota_lag}"
+            )
+        elif pause.at_fault:
+            wants = f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}."
+            yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
+    if status.external:
+        outside = [row for job in status.external for row in _external_rows(job)]
+        yield Part("Started outside the queue", _EXTERNAL_HEADERS, tuple(outside))
+
+
+def shared_gpus(status: QueueStatus) -> str | None:
+    """Return a sentence about the GPUs in use on shared instances; None without shared instances."""
+    pools = [f"{pool.gpus_used:g} of {pool.gpus} in {pool.name}" for pool in status.pools if pool.gpus is not None]
+    return f"GPUs in use where instances are shared: {', '.join(pools)}" if pools else None
+
+
+def headline(status: QueueStatus) -> str:
+    """Return a sentence about the policy in force and the number of jobs."""
+    waiting = at_least(len(status.waiting), more=status.more_waiting)
+    active = sum(job.carries is None for job in status.active)  # carriers are the queue's own jobs
+    jobs = f"{amount(active, 'job')} active, {waiting} waiting."
+    if status.policy_version is None:
+        return jobs
+    policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"
+    return f"{policy}; {jobs}"
+
+
+def pool_row(pool: PoolStatus) -> list[object]:
+    """Return the pool's row below ``POOL_HEADERS``."""
+    return [pool.name, pool.instance_type or "any", pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+
+
+def _market_row(pool: PoolStatus) -> list[object]:
+    """Return the pool's row below ``_MARKET_HEADERS``; only a training plan has times."""
+    times = [moment(time) if time else "not told yet" for time in (pool.opens, pool.closes)]
+    return [pool.name, _MARKETS[pool.market], pool.training_plan, *(times if pool.training_plan else (None, None))]
+
+
+def _paused_pool(pause: Pause) -> str:
+    """Return the pool that backs off, with the instance type in a pool of any type."""
+    return f"{pause.pool} ({pause.instance_type})" if pause.instance_type else pause.pool
+
+
+def _pause_row(pause: Pause) -> list[object]:
+    last = f"{age(pause.last_refusal)} ago" if pause.last_refusal else None
+    return [_paused_pool(pause), f"{pause.instances} or more", pause.refusals, last, moment(pause.until)]
+
+
+def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
+    """Yield a row for each pool of an external job; only the first row has name and time."""
+    stray = " (left over by the queue, being stopped)" if job.stopping else ""
+    stray = " (has the queue's tags, but the queue did not launch it)" if job.forged else stray
+    for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
+        name, seen = (job.training_job_name + stray, age(job.since)) if index == 0 else (None, None)
+        yield [name, pool, count, seen]
+
+
+def departments_and_projects(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
+    """Yield each department followed by its projects, then the projects without one; each with its title."""
+    departments = {department.name for department in status.departments}
+    for department in status.departments:
+        yield f"{department.name} (department)", department
+        yield from ((_path(project), project) for project in status.projects if project.department == department.name)
+    yield from ((_path(project), project) for project in status.projects if project.department not in departments)
+
+
+def _path(project: ProjectStatus) -> str:
+    return f"{project.department}/{project.name}" if project.department else project.name
+
+
+def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
+    """Yield a row for each pool in which the department or project has a figure.
+
+    Only the first row has its name and its number of waiting jobs.
+    """
+    order = {pool.name: rank for rank, pool in enumerate(status.pools)}
+    known = {
+        pool
+        for slots in (sharer.quota, sharer.share, sharer.used, sharer.limit)
+        for pool, count in slots.items()
+        if count
+    }
+    known |= sharer.limit.keys()  # a limit of 0 is also shown
+    pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))
+    for index, pool in enumerate(pools or [None]):
+        name, waiting = (path, at_least(sharer.waiting, more=sharer.more_waiting)) if index == 0 else (None, None)
+        figures = [slots.get(pool, 0) if pool else None for slots in (sharer.quota, sharer.share, sharer.used)]
+        yield [name, pool, *figures, sharer.limit.get(pool) if pool else None, waiting]
+
+
+def at_least(count: int, *, more: bool) -> int | str:
+    """Return the number, or text such as 100+ if there are more."""
+    return f"{count}+" if more else count

@@ -1,0 +1,258 @@
+"""Columns, facts and rows that show jobs to users."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sagemaker_queue.jobs.formatting import (
+    age,
+    amount,
+    end_sentence,
+    ends_in,
+    gpus,
+    in_words,
+    instances,
+    moment,
+    ordinal,
+    short_owner,
+    shortened,
+    since,
+    starts_in,
+)
+from sagemaker_queue.queue.identity import sharing
+from sagemaker_queue.queue.models import ACTIVE, JobDetail, JobSummary, Transition
+
+HISTORY_HEADERS = ["Time (UTC)", "Attempt", "State", "Cause"]
+
+Column = tuple[str, Callable[[JobSummary], object]]
+
+
+def _elapsed(job: JobSummary) -> str:
+    """Return the runtime of the active job's attempt, or of a finished job's last one.
+
+    An older queue does not report the start; then the time in the present state is used.
+    """
+    if job.finished:
+        return age(job.started, job.state_since)
+    return age(job.started or job.state_since) if job.state in ACTIVE else ""
+
+
+def _waited(job: JobSummary) -> str:
+    """Return the present waiting time, or the waiting time before the first attempt."""
+    if job.waits:
+        return age(job.state_since)
+    if job.finished and job.started is None:
+        return age(job.entry_time, job.state_since)
+    return age(job.entry_time, job.started) if job.started and job.attempt == 1 else ""
+
+
+def _slots(job: JobSummary) -> str:
+    """Return the slots that the job holds or held at its end, by pool; by instance type if the pools are unknown."""
+    held = dict(job.slots or job.last_slots)
+    if not held and job.finished and job.started and len(job.instance_types) == 1:
+        held = {job.instance_types[0]: job.instances}
+    return ", ".join(f"{count} {pool}" for pool, count in held.items())
+
+
+def job_size(job: JobSummary) -> int | str:
+    """Return the number of instances that the job needs, or its GPUs on a shared instance."""
+    return job.instances if job.gpus is None else gpus(job.gpus)
+
+
+def _since_submission(job: JobSummary) -> str:
+    return age(job.entry_time, job.state_since if job.finished else None)
+
+
+def _activity(job: JobSummary) -> str:
+    return f"idle {age(job.idle_since)}" if job.idle_since else job.state
+
+
+_BRIEF_REASONS = {
+    "HELD_BY_USER": "held",
+    "DEPENDENCY": "after other jobs",
+    "BACKOFF": "tried again soon",
+    "NO_SUCH_POOL": "no such pool",
+    "NEVER_FITS": "never fits",
+    "OUTSIDE_TRAINING_PLAN": "outside its plan",
+    "OVER_BUDGET": "budget is spent",
+    "GROUP_LIMIT": "group's limit",
+    "OWNER_LIMIT": "owner's limit",
+    "OVER_LIMIT": "project's limit",
+    "OVER_QUOTA_NON_PREEMPTIBLE": "beyond its quota",
+    "WAITING_FOR_STOPPING": "others are leaving",
+    "KEPT_FOR_PATIENT_JOB": "kept for another",
+    "BEHIND_FAIR_SHARE": "beyond its share",
+    "BEHIND_HIGHER_PRIORITY": "others come first",
+    "WAITING_FOR_CAPACITY": "none is free",
+}
+
+
+def brief_reason(job: JobSummary) -> str | None:
+    """Return why a job waits in a few words, for narrow columns; the whole sentence for other reasons."""
+    return _BRIEF_REASONS.get(job.reason.code if job.reason else "") or _reason(job)
+
+
+def _reason(job: JobSummary) -> str | None:
+    if job.reason is None and job.idle_since:
+        return f"Its GPUs have done nothing for {age(job.idle_since)}."
+    return shortened(job.reason.message) if job.reason else None
+
+
+COLUMNS: dict[str, Column] = {
+    "job": ("Job Name", lambda job: job.job),
+    "state": ("State", lambda job: job.state),
+    "priority": ("Priority", lambda job: job.priority),
+    "position": ("Position", lambda job: job.position),
+    "turn": ("Turn", lambda job: ordinal(job.position) if job.position else _elapsed(job)),
+    "activity": ("State", _activity),
+    "project": ("Project", lambda job: job.project),
+    "group": ("Group", lambda job: job.group),
+    "owner": ("Owner", lambda job: short_owner(job.owner)),
+    "user": ("User", lambda job: (short_owner(job.owner) or "").rpartition("/")[2]),
+    "instances": ("Instances", job_size),
+    "gpus": ("GPUs", lambda job: job.gpus or job.carries),
+    "carrier": ("Carrier", lambda job: job.carrier),
+    "attempt": ("Attempt", lambda job: job.attempt),
+    "age": ("Age", _since_submission),
+    "elapsed": ("Elapsed", _elapsed),
+    "waited": ("Waited", _waited),
+    "since": ("In State", lambda job: age(job.state_since)),
+    "training-job": ("Training Job", lambda job: job.training_job_name),
+    "held": ("Held", lambda job: "yes" if job.held else None),
+    "preemptible": ("Preemptible", lambda job: "yes" if job.preemptible else "no"),
+    "interactive": ("Interactive", lambda job: "yes" if job.interactive else "no"),
+    "pools": ("Pools", lambda job: ", ".join(job.pools)),
+    "slots": ("Slots", _slots),
+    "type": ("Type", lambda job: ", ".join(job.instance_types)),
+    "when": ("Starts", lambda job: starts_in(job.expected_start)),
+    "ends": ("Ends", lambda job: ends_in(job.expected_end)),
+    "reason": ("Reason", _reason),
+}
+
+
+def job_facts(job: JobSummary) -> dict[str, object]:
+    """Return the facts about a job by title; None or empty for facts that are not shown."""
+    stopping = " (cancelled, being stopped)" if job.cancel_requested and not job.finished else ""
+    return {
+        "State": f"{job.state}{stopping}{_for_how_long(job)}",
+        "Priority": job.priority,
+        "Position": job.position,
+        "Starts": job.expected_start and job.expected_start.message,
+        "Ends": end_sentence(job.expected_end),
+        "Idle": job.idle_since
+        and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
+        "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
+        "Project": job.project,
+        "Group": job.group,
+        "Owner": _owner(job.owner),
+        "Held": "yes: it starts only once it is released" if job.held else None,
+        "Interactive": "yes: within its project's quota it comes before training jobs" if job.interactive else None,
+        "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
+        "Pools": ", ".join(job.pools),
+        "Instances": _instances(job),
+        "GPUs": job.gpus
+        and f"{job.gpus:g} of an instance that it shares" + (f": {job.carrier}" if job.carrier else ""),
+        "Carries": job.carries and f"{amount(job.carries, 'GPU')} for jobs that share an instance",
+        "Accepts": ", ".join(map(str, job.sizes)) if job.slots else None,
+        "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
+        "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
+        "Submitted": moment(job.entry_time),
+        **(_times(job) if isinstance(job, JobDetail) else {}),
+        "Training job": job.training_job_name,
+    }
+
+
+def attempt_headers(job: JobDetail) -> list[str]:
+    """Return the headers of ``attempt_rows``."""
+    return ["No.", "Training Job", *(["Instances"] if job.sizes else []), "Started", "Ended", "Ran", "Outcome"]
+
+
+def attempt_rows(job: JobDetail) -> list[list[object]]:
+    """Return a row for each attempt."""
+    return [
+        [
+            *[run.attempt, run.training_job_name, *([run.instances] if job.sizes else [])],
+            *[moment(run.started), moment(run.ended), age(run.started, run.ended), run.outcome],
+        ]
+        for run in job.attempts
+    ]
+
+
+def history_rows(transitions: Iterable[Transition]) -> list[list[object]]:
+    """Return a row for each transition, below ``HISTORY_HEADERS``."""
+    return [[moment(change.at), change.attempt, change.state, change.cause] for change in transitions]
+
+
+def _instances(job: JobSummary) -> object:
+    if job.gpus is not None:
+        return None
+    return instances(job.slots or job.last_slots) or ", ".join(map(str, job.sizes)) or job.instances
+
+
+def _owner(arn: str | None) -> str | None:
+    shared = sharing(arn) if arn else None
+    return f"{arn} ({shared})" if shared else arn
+
+
+def _for_how_long(job: JobSummary) -> str:
+    if job.state_since is None:
+        return ""
+    return f", {in_words(since(job.state_since))} ago" if job.finished else f", for {in_words(since(job.state_since))}"
+
+
+def _times(job: JobDetail) -> dict[str, object]:
+    """Return the runtime of all attempts together and the waiting time, in words."""
+    if job.entry_time is None or any(run.started is None for run in job.attempts):
+        return {}
+    ran = sum(since(run.started, run.ended) for run in job.attempts)
+    waited = since(job.entry_time, job.state_since if job.finished else None) - ran
+    attempts = f" in {amount(len(job.attempts), 'attempt')}" if len(job.attempts) > 1 else ""
+    return {"Ran": f"{in_words(ran)}{attempts}" if job.attempts else None, "Waited": in_words(waited)}
+
+
+def _command(request: Any) -> str | None:
+    """Return the command of ``smq submit``, else an estimator's script, else the container's entry point."""
+    parameters, algorithm = request.get("HyperParameters", {}), request.get("AlgorithmSpecification", {})
+    pieces = [parameters.get("command"), *(parameters.get(f"command_{number}") for number in range(2, 100))]
+    try:
+        words = json.loads("".join(piece for piece in pieces if piece))
+    except ValueError:  # a job of another program, or the queue hides the value from this user
+        words = None
+    if isinstance(words, list) and not words:
+        return "none: it is kept for shells (smq shell), and ends by itself once nobody has had one for a while"
+    if isinstance(words, list):
+        return shlex.join(map(str, words))
+    script = str(parameters.get("sagemaker_program", "")).strip('"')
+    begins = algorithm.get("ContainerEntrypoint", []) + algorithm.get("ContainerArguments", [])
+    return script or (shortened(shlex.join(map(str, begins))) if begins else None)
+
+
+def _output(job: JobDetail) -> str | None:
+    """Return the S3 folder of the latest attempt's output; before the first attempt, the folder above it."""
+    folder = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
+    names = [run.training_job_name for run in job.attempts if run.training_job_name]
+    return f"{folder.rstrip('/')}/{names[-1]}/output/" if folder and names else folder
+
+
+def request_facts(job: JobDetail) -> dict[str, object]:
+    """Return the main facts of a job's request by title; ``smq show --json`` prints the whole request."""
+    request = job.request
+    resources = request.get("ResourceConfig", {})
+    algorithm = request.get("AlgorithmSpecification", {})
+    groups = resources.get("InstanceGroups") or [resources]
+    seconds = request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    return {
+        "Command": _command(request),
+        "Image": algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),
+        "Instances": ", ".join(
+            f"{group.get('InstanceCount')} x {group['InstanceType']}" for group in groups if "InstanceType" in group
+        ),
+        "Maximum runtime": seconds and in_words(seconds),
+        "Role": request.get("RoleArn"),
+        "Output": _output(job),
+        "Checkpoints": request.get("CheckpointConfig", {}).get("S3Uri") or "none: a preemption starts from scratch",
+        "Tags": ", ".join(f"{tag.get('Key')}={tag.get('Value')}" for tag in request.get("Tags", [])),
+    }

@@ -1,0 +1,68 @@
+"""The rest of budgets, as a table and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from sagemaker_queue.presentation.text.layout import table
+
+_HEADERS = ("Project", "Owner", "Budget-h", "Used-h", "Left-h", "Period", "Kind", "Until (UTC)")
+_EXACT = 6
+
+
+class _RemainingBudget(Protocol):
+    """The rest of a budget."""
+
+    @property
+    def budget(self) -> Any:
+        """The budget."""
+
+    @property
+    def used(self) -> float:
+        """Used instance-hours."""
+
+    @property
+    def owner(self) -> str | None:
+        """The owner, if each owner has a budget."""
+
+    @property
+    def hours(self) -> float:
+        """Instance-hours that are left."""
+
+
+def budgets_page(budgets: Iterable[_RemainingBudget], width: int | None, *, complete: bool) -> str:
+    """Return a table with a line for each budget, and a note if the sums are not ``complete``."""
+    rows = [
+        [
+            it.budget.project,
+            it.owner or "",
+            f"{it.budget.hours:,.2f}",
+            f"{it.used:,.2f}",
+            f"{it.hours:,.2f}",
+            it.budget.period,
+            it.budget.kind,
+            f"{it.budget.ends:%Y-%m-%d}",
+        ]
+        for it in budgets
+    ]
+    page = table(_HEADERS, rows, width=width, right=("Budget-h", "Used-h", "Left-h"))
+    return page if complete else f"{page}\n\nMore attempts have ended than were read: less is left."
+
+
+def budgets_json(budgets: Iterable[_RemainingBudget]) -> list[dict[str, Any]]:
+    """Return the figures of each budget as JSON values."""
+    return [
+        {
+            "project": it.budget.project,
+            "owner": it.owner,
+            "instance_hours": it.budget.hours,
+            "used_hours": round(it.used, _EXACT),
+            "left_hours": round(it.hours, _EXACT),
+            "period": it.budget.period,
+            "kind": it.budget.kind,
+            "begins": f"{it.budget.begins:%Y-%m-%dT%H:%M:%SZ}",
+            "ends": f"{it.budget.ends:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        for it in budgets
+    ]

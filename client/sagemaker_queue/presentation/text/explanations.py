@@ -1,0 +1,30 @@
+"""Explanations as text: why a job waits, and the result of a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sagemaker_queue.presentation.tables.explanations import Section, plan_sections, why_sections
+from sagemaker_queue.presentation.text.layout import folded
+from sagemaker_queue.queue.models import JobDetail, PlanAnswer
+
+
+def why_page(job: JobDetail, width: int | None = None) -> str:
+    """Return why the job waits, the jobs ahead of it, the jobs that block it, and advice."""
+    return _page(why_sections(job), width)
+
+
+def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
+    """Return whether the job would start, on which instances, the jobs stopped for it and the rules; else why not."""
+    return _page(plan_sections(name, plan), width)
+
+
+def _page(sections: Sequence[Section], width: int | None) -> str:
+    """Return the sections, separated by blank lines."""
+    return "\n\n".join("\n".join([section.title, *_lines(section, width)]) for section in sections)
+
+
+def _lines(section: Section, width: int | None) -> list[str]:
+    if section.listed:
+        return [folded(f"- {line}", width, hanging="  ") for line in section.lines]
+    return [folded(line, width) for line in section.lines]

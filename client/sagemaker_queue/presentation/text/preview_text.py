@@ -1,0 +1,144 @@
+"""The preview of another policy or other capacities, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from api_contract.preview import ChangedWait, PreviewAnswer, ProjectPreview, Unstartable
+from sagemaker_queue.jobs.formatting import amount, clean, duration
+from sagemaker_queue.presentation.text.layout import folded, table
+
+NAMED, NAMED_BRIEFLY = 6, 3  # jobs in a sentence
+LISTED, LISTED_BRIEFLY = 4, 2  # jobs of one kind of change, each on its line
+PROJECTS = 6  # rows of the table
+
+_NOTHING = "Nothing of note would change."
+_NO_WAIT = "No job would start, be stopped or wait longer."  # if there are other remarks
+
+
+def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
+    """Return the jobs that would start, be stopped, or wait longer or shorter, in about 20 lines."""
+    span = _span(preview)
+    since = f"Compared with version {preview.policy_version} of the policy"
+    parts = [f"{since}, now and over the next {span}:" if span else f"{since}, now:"]
+    parts += _changes(preview, width, NAMED, LISTED) or [_no_change(preview)]
+    parts += _projects(preview.projects, width)
+    return "\n".join(parts + _remarks(preview, width))
+
+
+def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
+    """Return the same as ``preview_page`` in a few lines."""
+    span = _span(preview)
+    parts = [f"If it is applied, now and over the next {span}:" if span else "If it is applied:"]
+    parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [_no_change(preview)]
+    return "\n".join(parts + _remarks(preview, width))
+
+
+def _no_change(preview: PreviewAnswer) -> str:
+    return f"  {_NO_WAIT if preview.in_use else _NOTHING}"
+
+
+def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int) -> list[str]:
+    parts: list[str] = []
+    if preview.starts:
+        count = len(preview.starts) + preview.more_starts
+        names = _names([start.job for start in preview.starts], count, named)
+        parts.append(f"{amount(count, 'job')} would start now: {names}.")
+    if preview.kept_waiting:
+        count = len(preview.kept_waiting)
+        parts.append(f"{amount(count, 'job')} would not start now: {_names(preview.kept_waiting, count, named)}.")
+    for eviction in preview.evictions[:listed]:
+        parts.append(f"{clean(eviction.job)} would be stopped for {clean(eviction.claimant)} ({clean(eviction.rule)}).")
+    parts += _more(len(preview.evictions) + preview.more_evictions - listed, "would be stopped")
+    parts += _unstartable(preview.unstartable, preview.more_unstartable, named, listed)
+    lines = [folded(str(part), width, hanging="  ") for part in parts]
+    lines += _waits("would start sooner", preview.sooner, preview.more_sooner, preview, listed)
+    return lines + _waits("would start later", preview.later, preview.more_later, preview, listed)
+
+
+def _unstartable(jobs: Sequence[Unstartable], more: int, named: int, listed: int) -> list[str]:
+    """Return a sentence for each reason, with the jobs that have it."""
+    why: dict[str, list[str]] = {}
+    for job in jobs:
+        why.setdefault(job.reason.message if job.reason else "", []).append(job.job)
+    parts = [
+        f"{_names(names, len(names), named)} could not start any more: {clean(message)}"
+        for message, names in list(why.items())[:listed]
+    ]
+    return parts + _more(more + sum(len(names) for names in list(why.values())[listed:]), "could not start any more")
+
+
+def _waits(what: str, waits: Sequence[ChangedWait], more: int, preview: PreviewAnswer, listed: int) -> list[str]:
+    if not waits:
+        return []
+    lines = [f"  {amount(len(waits) + more, 'job')} {what}:"]
+    for wait in waits[:listed]:
+        now, then = (_when(start, preview) for start in (wait.start_now, wait.start_then))
+        lines.append(f"    {clean(wait.job)} {then} instead of {now}")
+    left = len(waits) + more - listed
+    return [*lines, *([f"    ... and {left} more"] if left > 0 else [])]
+
+
+def _when(start: datetime | None, preview: PreviewAnswer) -> str:
+    if start is None:
+        return f"not within {_span(preview)}"
+    return f"in {_about((start - preview.at).total_seconds())}" if preview.at and start > preview.at else "now"
+
+
+def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str]:
+    """Return a table of the projects whose figures change; empty if there are none."""
+    changed = [it for it in projects if _mean(it.wait_now) != _mean(it.wait_then) or it.used_now != it.used_then]
+    rows = [
+        [it.project, it.waiting, _mean(it.wait_now), _mean(it.wait_then), _slots(it.used_now), _slots(it.used_then)]
+        for it in changed[:PROJECTS]
+    ]
+    if not rows:
+        return []
+    headers = ["Project", "Waiting", "Mean Wait", "Then", "Uses", "Then Uses"]
+    left = len(changed) - len(rows)
+    more = [f"... and {amount(left, 'more project')}"] if left > 0 else []
+    return ["", table(headers, rows, width=width, compact=True), *more]
+
+
+def _about(seconds: float) -> str:
+    """Return a duration rounded to minutes, because it is an estimate."""
+    return duration(max(60, round(seconds / 60) * 60) if seconds else 0).removesuffix("00s")
+
+
+def _mean(seconds: float | None) -> str:
+    return "" if seconds is None else _about(seconds)
+
+
+def _slots(slots: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {pool}" for pool, count in sorted(slots.items()) if count)
+
+
+def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
+    """Return warnings, reasons why applying the policy takes --force, and parts that were not previewed."""
+    remarks = [*preview.warnings, *preview.in_use]
+    if preview.in_use:
+        remarks.append(
+            "Applying it takes --force: running jobs go on, and waiting jobs that no longer fit wait with a reason."
+        )
+    remarks += preview.not_looked_at
+    return ["", *(folded(str(clean(remark)), width, indent="") for remark in remarks)] if remarks else []
+
+
+def _names(names: Sequence[str], count: int, named: int) -> str:
+    """Return the first ``named`` names, and how many of ``count`` are left."""
+    shown = [str(clean(name)) for name in names[:named]]
+    left = count - len(shown)
+    return f"{', '.join(shown)} and {left} more" if left > 0 else ", ".join(shown)
+
+
+def _more(count: int, what: str) -> list[str]:
+    return [f"... and {count} more {what}."] if count > 0 else []
+
+
+def _span(preview: PreviewAnswer) -> str:
+    """Return how far the preview looks ahead, in hours; empty if it covers only the present."""
+    if preview.at is None or preview.until is None or preview.until <= preview.at:
+        return ""
+    hours = round((preview.until - preview.at).total_seconds() / 3600, 1)
+    return f"{hours:g} hour{'' if hours == 1 else 's'}"

@@ -1,0 +1,39 @@
+"""One-line results of submissions, with the next command to type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from sagemaker_queue.jobs.formatting import amount, clean, cut, ordinal, place, predicate
+from sagemaker_queue.queue.models import ACTIVE, FINISHED, Submission
+
+_LEAST_REASON = 20  # characters: a reason that is cut to fewer is not shown
+
+
+def submission_line(job: Submission, width: int | None = None, *, following: str | None = None) -> str:
+    """Return the state of a submitted job, its position and why it waits, cut to a width, and the next command.
+
+    ``following`` replaces the usual next command of a live job. The next command and the names are never cut, because
+    users copy them; if they leave no space for the position, the position is omitted.
+    """
+    what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
+    usual = "logs -f" if job.state in ACTIVE else "why"
+    following = "show" if job.state in FINISHED else following or usual
+    end = f" (smq {following} {job.job})"
+    places = [f", {place(job.position)}", f", {ordinal(job.position)}", ""] if job.position else [""]
+    starts = [f"{job.job} {what}{at}" for at in places]
+    start = next((one for one in starts if width is None or len(one) + len(end) <= width), starts[0])
+    reason = str(clean(job.reason.message)) if job.reason and job.reason.message else ""
+    if width is not None:
+        room = width - len(start) - len(end) - len(": ")
+        reason = str(cut(reason, room)) if room >= _LEAST_REASON else ""
+    return f"{start}{': ' if reason else ''}{reason}{end}"
+
+
+def sweep_line(group: str, submitted: Collection[Submission]) -> str:
+    """Return a summary of a sweep's submission: numbers of jobs, new ones and by state."""
+    new = sum(not job.known for job in submitted)
+    states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in submitted).most_common())
+    before = f", {len(submitted) - new} there already" if new < len(submitted) else ""
+    return f"{amount(new, 'job')} submitted{before}{': ' if states else ''}{states} (smq ls --group {group})"

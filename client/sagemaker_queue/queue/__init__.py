@@ -1,0 +1,1 @@
+"""The queue as a client sees it: the API client, its transport, configuration, identity and data."""

@@ -1,0 +1,66 @@
+"""Settings of notices (``smq notify``) in a profile.
+
+Example::
+
+    [profiles.research]
+    notify_webhook = "https://hooks.slack.com/services/..."
+    notify_on = "started,failed"
+    notify_after = "30m"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sagemaker_queue.errors import ConfigError, InvalidOption
+from sagemaker_queue.queue.config.job_defaults import seconds
+
+NOTICE_KINDS = ("started", "preempted", "failed", "finished")
+DEFAULT_AFTER = "10m"
+
+
+@dataclass(frozen=True)
+class NoticeFilter:
+    """The notices that a user wants."""
+
+    kinds: frozenset[str] = frozenset(NOTICE_KINDS)
+    waited: float = 0.0  # seconds; there is no notice of a start after a shorter wait
+
+
+@dataclass(frozen=True)
+class NoticeSettings:
+    """The channels and kinds of notices, as text; None: not set."""
+
+    notify_webhook: str | None = None  # address of a webhook
+    notify_topic: str | None = None  # the ARN of an SNS topic
+    notify_on: str | None = None  # kinds of notices
+    notify_after: str | None = None  # the shortest wait after which a start is reported, such as 10m
+
+
+SECRET_SETTINGS = ("notify_webhook",)  # the address gives the right to post messages
+NOTICE_SETTINGS = [field.name for field in fields(NoticeSettings)]
+
+
+def parse_notices(table: Mapping[str, Any], where: str) -> NoticeSettings:
+    """Parse the settings of a profile's table. Raises ConfigError, which begins with ``where``."""
+    found = {name: table[name] for name in NOTICE_SETTINGS if name in table}
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise ConfigError(f"{where}: {name} must be a string.")
+    settings = NoticeSettings(**found)
+    try:
+        parse_filter(settings.notify_on, settings.notify_after)
+    except InvalidOption as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return settings
+
+
+def parse_filter(on: str | None, after: str | None) -> NoticeFilter:
+    """Parse the kinds of notices and the shortest wait of a start; None: the default. Raises InvalidOption."""
+    kinds = NOTICE_KINDS if on is None else tuple(word.strip() for word in on.split(","))
+    for kind in kinds:
+        if kind not in NOTICE_KINDS:
+            raise InvalidOption(f"There are no notices {kind!r}; there are {', '.join(NOTICE_KINDS)}.")
+    return NoticeFilter(frozenset(kinds), 0 if after == "0" else seconds(after or DEFAULT_AFTER))

@@ -1,0 +1,85 @@
+"""The pauses between a client's requests to the queue about jobs that it follows.
+
+Each request has a cost (docs/performance.md), and most requests find nothing new. So pauses are short in the minute
+after a change, and grow afterwards. The reading of log lines from CloudWatch Logs does not depend on these pauses.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagemaker_queue.queue.models import QueueStatus
+
+POLL_SECONDS = 5.0  # between two requests in the first minute after a change
+OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
+GROWTH = 1.25  # factor by which each later pause grows
+LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests a longer one
+JITTER = 0.25  # largest random part by which a pause grows, so that clients that began together spread
+
+
+class PollingPace:
+    """The pauses between requests about one thing that a client follows.
+
+    ``least`` is the shortest pause in seconds, which users can set. ``draw`` returns a random number from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        least: float = POLL_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.least = least
+        self._sleep = sleep
+        self._draw = draw
+        self._seen: object = None
+        self._hint = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """Return to short pauses."""
+        self._pause = self.least
+        self._passed = 0.0
+
+    def saw(self, state: object, ask_again_after: float | None = None) -> None:
+        """Return to short pauses if the state differs from the last one.
+
+        ``ask_again_after`` is the longest pause in seconds that the queue's answer suggests, if it does.
+        """
+        self._hint = ask_again_after or 0.0
+        if state != self._seen:
+            self._seen = state
+            self.restart()
+
+    def failed(self, retry_after: float | None = None) -> None:
+        """Use longer pauses, because the queue did not answer.
+
+        The next pause is at least ``retry_after`` seconds, limited to the longest pause.
+        """
+        self._passed = max(self._passed, OFTEN_SECONDS)
+        self._pause = max(self._pause, min(retry_after or 0.0, self._longest))
+
+    def seconds(self) -> float:
+        """Return the next pause, in seconds."""
+        if self._passed >= OFTEN_SECONDS:
+            self._pause = min(self._pause * GROWTH, self._longest)
+        pause = self._pause * (1 + JITTER * self._draw())
+        self._passed += pause
+        return pause
+
+    def pause(self) -> None:
+        """Sleep until the next request."""
+        self._sleep(self.seconds())
+
+    @property
+    def _longest(self) -> float:
+        return max(LONGEST_SECONDS, self._hint, self.least)
+
+
+def states(status: QueueStatus) -> object:
+    """Return the live jobs with their states: a change of this value makes pauses short again."""
+    return sorted((job.job, job.state) for job in (*status.active, *status.waiting))

@@ -1,0 +1,262 @@
+"""The address of the queue, from arguments, the environment or the profile file.
+
+The first of these that names a queue decides:
+
+1. an argument: an address (``url``), or the name of a profile;
+2. the environment: ``SAGEMAKER_QUEUE_URL``, then ``SAGEMAKER_QUEUE_PROFILE``;
+3. ``default = "NAME"`` in the profile file.
+
+The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
+``SAGEMAKER_QUEUE_CONFIG`` names::
+
+    default = "research"
+
+    [profiles.research]
+    url = "https://vpce-0123.execute-api.us-east-1.vpce.amazonaws.com/prod"
+    api_id = "a1b2c3d4e5"     # with a VPC endpoint's address only
+    region = "us-east-1"      # optional
+    aws_profile = "research"  # optional: the AWS profile with the credentials that sign
+    account = "123456789012"  # optional: the account that owns the buckets, where STS is not reachable
+    bucket_owners = "datasets=111122223333"  # optional: buckets of other accounts
+    columns = "job,state,reason"  # optional: the columns of smq ls on a terminal
+
+The file may also contain defaults for the jobs of ``smq submit``: see ``job_defaults``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.queue.config.job_defaults import SETTINGS, JobDefaults, parse_defaults
+from sagemaker_queue.queue.config.notice_settings import NOTICE_SETTINGS, NoticeSettings, parse_notices
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
+API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"
+PROFILE_VARIABLE = "SAGEMAKER_QUEUE_PROFILE"
+FILE_VARIABLE = "SAGEMAKER_QUEUE_CONFIG"
+ANY_ACCOUNT = "any"
+_ACCOUNT = re.compile("[0-9]{12}")
+DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
+
+
+@dataclass(frozen=True)
+class QueueConfig:
+    """The address of one queue. Raises ConfigError unless ``url`` is an https address, or one of this machine."""
+
+    url: str  # up to and including the stage, without a slash at the end
+    api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
+    region: str | None = None  # of the API; None: the region in the address, or else of the AWS session
+    aws_profile: str | None = None  # of ~/.aws/config; None: the usual credentials
+    account: str | None = None  # the account that owns the buckets; None: the credentials' account, by STS
+    bucket_owners: str | None = None  # accounts of other buckets: "datasets=111122223333 open-data=any"
+    columns: str | None = None  # of smq ls on a terminal: "job,user,state"; None: the default columns
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for an address to which no request could be sent, and for invalid accounts."""
+        object.__setattr__(self, "url", self.url.strip().rstrip("/"))
+        try:
+            parts = urlsplit(self.url)
+            host = parts.hostname or ""
+            usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
+            # Parsers of URLs differ on these characters: one may take for the path what another takes for the host.
+            usable &= not any(letter.isspace() or not letter.isprintable() or letter == "\\" for letter in self.url)
+        except ValueError:
+            usable = False
+        if usable and "@" in parts.netloc:
+            # The message omits the address, because the text before the @ may contain a password.
+            raise ConfigError(
+                f"The address of the queue at {host} has a user or password in it: leave out what is before the @."
+                " Requests are signed by AWS credentials."
+            )
+        if not usable or parts.query or parts.fragment:
+            raise ConfigError(
+                f"{re.sub('//.*@', '//', self.url)!r} is not the address of a queue: it must look like"
+                " https://<api-id>.execute-api.<region>.amazonaws.com/prod"
+            )
+        if self.account and not _ACCOUNT.fullmatch(self.account):
+            raise ConfigError(f"account must be the 12 digits of an AWS account, not {self.account!r}.")
+        _parse_owners(self.bucket_owners or "")
+        if parts.scheme == "http" and not _is_loopback(host):
+            raise ConfigError(
+                f"{self.url!r} begins with http: signature and session token would be readable on the way."
+                " Begin it with https; http is for this machine alone, such as http://127.0.0.1."
+            )
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether the queue's address means this machine, as that of a local cloud does."""
+        return _is_loopback(urlsplit(self.url).hostname or "")
+
+    @property
+    def owners(self) -> Mapping[str, str | None]:
+        """The accounts of buckets that are not the own one's; None for whomever it belongs to."""
+        return _parse_owners(self.bucket_owners or "")
+
+
+def _parse_owners(text: str) -> dict[str, str | None]:
+    owners: dict[str, str | None] = {}
+    for word in text.replace(",", " ").split():
+        bucket, _, account = word.partition("=")
+        if not bucket or not (account == ANY_ACCOUNT or _ACCOUNT.fullmatch(account)):
+            raise ConfigError(
+                f"bucket_owners must look like 'datasets=111122223333 open-data=any': buckets of other accounts, not"
+                f" {word!r}."
+            )
+        owners[bucket] = None if account == ANY_ACCOUNT else account
+    return owners
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, without a DNS lookup."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]
+
+
+def find_config(
+    *,
+    url: str | None = None,
+    api_id: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> QueueConfig:
+    """Return the configuration of the queue that the arguments, the environment or the profile file name.
+
+    An ``api_id`` or ``region`` given here overrides the profile's. ``SAGEMAKER_QUEUE_API_ID`` applies only to an
+    address that is given directly, never to a profile. Raises ConfigError, with a remedy, if no queue is named or a
+    setting is invalid.
+    """
+    environ = os.environ if environ is None else environ
+    if url and profile:
+        raise ConfigError("Give the queue's address or a profile, not both.")
+    url = url or (None if profile else environ.get(URL_VARIABLE))
+    if url:
+        return QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
+    found = _parse_queue(*_profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ))
+    return replace(found, api_id=api_id or found.api_id, region=region or found.region)
+
+
+def find_defaults(
+    url: str | None = None, profile: str | None = None, *, environ: Mapping[str, str] | None = None
+) -> JobDefaults:
+    """Return the defaults of jobs in the profile that ``find_config`` would choose.
+
+    They are empty for a queue that is given by its address, which has no profile.
+    """
+    environ = os.environ if environ is None else environ
+    return parse_defaults(*_chosen_table(url, profile, environ), environ)
+
+
+def find_notices(
+    *, url: str | None = None, profile: str | None = None, environ: Mapping[str, str] | None = None
+) -> NoticeSettings:
+    """Return the settings of notices in the profile that ``find_config`` would choose."""
+    return parse_notices(*_chosen_table(url, profile, os.environ if environ is None else environ))
+
+
+def profile_file(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the path of the profile file, whether it exists or not."""
+    environ = os.environ if environ is None else environ
+    return Path(environ.get(FILE_VARIABLE) or DEFAULT_FILE).expanduser()
+
+
+def check_profiles(document: Mapping[str, object], path: Path) -> None:
+    """Raise ConfigError for the first invalid setting in the content of a profile file."""
+    for name, table in _profiles_of(document, path).items():
+        where = f"{path}: profile {name!r}"
+        _parse_queue(table, where)
+        parse_defaults(table, where)
+        parse_notices(table, where)
+    if "default" in document and document["default"] not in _profiles_of(document, path):
+        raise ConfigError(f"{path}: default names the profile {document['default']!r}, which is not there.")
+
+
+def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
+    profiles = document.get("profiles", {})
+    if not isinstance(profiles, dict):
+        raise ConfigError(f"{path}: profiles must be tables, such as [profiles.research].")
+    return profiles
+
+
+def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return the table of the chosen profile, empty without a profile, and its name for messages."""
+    if url or (not profile and environ.get(URL_VARIABLE)):
+        return {}, ""
+    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    _check_table(table, where)
+    return table, where
+
+
+def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return the table of a profile, or of the default one, and its name for messages."""
+    path = profile_file(environ)
+    document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
+    profiles = _profiles_of(document, path)
+    chosen = name or document.get("default")
+    if chosen is None:
+        raise ConfigError(
+            "No queue is configured. Say where it is, once: smq config set url URL (whoever runs the queue knows it)."
+            f" Or set {URL_VARIABLE} to its address, or name a profile of {path} with {PROFILE_VARIABLE}, an argument,"
+            ' or a line default = "NAME" in it.'
+        )
+    if not isinstance(chosen, str) or chosen not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        raise ConfigError(f"There is no profile {chosen!r} in {path}; it has: {known}.")
+    return profiles[chosen], f"{path}: profile {chosen!r}"
+
+
+def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
+    """Return the content of a profile file; empty if the file is missing and need not exist. Raises ConfigError."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if must_exist:
+            raise ConfigError(
+                f"The profile file {path} does not exist; create it or correct {FILE_VARIABLE}."
+            ) from error
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The profile file {path} cannot be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The profile file {path} is not valid TOML: {error}.") from error
+
+
+def _check_table(table: object, where: str) -> None:
+    known = [*QUEUE_SETTINGS, *sorted(SETTINGS), *NOTICE_SETTINGS]
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
+    for key, value in table.items():
+        # Otherwise a misspelt api_id would cause API Gateway's "Forbidden", which does not name the reason.
+        if key not in known:
+            raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
+        if key in QUEUE_SETTINGS and not isinstance(value, str):
+            raise ConfigError(f"{where}: {key} must be a string.")
+    if "url" not in table:
+        raise ConfigError(f"{where} has no url; it comes first: smq config set url https://...")
+
+
+def _parse_queue(table: dict[str, Any], where: str) -> QueueConfig:
+    _check_table(table, where)
+    try:
+        return QueueConfig(**{name: value for name, value in table.items() if name in QUEUE_SETTINGS})
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error

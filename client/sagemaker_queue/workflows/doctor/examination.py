@@ -1,0 +1,94 @@
+"""Run all steps in order. A step is skipped if it depends on a step that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.queue.config.job_defaults import JobDefaults
+from sagemaker_queue.queue.config.queue_config import find_defaults
+from sagemaker_queue.queue.transport import region_of
+from sagemaker_queue.workflows.doctor.caller import (
+    ACCESS,
+    CREDENTIALS,
+    VERSION,
+    check_access,
+    check_credentials,
+    check_version,
+)
+from sagemaker_queue.workflows.doctor.configuration import CONFIGURATION, check_configuration
+from sagemaker_queue.workflows.doctor.findings import FAILED, Finding, failed, ok, skipped
+from sagemaker_queue.workflows.doctor.identity_step import IDENTITY, check_identity
+from sagemaker_queue.workflows.doctor.job_steps import BUCKET, ROLE, check_bucket, check_role
+from sagemaker_queue.workflows.doctor.network import (
+    CLOCK,
+    CONNECTION,
+    DNS,
+    Address,
+    check_clock,
+    check_connection,
+    check_dns,
+)
+from sagemaker_queue.workflows.remote_shell.plugin import PROGRAM, find_plugin
+
+SHELL = "shell"
+CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, IDENTITY, VERSION, ROLE, BUCKET, SHELL)
+
+
+def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
+    """Yield one finding for each of CHECKS, as soon as it is known."""
+    finding, config = check_configuration(url, profile)
+    yield finding
+    if config is None:
+        yield from _not_looked_at(CHECKS[1:], CONFIGURATION)
+        return
+    address = Address.of(config.url)
+    way: tuple[tuple[str, Callable[[], Finding]], ...] = (
+        (DNS, lambda: check_dns(address)),
+        (CONNECTION, lambda: check_connection(address)),
+        (CLOCK, lambda: check_clock(config.url)),
+    )
+    wrong = None
+    for check, look in way:
+        finding = skipped(check, _without(wrong)) if wrong else look()
+        yield finding
+        wrong = check if finding.status == FAILED else wrong
+    finding, session = check_credentials(config)
+    yield finding
+    identity = None
+    if session and wrong in (None, CLOCK):
+        finding, identity = check_access(config, session)
+        yield finding
+        wrong = ACCESS if finding.status == FAILED else wrong
+    else:
+        yield skipped(ACCESS, _without(wrong or CREDENTIALS))
+    yield check_identity(identity.owner, session) if identity else skipped(IDENTITY, _without(wrong or CREDENTIALS))
+    yield check_version(identity) if identity else skipped(VERSION, _without(wrong or CREDENTIALS))
+    try:
+        defaults = find_defaults(url=url, profile=profile)
+    except ConfigError as error:
+        yield failed(ROLE, str(error), "Correct the profile: smq config show")
+        defaults = JobDefaults()
+    else:
+        yield check_role(defaults, identity, session)
+    region = config.region or region_of(config.url) or (session.region_name if session else None)
+    yield check_bucket(defaults, session, region, config)
+    yield check_shell()
+
+
+def check_shell() -> Finding:
+    """Look for the Session Manager plugin. Access to a job depends on the job, and `smq shell` checks it."""
+    try:
+        plugin = find_plugin()
+    except ConfigError as error:
+        return skipped(SHELL, f"Only smq shell needs it: {error}")
+    return ok(SHELL, f"{PROGRAM} {plugin.version or '(of an unknown version)'} is here, for smq shell.")
+
+
+def _not_looked_at(checks: tuple[str, ...], wrong: str) -> Iterator[Finding]:
+    for check in checks:
+        yield skipped(check, _without(wrong))
+
+
+def _without(wrong: str) -> str:
+    return f"Not looked at, because of the step {wrong}."

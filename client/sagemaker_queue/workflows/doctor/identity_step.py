@@ -1,0 +1,88 @@
+"""Check which owner the caller's jobs have, and whether other people can become the same owner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.queue.identity import owner_of, sharing
+from sagemaker_queue.workflows.doctor.findings import Finding, ok, warned
+from sagemaker_queue.workflows.doctor.network import SECONDS
+
+IDENTITY = "identity"
+_ROLE_SESSION = re.compile(r"arn:[^:]+:sts::[^:]*:assumed-role/([^/]+)/([^/]+)")
+_OF_IDENTITY_CENTER = "AWSReservedSSO_"
+_MACHINE = re.compile(r"i-[0-9a-f]{8,17}")
+_NAMING = frozenset({"sts:rolesessionname", "sts:sourceidentity"})
+_READABLE = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
+_NAME_YOURSELF = (
+    "Give your session a name (role_session_name in the profile, or AWS_ROLE_SESSION_NAME), and have the role's trust"
+    " policy demand it: docs/security.md shows how."
+)
+_DEMAND = (
+    "Have the role's trust policy demand that name: a condition on sts:RoleSessionName or sts:SourceIdentity, as in"
+    " docs/security.md; or use IAM Identity Center, or a role of your own."
+)
+
+
+def check_identity(caller: str, session: boto3.Session | None) -> Finding:
+    """Name the owner of the caller's jobs, and warn if other people can take the same identity."""
+    owner = owner_of(caller)
+    yours = f"Your jobs belong to {owner}"
+    if others := sharing(owner):
+        return warned(
+            IDENTITY, f"{yours}: to {others}. Each of them may cancel and change the others' jobs.", _NAME_YOURSELF
+        )
+    found = _ROLE_SESSION.fullmatch(caller)
+    if found is None:
+        return ok(IDENTITY, f"{yours}, and to nobody else.")
+    role, name = found.groups()
+    if role.startswith(_OF_IDENTITY_CENTER):
+        return ok(IDENTITY, f"{yours}; IAM Identity Center names the session.")
+    if _MACHINE.fullmatch(name):
+        return ok(IDENTITY, f"{yours}: to everybody on this machine.")
+    demanded = _names_are_demanded(role, session)
+    if demanded:
+        return ok(IDENTITY, f"{yours}; the role's trust policy has a say in the names of sessions.")
+    known = "its trust policy does not limit that" if demanded is False else "you may not read whether that is limited"
+    return warned(
+        IDENTITY,
+        f"{yours}. Whoever may assume the role {role} names their session, and {known}: they can be {name}, and cancel"
+        " and change your jobs.",
+        _DEMAND,
+    )
+
+
+def _names_are_demanded(role: str, session: boto3.Session | None) -> bool | None:
+    """Tell whether a role's trust policy limits the names of sessions; None if it cannot be read."""
+    if session is None:
+        return None
+    try:
+        iam = session.client("iam", region_name=session.region_name or "us-east-1", config=_READABLE)
+        trust = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
+    except (BotoCoreError, ClientError):
+        return None
+    statements = list(_by_which_people_assume(trust)) if isinstance(trust, Mapping) else []
+    return bool(statements) and all(_conditions(statement) & _NAMING for statement in statements)
+
+
+def _by_which_people_assume(trust: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for statement in _listed(trust.get("Statement", [])):
+        actions = {str(action).lower() for action in _listed(statement.get("Action", []))}
+        principal = statement.get("Principal")
+        of_people = principal == "*" or isinstance(principal, Mapping) and "AWS" in principal
+        if statement.get("Effect") == "Allow" and of_people and actions & {"sts:assumerole", "sts:*", "*"}:
+            yield statement
+
+
+def _conditions(statement: Mapping[str, Any]) -> set[str]:
+    return {str(key).lower() for keys in statement.get("Condition", {}).values() for key in keys}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,98 @@
+"""Check what jobs need besides the queue: their role and their bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.queue.bucket_owners import BucketOwners
+from sagemaker_queue.queue.config.job_defaults import JobDefaults
+from sagemaker_queue.queue.config.queue_config import QueueConfig
+from sagemaker_queue.queue.models import Identity
+from sagemaker_queue.workflows.doctor.findings import Finding, failed, ok, skipped
+from sagemaker_queue.workflows.doctor.network import SECONDS
+
+ROLE, BUCKET = "role", "bucket"
+_ONE_QUESTION = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
+
+
+def check_role(defaults: JobDefaults, identity: Identity | None, session: boto3.Session | None) -> Finding:
+    """Check that the queue may pass on the execution role and, if IAM answers, that the role exists."""
+    role = defaults.role
+    if not role:
+        return skipped(ROLE, "The profile names no role; each job has to: smq config set role ARN")
+    if identity is None:
+        return skipped(ROLE, f"Whether the queue passes {role} on is not known.")
+    if not any(fnmatchcase(role, pattern) for pattern in identity.allowed_role_arns):
+        allowed = ", ".join(identity.allowed_role_arns) or "none"
+        return failed(
+            ROLE,
+            f"The queue does not pass {role} on to SageMaker.",
+            f"Use one that it does ({allowed}), or ask its operator to add it (the stack's parameter AllowedRoleArns).",
+        )
+    if session and _is_missing(session, role):
+        return failed(ROLE, f"There is no role {role}.", "Correct it: smq config set role ARN")
+    return ok(ROLE, f"The queue passes {role} on.")
+
+
+def _is_missing(session: boto3.Session, role: str) -> bool:
+    """Tell whether IAM says that the role does not exist.
+
+    Return False without an answer: most people may not ask IAM, and it cannot be reached from many networks.
+    """
+    try:
+        session.client("iam", region_name=session.region_name or "us-east-1", config=_ONE_QUESTION).get_role(
+            RoleName=role.rpartition("/")[2]
+        )
+    except ClientError as error:
+        return bool(error.response["Error"]["Code"] == "NoSuchEntity")
+    except BotoCoreError:
+        return False
+    return False
+
+
+def check_bucket(
+    defaults: JobDefaults, session: boto3.Session | None, region: str | None, config: QueueConfig | None = None
+) -> Finding:
+    """Check that the bucket of the profile exists, is accessible and is in the queue's region."""
+    bucket = defaults.bucket
+    if not bucket:
+        return skipped(BUCKET, "The profile names no bucket: that of the SageMaker SDK is used, and made when needed.")
+    if session is None:
+        return skipped(BUCKET, f"Whether {bucket} can be reached is not known without credentials.")
+    try:
+        s3 = BucketOwners(session, config).guarded(session.client("s3", region_name=region, config=_ONE_QUESTION))
+        answer: Any = s3.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        answer = error.response
+    except BotoCoreError as error:
+        return failed(
+            BUCKET,
+            f"S3 does not answer from here ({type(error).__name__}).",
+            "smq submit uploads code to it: in a VPC without a way out it needs a gateway endpoint for S3.",
+        )
+    return _judged(bucket, answer["ResponseMetadata"], region)
+
+
+def _judged(bucket: str, answer: Mapping[str, Any], region: str | None) -> Finding:
+    status = answer["HTTPStatusCode"]
+    home = answer.get("HTTPHeaders", {}).get("x-amz-bucket-region")
+    if status == 404:
+        return failed(BUCKET, f"There is no bucket {bucket}.", "Create it, or correct it: smq config set bucket NAME")
+    if home and region and home != region:
+        remedy = f"Use a bucket in {region}: smq config set bucket NAME"
+        return failed(BUCKET, f"The bucket {bucket} is in {home}, and jobs run in {region}.", remedy)
+    if status == 403:
+        needed = (
+            "Your role needs s3:ListBucket, s3:GetObject and s3:PutObject on it; if it belongs to another account, say"
+            " so: smq config set bucket_owners NAME=ACCOUNT"
+        )
+        return failed(BUCKET, f"You may not use the bucket {bucket}.", needed)
+    if status != 200:
+        return failed(BUCKET, f"S3 answers {status} for the bucket {bucket}.", "Try again later.")
+    return ok(BUCKET, f"The bucket {bucket} is there.")

@@ -1,0 +1,70 @@
+"""Submission of a grid: one job for each combination of values, all in one group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.errors import InvalidRequest, NameTaken, QueueError, TooLarge
+from sagemaker_queue.jobs.packaging.command import stem
+from sagemaker_queue.jobs.packaging.sweep import Run, expand, fingerprint
+
+if TYPE_CHECKING:
+    from sagemaker_queue.jobs.packaging.command import CommandJob
+    from sagemaker_queue.queue.models import Submission
+
+MOST = 50  # jobs that are submitted without a confirmation
+_SINGLE_JOB_ERRORS = (InvalidRequest, NameTaken, TooLarge)  # errors that need not concern the other jobs
+
+Grids = Sequence[tuple[str, Sequence[str]]]
+
+
+def sweep_runs(template: CommandJob, name: str | None, grids: Grids) -> tuple[str, list[Run]]:
+    """Return the group's name and a run for each combination.
+
+    The default name depends only on the command, the grid and the request. So a repeated call with the same code gives
+    the same names, and can submit the missing jobs of an earlier sweep.
+    """
+    command = template.command
+    identity = fingerprint(command, grids, replace(template, name=stem(command)).request())
+    group = name or f"{stem(command)}-{identity}"
+    return group, expand(group, grids, command, template.env)
+
+
+def job_for_run(template: CommandJob, group: str, run: Run) -> CommandJob:
+    """Return the job of a run, in a group, with a checkpoint folder of its own."""
+    return replace(
+        template,
+        name=run.name,
+        command=run.command,
+        env=run.env,
+        tags={**template.tags, "group": group},
+        checkpoints=None,  # a given address is the parent of each job's own folder
+        checkpoint_home=template.checkpoints or template.checkpoint_home,
+    )
+
+
+@dataclass(frozen=True)
+class SweepSubmission:
+    """The result of submitting the jobs of a sweep."""
+
+    jobs: tuple[Submission, ...]
+    refused: Mapping[str, QueueError | None]  # by job name; None: the job was not tried
+
+
+def submit_all(jobs: Iterable[CommandJob], submit: Callable[[CommandJob], Submission]) -> SweepSubmission:
+    """Submit the jobs in order, until one is refused for a reason that also applies to the others."""
+    submitted: list[Submission] = []
+    refused: dict[str, QueueError | None] = {}
+    over = False
+    for job in jobs:
+        if over:
+            refused[job.name] = None
+            continue
+        try:
+            submitted.append(submit(job))
+        except QueueError as error:
+            refused[job.name] = error
+            over = not isinstance(error, _SINGLE_JOB_ERRORS)
+    return SweepSubmission(tuple(submitted), refused)

@@ -1,0 +1,132 @@
+"""The display of a followed job on a terminal or in a file."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable
+from typing import TextIO
+
+from sagemaker_queue.jobs.formatting import clean, log_line, moment, state_sentence, visible
+from sagemaker_queue.queue.models import JobDetail
+from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
+from sagemaker_queue.workflows.job_logs.follower import JobEvent, Outage, StateReport
+
+_TO_LINE_START = "\r\x1b[K"  # moves the cursor to the start of the line and clears the line
+
+
+class JobLogRenderer:
+    """A writer of the job's log lines to ``output``, and of its states and notes to ``notes``.
+
+    On a terminal, the state of the job is one line that changes in place. Elsewhere each change is a new line.
+
+    A log line begins with its time in UTC (with ``timestamps``), then ``prefix``, then the name of the instance (with
+    ``name_instances``, if the job has several instances).
+    """
+
+    def __init__(
+        self,
+        output: TextIO,
+        notes: TextIO,
+        *,
+        name_instances: bool = False,
+        timestamps: bool = False,
+        prefix: str = "",
+    ) -> None:
+        self._output = output
+        self._notes = notes
+        self._terminal = notes.isatty()
+        self._status = ""  # the last state of the job that was shown
+        self._shown = False  # True while the status is on the terminal's last line
+        self._name_instances = name_instances
+        self._timestamps = timestamps
+        self._prefix = prefix
+
+    def show(self, event: JobEvent) -> None:
+        """Show an event, unless it is a state that is already shown."""
+        if isinstance(event, LogLine):
+            instance = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
+            time = f"{moment(event.time)} " if self._timestamps else ""
+            self.line(f"{time}{self._prefix}{instance}{log_line(event.message)}")
+        elif isinstance(event, StateReport):
+            self.status(state_sentence(event.job))
+        elif isinstance(event, Outage):
+            self.note(f"{event.error} The job is not affected; trying again.")
+        elif event.attempt.outcome == "preempted":
+            self.note(f"{event.job.job} was preempted (attempt {event.attempt.attempt}): {event.cause}")
+        elif not event.job.finished or event.attempt != event.job.attempts[-1]:
+            self.note(f"{event.job.job}: attempt {event.attempt.attempt} {event.attempt.outcome}: {event.cause}")
+
+    def line(self, text: str) -> None:
+        """Write a line to ``output``."""
+        self._clear()
+        _put(self._output, f"{visible(text)}\n")
+
+    def note(self, text: str) -> None:
+        """Write a line to ``notes`` that stays there; the next state is shown even if it is unchanged."""
+        self._clear()
+        _put(self._notes, f"{clean(text)}\n")
+        self._status = ""  # show the state again below the note
+
+    def status(self, text: str) -> None:
+        """Show the state of the job, unless it is already shown."""
+        text = str(clean(text))
+        if text == self._status:
+            return
+        self._status = text
+        if self._terminal:
+            self._draw()
+        else:
+            _put(self._notes, f"{text}\n")
+
+    def hide(self) -> None:
+        """Remove the state from the terminal's last line, before other code writes there."""
+        self._clear()
+
+    def close(self) -> None:
+        """Keep the last status on the terminal, and move the cursor below it."""
+        if self._shown:
+            self._clear()
+            _put(self._notes, f"{self._status}\n")
+        self._status = ""
+
+    def _draw(self) -> None:
+        width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and could not be cleared
+        shown = self._status if len(self._status) <= width else f"{self._status[: width - 1]}…"
+        _put(self._notes, f"{_TO_LINE_START}{shown}")
+        self._shown = True
+
+    def _clear(self) -> None:
+        if self._shown:
+            _put(self._notes, _TO_LINE_START)
+            self._shown = False
+
+
+def _put(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()
+
+
+def render_events(
+    events: Iterable[JobEvent], renderer: JobLogRenderer, timeout: float | None = None
+) -> JobDetail | None:
+    """Show the events for at most ``timeout`` seconds, and return the job's latest description.
+
+    Ctrl-C ends the display. The job continues, and a note says how to cancel it.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    job: JobDetail | None = None
+    try:
+        for event in events:
+            renderer.show(event)
+            job = event.job if isinstance(event, StateReport) else job
+            if deadline is not None and time.monotonic() >= deadline and not (job and job.finished):
+                renderer.note(f"Timeout exceeded: {timeout} seconds have elapsed.")
+                break
+    except KeyboardInterrupt:
+        if job:
+            renderer.note(f"{job.job} stays in the queue; to cancel it: smq cancel {job.job}")
+        raise
+    finally:
+        renderer.close()
+    return job

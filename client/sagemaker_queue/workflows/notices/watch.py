@@ -1,0 +1,119 @@
+"""Notices about changes of jobs since the last look at the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from api_contract import notices
+from sagemaker_queue.errors import NotFound
+from sagemaker_queue.jobs.formatting import duration, since
+from sagemaker_queue.queue.config.notice_settings import NoticeFilter
+from sagemaker_queue.queue.models import FINISHED, WAITING
+
+if TYPE_CHECKING:
+    from sagemaker_queue.queue.client import QueueClient
+    from sagemaker_queue.queue.models import JobDetail, JobSummary
+
+_LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A notice to a user; ``text`` is a sentence on one line."""
+
+    kind: str  # of NOTICE_KINDS
+    job: str
+    text: str
+
+
+class JobWatch:
+    """A watch over the selected jobs of a queue.
+
+    There is no notice about changes before the first look, and one notice about each later change. A transition
+    between two looks is not missed, because the queue keeps a history of each job.
+    """
+
+    def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:
+        self._queue = queue
+        self._meant = meant
+        self._wanted = wanted
+        self._live: dict[str, datetime] | None = None  # job -> time of its latest known transition
+        self._ended = _LONG_AGO  # time of the latest known end
+
+    @property
+    def live(self) -> frozenset[str]:
+        """Names of the jobs that were live at the latest look."""
+        return frozenset(self._live or ())
+
+    def look(self) -> list[Notice]:
+        """Read the queue, and return the new notices, job by job.
+
+        Raises QueueError; the next look then returns the missed notices.
+        """
+        live = {job.job: _since(job) for job in self._queue.jobs() if self._meant(job)}
+        ended = self._ended_lately()
+        found: list[Notice] = []
+        if self._live is not None:
+            known = self._live
+            changed = [name for name in {**known, **live} if live.get(name) != known.get(name)]
+            # Jobs that were submitted and finished between two looks.
+            quick = [job.job for job in ended if job.job not in known and self._meant(job)]
+            for name in dict.fromkeys([*changed, *quick]):
+                news, until = self._news(name, known.get(name, _LONG_AGO))
+                found += news
+                if name in live:  # the job may have changed since it was listed
+                    live[name] = until
+        self._live = live
+        self._ended = max([self._ended, *map(_since, ended)])
+        return found
+
+    def _ended_lately(self) -> list[JobSummary]:
+        ended = []
+        for job in self._queue.jobs("finished"):  # the latest end first, page by page
+            if _since(job) <= self._ended:
+                break
+            ended.append(job)
+            if self._live is None:
+                break
+        return ended
+
+    def _news(self, name: str, known: datetime) -> tuple[list[Notice], datetime]:
+        """Return the notices about a job after ``known``, and the time up to which they reach."""
+        try:
+            job = self._queue.job(name)
+        except NotFound:  # the job finished long ago, and the queue has forgotten it
+            return [], known
+        news = notices_since(job, known, self._wanted.waited)
+        return [notice for notice in news if notice.kind in self._wanted.kinds], _since(job)
+
+
+def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[Notice]:
+    """Yield the notices for a job's transitions after ``known``; for starts only after a wait of ``waited`` seconds."""
+    began: datetime | None = None  # begin of the latest wait
+    ran = False
+    for one in job.history:
+        at = one.at or _LONG_AGO
+        kind, news = one.state, ""
+        if one.state in WAITING:
+            began = began or at
+        elif one.state == "running":
+            seconds = (at - began).total_seconds() if began else 0.0
+            if began and seconds >= waited:
+                kind, news = "started", notices.started(duration(seconds), again=ran)
+            ran, began = True, None
+        if one.state == "preempted":
+            news = notices.preempted(cause=one.cause)
+        elif one.state in FINISHED:
+            kind = "failed" if one.state == "failed" else "finished"
+            reason = job.reason.message if job.reason else ""
+            took = duration(since(job.entry_time or at, at))
+            news = notices.finished(one.state, took, job.job, reason or one.cause.removeprefix("stopped: "))
+        if news and at > known:
+            yield Notice(kind, job.job, notices.notice(job.job, job.owner, job.project, news))
+
+
+def _since(job: JobSummary) -> datetime:
+    return job.state_since or _LONG_AGO

@@ -1,0 +1,204 @@
+"""Sessions of Session Manager with the container of a running attempt."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.errors import Forbidden, QueueError
+from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.queue.models import Attempt
+from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
+from sagemaker_queue.workflows.remote_shell.plugin import Plugin
+
+LOOK_SECONDS = 5.0  # between two checks whether the attempt still runs
+_TO_END_SECONDS = 3.0  # for the plugin to end after the session was terminated
+_BLOCK = 65536
+_DENIED = ("AccessDenied", "AccessDeniedException")
+
+
+class NotConnected(Exception):
+    """The container is not connected to Session Manager, or not yet."""
+
+
+@dataclass(frozen=True)
+class SessionTarget:
+    """An instance of an attempt."""
+
+    job: str
+    attempt: Attempt
+    instance: int  # from 1
+
+    @property
+    def training_job(self) -> str:
+        """Name of the attempt's training job in SageMaker."""
+        return str(self.attempt.training_job_name)
+
+    @property
+    def id(self) -> str:
+        """Identifier of the container in Session Manager."""
+        return f"sagemaker-training-job:{self.training_job}_algo-{self.instance}"
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of the container, and the port of this machine that is forwarded to it."""
+
+    remote: int
+    local: int
+
+
+def request_of(target: SessionTarget, what: MarkedCommand | Port | None) -> dict[str, Any]:
+    """Return the StartSession request for a command, a forwarded port, or (None) a shell."""
+    if isinstance(what, Port):
+        document = "AWS-StartPortForwardingSession"
+        parameters = {"portNumber": [str(what.remote)], "localPortNumber": [str(what.local)]}
+    elif isinstance(what, MarkedCommand):
+        document, parameters = "AWS-StartNonInteractiveCommand", {"command": [what.line]}
+    else:
+        document, parameters = "AWS-StartInteractiveCommand", {"command": [shell()]}
+    return {"Target": target.id, "DocumentName": document, "Parameters": parameters}
+
+
+class Sessions:
+    """A factory of sessions, with the credentials of a queue's client."""
+
+    def __init__(self, queue: QueueClient, plugin: Plugin) -> None:
+        self._queue = queue
+        self._plugin = plugin
+        self._ssm = queue.aws_client("ssm")
+
+    def open(self, target: SessionTarget, what: MarkedCommand | Port | None) -> Session:
+        """Open a session. Raises NotConnected, Forbidden or QueueError."""
+        request = request_of(target, what)
+        try:
+            response = self._ssm.start_session(**request)
+        except ClientError as error:
+            code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+            if code == "TargetNotConnected":
+                raise NotConnected(message) from error
+            if code in _DENIED:
+                raise Forbidden(
+                    f"You may not open a session in {target.job}: {message} Your role needs ssm:StartSession on it, and"
+                    f" on the document {request['DocumentName']}: docs/security.md has the policy."
+                ) from error
+            raise QueueError(f"Session Manager refuses a session in {target.job} ({code}): {message}") from error
+        except BotoCoreError as error:
+            raise QueueError(f"Session Manager cannot be asked for a session: {error}") from error
+        arguments, environment = self._plugin.command(
+            response,
+            request,
+            region=self._queue.region,
+            profile=self._queue.config.aws_profile,
+            endpoint=self._ssm.meta.endpoint_url,
+        )
+        return Session(arguments, environment, what, lambda: self._terminate(response["SessionId"]))
+
+    def _terminate(self, session_id: str) -> None:
+        with suppress(ClientError, BotoCoreError):  # without this, the session ends after a timeout
+            self._ssm.terminate_session(SessionId=session_id)
+
+
+class Session:
+    """An open session, which the plugin connects to this process's terminal."""
+
+    def __init__(
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        what: MarkedCommand | Port | None,
+        terminate: Callable[[], None],
+    ) -> None:
+        self._arguments = arguments
+        self._environment = environment
+        self._output = MarkedOutput(what) if isinstance(what, MarkedCommand) else None
+        self._terminate = terminate
+
+    def run(self, lives: Callable[[], bool], stdout: BinaryIO | None = None) -> int | None:
+        """Run the plugin until the session ends; return the exit status of the command, or else of the plugin.
+
+        ``lives`` is called every LOOK_SECONDS; if it returns False, the session is terminated. The result is None if
+        the session ended before its command did. A command's output is written to ``stdout``.
+        """
+        with _terminal_restored(), _signals_left_to_plugin():
+            try:
+                process = subprocess.Popen(
+                    self._arguments, env=self._environment, stdout=subprocess.PIPE if self._output else None
+                )
+            except OSError as error:
+                self._terminate()
+                raise QueueError(f"{self._arguments[0]} cannot be run: {error.strerror}") from error
+            copying = threading.Thread(target=self._copy, args=(process.stdout, stdout), daemon=True)
+            if self._output:
+                copying.start()
+            self._wait(process, lives)
+            if self._output:
+                copying.join(_TO_END_SECONDS)
+        return self._output.status if self._output else process.returncode
+
+    def _wait(self, process: subprocess.Popen[bytes], lives: Callable[[], bool]) -> None:
+        while True:
+            try:
+                process.wait(LOOK_SECONDS)
+                return
+            except subprocess.TimeoutExpired:
+                if lives():
+                    continue
+            # The plugin would notice the end of the container only when its connection breaks.
+            self._terminate()
+            for end in (process.terminate, process.kill):
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_TO_END_SECONDS)
+                    return
+                end()
+            process.wait()
+            return
+
+    def _copy(self, source: BinaryIO, target: BinaryIO | None) -> None:
+        assert self._output is not None
+        out = target or sys.stdout.buffer
+        with source:
+            while block := source.read1(_BLOCK):  # type: ignore[attr-defined]
+                written = self._output.feed(block)
+                with suppress(BrokenPipeError):
+                    out.write(written)
+                    out.flush()
+
+
+@contextmanager
+def _terminal_restored() -> Iterator[None]:
+    """Restore the terminal's settings at the end: a plugin that is killed leaves it in raw mode."""
+    if not sys.stdin.isatty() or sys.platform == "win32":
+        yield
+        return
+    import termios  # noqa: PLC0415  # not on Windows
+
+    settings = termios.tcgetattr(sys.stdin.fileno())
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, settings)
+
+
+@contextmanager
+def _signals_left_to_plugin() -> Iterator[None]:
+    """Handle the terminal's signals without effect, because they also reach the plugin, which acts on them.
+
+    They are not ignored (SIG_IGN), because the plugin would inherit that.
+    """
+    names = ("SIGINT", "SIGQUIT", "SIGTSTP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""Steps before the submission of a job: check its request, and upload its code to S3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_queue.errors import Conflict, Forbidden, InvalidRequest, QueueError, TooLarge
+
+if TYPE_CHECKING:
+    from sagemaker_queue.jobs.packaging.code import Code
+    from sagemaker_queue.jobs.packaging.storage import S3Storage
+    from sagemaker_queue.queue.client import QueueClient
+    from sagemaker_queue.queue.data_links import S3Address
+
+_PATIENCE = 5.0  # seconds to wait for the queue's answer before an upload
+
+
+def upload_code(
+    queue: QueueClient,
+    request: Mapping[str, Any],
+    code: Code,
+    storage: S3Storage,
+    *,
+    preflight: bool,
+    before: Callable[[], None] = lambda: None,
+) -> bool:
+    """Check a request and upload its code; return False if S3 had the same code already.
+
+    ``before`` is called before the upload, if one is needed. Raises InvalidRequest and other errors of the checks.
+    """
+
+    def ask_first() -> None:
+        _ask_the_queue(queue, request)
+        before()
+
+    if preflight:
+        check_storage(queue, request, upload_folder=code.address)
+    return code.upload(storage, ask_first)
+
+
+def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder: S3Address | None = None) -> None:
+    """Raise InvalidRequest if the request names an object or folder that S3 lacks, other than ``upload_folder``."""
+    from sagemaker_queue.jobs.packaging.storage import aws_session  # noqa: PLC0415  # boto3
+    from sagemaker_queue.jobs.preflight import check, refuse  # noqa: PLC0415
+
+    folder = str(upload_folder.folder) if upload_folder else None
+    session = queue.boto_session or aws_session(queue.config)
+    refuse(check(request, session, upload_folder=folder, config=queue.config))
+
+
+def storage_of(queue: QueueClient) -> S3Storage:
+    """Return S3 with the credentials of the client's requests to the queue."""
+    from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
+
+    return S3Storage.of(queue.config, queue.boto_session)
+
+
+def _ask_the_queue(queue: QueueClient, request: Mapping[str, Any]) -> None:
+    """Raise the error with which the queue would refuse the request.
+
+    Other errors, such as no answer within _PATIENCE, are ignored: the submission would report them.
+    """
+    try:
+        queue.impatient(_PATIENCE).plan(request)
+    except QueueError as error:
+        if error.errors and isinstance(error, (InvalidRequest, Forbidden, Conflict, TooLarge)):
+            raise

@@ -1,0 +1,155 @@
+"""Sums of the attempts' usage by project, owner or another key; each figure of an attempt counts once.
+
+Sums are in seconds, or in instance-seconds where stated; ``Usage.hours`` converts them to hours.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from sagemaker_queue.jobs.formatting import short_owner
+from sagemaker_queue.queue.models import PastAttempt
+
+MARKETS = ("on_demand", "spot", "training_plan")
+HOUR = 3600
+NONE = "(none)"  # the key of attempts without a known key
+
+Parts = Iterator[tuple[str, float]]
+"""Keys to which an attempt counts, each with its part; the parts add up to 1."""
+
+
+def _whole(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], Parts]:
+    return lambda attempt: iter([(key(attempt) or NONE, 1.0)])
+
+
+def _pools(attempt: PastAttempt) -> Parts:
+    total = sum(attempt.slots.values())
+    if not total:  # the attempt shared an instance, which counts for its carrier
+        return iter([(pool, 1 / len(attempt.slots)) for pool in attempt.slots] or [(NONE, 1.0)])
+    return iter([(pool, count / total) for pool, count in attempt.slots.items()])
+
+
+KEYS: Mapping[str, Callable[[PastAttempt], Parts]] = {
+    "project": _whole(lambda attempt: attempt.project),
+    "owner": _whole(lambda attempt: short_owner(attempt.owner)),
+    "group": _whole(lambda attempt: attempt.group),
+    "pool": _pools,
+    "department": _whole(lambda attempt: attempt.department),
+    "day": _whole(lambda attempt: attempt.ended.strftime("%Y-%m-%d") if attempt.ended else None),
+}
+
+
+class PriceList:
+    """The hourly prices of instances in the policy document.
+
+    :param document: the field ``prices`` of the policy: for each instance type a number, or a number for each market.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._prices = document
+
+    def __bool__(self) -> bool:
+        """Return whether there are any prices."""
+        return bool(self._prices)
+
+    def of(self, instance_type: str, market: str | None) -> float | None:
+        """Return the hourly price of an instance; None if the policy has none."""
+        price = self._prices.get(instance_type)
+        if isinstance(price, Mapping):
+            price = price.get(market or MARKETS[0])
+        return None if price is None else float(price)
+
+
+@dataclass
+class Usage:
+    """Sums of usage. Times are in seconds, those of instances in instance-seconds."""
+
+    attempts: float = 0
+    ran: float = 0  # instance-seconds from TrainingStartTime to TrainingEndTime, which SageMaker bills
+    gpus: float = 0  # GPU-seconds in the same time
+    unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of them
+    borrowed: float = 0  # the part of `ran` beyond the project's quota
+    lost: float = 0  # the part of `ran` lost by preemptions, as far as known
+    provisioned: float = 0  # instance-seconds from the launch to TrainingStartTime
+    waited: float = 0  # seconds of jobs, independent of their number of instances
+    cost: float = 0
+    unpriced: float = 0  # the part of `ran` of types without a price
+    jobs: set[tuple[str, object]] = field(default_factory=set)
+
+    def add(self, attempt: PastAttempt, part: float, prices: PriceList) -> None:
+        """Add the given part (0 to 1) of an attempt."""
+        running = attempt.ran_seconds * part
+        count = attempt.instance_count
+        self.ran += running * count
+        self.borrowed += running * min(attempt.borrowed, count)
+        self.lost += min(attempt.lost_seconds or 0, attempt.ran_seconds) * part * count
+        self.provisioned += attempt.provisioned_seconds * part * count
+        if attempt.carries is None:  # a carrier, the queue's own job, counts its instance; its members count the GPUs
+            self.attempts += part
+            self.waited += attempt.waited_seconds * part
+            self.jobs.add((attempt.job, attempt.submitted))
+            if attempt.gpus is None:
+                self.unknown_gpus += running * count
+            else:
+                self.gpus += running * attempt.gpus
+        known = 0
+        for instance_type, number in attempt.instances.items():
+            price = prices.of(instance_type, attempt.market)
+            if price is not None:
+                known += number
+                self.cost += running * number * price / HOUR
+        self.unpriced += running * max(0, count - known)
+
+    def hours(self) -> dict[str, float]:
+        """Return the sums by name, times converted to hours."""
+        times = {each.name: getattr(self, each.name) / HOUR for each in fields(self) if each.name not in _NO_TIMES}
+        return {
+            "jobs": len(self.jobs),
+            "attempts": round(self.attempts),
+            "instance_hours": times["ran"],
+            "gpu_hours": times["gpus"],
+            "in_quota_hours": times["ran"] - times["borrowed"],
+            "borrowed_hours": times["borrowed"],
+            "lost_hours": times["lost"],
+            "provisioned_hours": times["provisioned"],
+            "waited_hours": times["waited"],
+            "cost": self.cost,
+            "unpriced_hours": times["unpriced"],
+            "unknown_gpu_hours": times["unknown_gpus"],
+        }
+
+
+_NO_TIMES = ("attempts", "cost", "jobs")
+
+
+def sum_usage(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
+    """Return the usage by key, largest first (days in order), and the total.
+
+    The usage of a shared instance is divided among the jobs on it, by their parts of its GPU-hours.
+    """
+    parts, total, known = KEYS[by], Usage(), list(attempts)
+    shares = _carrier_shares(known, by) if by in ("owner", "group") else {}
+    found: dict[str, Usage] = {}
+    for attempt in known:
+        total.add(attempt, 1, prices)
+        for key, part in shares.get(attempt.job) or parts(attempt):
+            found.setdefault(key, Usage()).add(attempt, part, prices)
+    order = sorted(found) if by == "day" else sorted(found, key=lambda key: (-found[key].ran, key))
+    return {key: found[key] for key in order}, total
+
+
+def _carrier_shares(attempts: Iterable[PastAttempt], by: str) -> dict[str, list[tuple[str, float]]]:
+    """Return carrier -> keys of its members, each with its part of the carrier's GPU-hours."""
+    seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for attempt in attempts:
+        if attempt.carrier is not None:
+            for key, part in KEYS[by](attempt):
+                seconds[attempt.carrier][key] += attempt.ran_seconds * (attempt.gpus or 0) * part
+    return {
+        carrier: [(key, had / sum(keys.values())) for key, had in keys.items()]
+        for carrier, keys in seconds.items()
+        if sum(keys.values())
+    }
