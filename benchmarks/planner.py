@@ -17,11 +17,11 @@ from job_queue.scheduler import (  # noqa: E402
     ActiveJob,
     Carrier,
     Department,
+    GpuAllocation,
     JobState,
     Policy,
     Pool,
     Project,
-    Seat,
     Settings,
     Snapshot,
     WaitingJob,
@@ -121,7 +121,7 @@ def shared(active: int, waiting: int, projects: int = 20) -> Snapshot:
             state=JobState.RUNNING,
             entered=NOW - 9000,
             started=NOW - 100 - n,
-            seat=Seat(carrier.name, (n % 8,)),
+            allocation=GpuAllocation(carrier.name, (n % 8,)),
         )
         for n, carrier in enumerate(carriers[n // 8] for n in range(len(carriers) * 8))
     ]

@@ -114,14 +114,14 @@ class FakeTraining:
         return (LaunchResult.UNKNOWN, "timeout") if turn == "lost" else result
 
     def stop_attempt(self, job: Job) -> StopResult:
-        if job.on_board is None:
+        if job.carrier_attempt is None:
             return self.stop(job.launched or "")
         self.calls.append(("stop", job.address or ""))
         self.stopped.add(job.address or "")
         return self.mailboxes.stop(job)
 
     def describe_attempt(self, job: Job) -> TrainingJob | None:
-        if job.on_board is None:
+        if job.carrier_attempt is None:
             return self.describe(job.launched or "")
         self.calls.append(("describe", job.address or ""))
         if self.down:
@@ -129,7 +129,7 @@ class FakeTraining:
         return self.mailboxes.describe(job)
 
     def forget_attempt(self, job: Job) -> None:
-        if job.on_board is not None:
+        if job.carrier_attempt is not None:
             self.mailboxes.forget(job)
 
     def introduction(self, carrier: str) -> Introduction | None:

@@ -131,7 +131,7 @@ class TrainingJob:
         A training job is never the attempt of a member, and a report from a carrier is never the attempt of any other
         job.
         """
-        placed = self.carrier == job.on_board
+        placed = self.carrier == job.carrier_attempt
         if self.is_older_than_launch_of(job) or self.is_newer_than_launch_of(job):
             return False
         return placed and is_attempt_of(self.name, self.tags, job)
@@ -150,12 +150,12 @@ class TrainingJob:
         In that case the attempt was deleted, and its name was free: an external job has it, or a late call launched it
         again.
         """
-        accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.on_board is None
+        accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.carrier_attempt is None
         return accepted and self._is_newer_than(job.started)
 
     def is_proven_of(self, job: Job) -> bool:
         """Return whether this queue launched the training job for this submission."""
-        return self.carrier == job.on_board and is_proven(self.name, self.tags, job)
+        return self.carrier == job.carrier_attempt and is_proven(self.name, self.tags, job)
 
     def is_leftover_of(self, record: JobRecord) -> bool:
         """Return whether the training job may be stopped: this queue launched it, and has recorded its end.

@@ -87,7 +87,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         idle_since=positions.idle_since(job),
         cut_off=_time(iso(job.cut_off)) if job.cut_off else None,
         gpus=None if job.gpus is None else job.gpus / WHOLE,
-        carrier=job.seat.carrier if job.seat else None,
+        carrier=job.allocation.carrier if job.allocation else None,
         carries=job.carries,
         **more,
     )
@@ -99,9 +99,9 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
     full = shows_values(job)
     attempts = [_attempt(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
-        instances = job.instances if job.seat is None else None
+        instances = job.instances if job.allocation is None else None
         attempts.append(
-            Attempt(job.attempt, job.launched, _time(job.started), instances=instances, carrier=job.on_board)
+            Attempt(job.attempt, job.launched, _time(job.started), instances=instances, carrier=job.carrier_attempt)
         )
     return summary(
         JobDetail,
@@ -226,7 +226,11 @@ def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
         return 0.0
     here = {name for name, job in cluster.active.items() if pool.name in job.slots}
     whole = sum(cluster.active[name].slots[pool.name] for name in here if cluster.active[name].carries is None)
-    parts = sum(job.seat.size for job in cluster.active.values() if job.seat is not None and job.seat.carrier in here)
+    parts = sum(
+        job.allocation.size
+        for job in cluster.active.values()
+        if job.allocation is not None and job.allocation.carrier in here
+    )
     return whole * pool.gpus + parts / WHOLE
 
 

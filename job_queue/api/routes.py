@@ -55,7 +55,7 @@ from job_queue.api.responses import (
 from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, take_fitting
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
-from job_queue.domain.carriers.founding import owner_part
+from job_queue.domain.carriers.carrier_launch import owner_part
 from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge, Unavailable
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of

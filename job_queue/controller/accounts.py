@@ -40,7 +40,7 @@ def _began(job: Job, ended: TrainingJob | None) -> float | None:
     """Return the time from which an attempt is charged: for a member without a reported start, from its assignment."""
     if ended is not None and ended.began is not None:
         return ended.began
-    return epoch(job.started) if job.on_board is not None and job.started is not None else None
+    return epoch(job.started) if job.carrier_attempt is not None and job.started is not None else None
 
 
 def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:

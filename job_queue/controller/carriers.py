@@ -21,7 +21,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain.carriers import transitions
-from job_queue.domain.carriers.founding import carrier_name, found, launch_request
+from job_queue.domain.carriers.carrier_launch import carrier_name, found, launch_request
 from job_queue.domain.carriers.members import owner_of_kind
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
@@ -65,7 +65,11 @@ class Carriers(ControllerPart):
         """Give up carriers that were not launched, and end attempts whose carriers have ended. Return the new state."""
         cluster = self._give_up(lease, cluster)
         alive = {job.launched for job in cluster.active.values() if job.carries is not None}
-        orphaned = [job for job in cluster.active.values() if job.on_board is not None and job.on_board not in alive]
+        orphaned = [
+            job
+            for job in cluster.active.values()
+            if job.carrier_attempt is not None and job.carrier_attempt not in alive
+        ]
         changed = [job for job in self._parallel([partial(self._end_of, job) for job in orphaned]) if job is not None]
         for job in changed:
             cluster = cluster.with_changed([job])
@@ -78,8 +82,8 @@ class Carriers(ControllerPart):
         for carrier in [job for job in cluster.waiting.values() if job.carries is not None]:
             given_up = [transitions.give_up(carrier, now)]
             if carrier.backoff_until is not None:  # its own backoff; the backoff of a pool is recorded for all jobs
-                founders = (cluster.waiting.get(name) for name in carrier.founders)
-                given_up += [transitions.back_off_with(job, carrier, now) for job in founders if job is not None]
+                first_members = (cluster.waiting.get(name) for name in carrier.first_members)
+                given_up += [transitions.back_off_with(job, carrier, now) for job in first_members if job is not None]
             for part in transactions(given_up):
                 try:
                     self._repository.commit(lease, part, now)
@@ -122,12 +126,12 @@ class Carriers(ControllerPart):
 
     def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[Transition]:
         gone = {eviction.job: eviction for eviction in decided.evictions}
-        assigned = {it.seat.carrier for it in decided.seats}
-        for it in decided.seats:
-            carrier, member = cluster.active[it.seat.carrier], cluster.waiting[it.job]
-            log.info("assign", job=it.job, carrier=carrier.launched, gpus=list(it.seat.gpus))
-            yield transitions.assign(member, it.seat, carrier, call, now)
-        used = {job.seat.carrier for job in cluster.active.values() if job.seat is not None} | assigned
+        assigned = {it.allocation.carrier for it in decided.allocations}
+        for it in decided.allocations:
+            carrier, member = cluster.active[it.allocation.carrier], cluster.waiting[it.job]
+            log.info("assign", job=it.job, carrier=carrier.launched, gpus=list(it.allocation.gpus))
+            yield transitions.assign(member, it.allocation, carrier, call, now)
+        used = {job.allocation.carrier for job in cluster.active.values() if job.allocation is not None} | assigned
         for carrier in cluster.active.values():
             if carrier.carries is None or carrier.state is not JobState.RUNNING or carrier.cancelled:
                 continue
@@ -195,7 +199,7 @@ class Carriers(ControllerPart):
         """
         active = self._repository.active()
         carriers = {job.launched: job for job in active if job.carries is not None}
-        members = {(job.on_board, job.launched): job for job in active if job.on_board is not None}
+        members = {(job.carrier_attempt, job.launched): job for job in active if job.carrier_attempt is not None}
         changed = False
         for carrier, attempt in dict.fromkeys(reported):
             if attempt is None and carrier in carriers:
@@ -244,7 +248,9 @@ class Carriers(ControllerPart):
             if not enough_time():
                 break
             try:
-                more = self._listen_to(carrier, [job for job in active if job.on_board == carrier.launched]) or more
+                more = (
+                    self._listen_to(carrier, [job for job in active if job.carrier_attempt == carrier.launched]) or more
+                )
             except QueueError as error:
                 log.warning("mailbox not read", job=carrier.name, why=error.message)
             except Refused:
@@ -322,5 +328,5 @@ def _lost(job: Job) -> TrainingJob:
     """Return the end of a member whose agent can no longer report."""
     status = "Stopped" if job.evicted_for is not None else "Failed"
     return TrainingJob(
-        job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.on_board
+        job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.carrier_attempt
     )

@@ -77,7 +77,7 @@ class Launcher(ControllerPart):
         if again := self._earlier_attempt(job):
             return LaunchResult.NOT_NOW, again
         request = attempt_request(job, details, policy)
-        if job.seat is not None:
+        if job.allocation is not None:
             return self._training.assign(job, request)
         result, message = self._training.create(request)
         if result is LaunchResult.REFUSED and is_changed(stored_request(details), TrainingRequest.read(request)):
@@ -114,7 +114,7 @@ class Launcher(ControllerPart):
         match result:
             case LaunchResult.LAUNCHED:
                 # The agent of a carrier may have obeyed an earlier call.
-                more = self._launched(lease, job, job.sent if job.on_board is None else None)
+                more = self._launched(lease, job, job.sent if job.carrier_attempt is None else None)
                 return self._end_lag(job, cluster) or more
             case LaunchResult.NAME_TAKEN:
                 return self._name_taken(lease, job)

@@ -175,7 +175,7 @@ class Reconciler(ControllerPart):
 
     def examine_attempt(self, job: Job) -> bool:
         """Describe a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
-        if job.on_board is None:
+        if job.carrier_attempt is None:
             return self.examine(job.launched or "")
         found = self._training.describe_attempt(job)
         return found is not None and found.ended and self.apply_end(found)
@@ -201,10 +201,10 @@ class Reconciler(ControllerPart):
         external = self._repository.external()
         # A training job of this name may be another one, if the first was deleted.
         same = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
-        known = {job.launched for job in active if job.on_board is None} | {job.name for job in same}
+        known = {job.launched for job in active if job.carrier_attempt is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
-        unclear = [job for job in active if job.seat is None and _must_be_described(job, walk, refused_since)]
+        unclear = [job for job in active if job.allocation is None and _must_be_described(job, walk, refused_since)]
         steps += [(job.name, partial(self._check, job, metadata)) for job in self._batch(unclear)]
         accepted = {job.launched for job in active if _is_accepted(job)}
         gone = [
@@ -344,7 +344,7 @@ class Reconciler(ControllerPart):
         is_earlier = any(
             it.training_job_name == ended.name for it in record.attempts
         )  # launched by a version without proofs
-        if not is_earlier and (ended.name != record.job.launched or record.job.on_board is not None):
+        if not is_earlier and (ended.name != record.job.launched or record.job.carrier_attempt is not None):
             self._repository.notify(ForgedAttempt(ended.name, record.job.name))
 
     # --- pieces ----------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ class Reconciler(ControllerPart):
 
 
 def _is_accepted(job: Job) -> bool:
-    return job.state is not JobState.STARTING and job.on_board is None
+    return job.state is not JobState.STARTING and job.carrier_attempt is None
 
 
 def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:

@@ -225,7 +225,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
         waiting=sum(job.state.waits for job in jobs),
         refused=sum(job.is_refused_for_long for job in jobs),
         active=len(active),
-        instances=sum(job.instances for job in active if job.seat is None),
+        instances=sum(job.instances for job in active if job.allocation is None),
     )
 
 
@@ -258,7 +258,7 @@ def _active(
         owner=job.owner,
         group=job.group,
         max_parallel=job.max_parallel,
-        seat=job.seat,
+        allocation=job.allocation,
         kind=job.kind or "",
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from job_queue.domain.backoff import LASTING_SECONDS
 from job_queue.domain.launching.numbers import Ranges
-from job_queue.scheduler import DEFAULT, MAX_PRIORITY, JobState, Seat
+from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState
 
 PARKED = 7_000_000_000  # added to the time until which a job is parked; above all inverted priorities
 FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; ten digits with the above
@@ -126,10 +126,10 @@ class Job:
     unheard: Ranges = ()  # numbers of calls for the current attempt that may have taken effect, see `launching.numbers`
     gpus: int | None = None  # of a member: tenths of GPUs of an instance that it shares
     kind: str | None = None  # of a member and a carrier: the kind that may share an instance, see `carriers.members`
-    seat: Seat | None = None  # of an active member; the carrier's name is a job's name
-    on_board: str | None = None  # ... name of the carrier's attempt in SageMaker
+    allocation: GpuAllocation | None = None  # of an active member; the carrier's name is a job's name
+    carrier_attempt: str | None = None  # ... name of the carrier's attempt in SageMaker
     carries: int | None = None  # of a carrier: the GPUs of its instance
-    founders: tuple[str, ...] = ()  # ... members for which it was launched
+    first_members: tuple[str, ...] = ()  # ... members for which it was launched
     agent_key: str | None = None  # ... its agent's public number, in hexadecimal; None: not published yet
     empty_since: int | None = None  # ... epoch seconds since which it has had no members
     places: tuple[str, ...] = ()  # places in S3 that it writes to, its checkpoints first; see access.places
@@ -150,7 +150,7 @@ class Job:
     @property
     def address(self) -> str | None:
         """The address of the current attempt: its name in SageMaker, after the carrier's attempt if it is on one."""
-        return f"{self.on_board}/{self.launched}" if self.on_board else self.launched
+        return f"{self.carrier_attempt}/{self.launched}" if self.carrier_attempt else self.launched
 
     @property
     def waiting_state(self) -> JobState:

@@ -119,7 +119,7 @@ def accepted(job: Job, now: float, call: int | None = None) -> Transition:
         refused=None,
         left_idle=False,
     )
-    return Transition(job, new, f"{'its carrier' if job.on_board else 'SageMaker'} accepted {job.launched}", now)
+    return Transition(job, new, f"{'its carrier' if job.carrier_attempt else 'SageMaker'} accepted {job.launched}", now)
 
 
 def refused(
@@ -326,7 +326,7 @@ def _delayed_for_late_call(transition: Transition, now: float) -> Transition:
 
 def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
     """Return the attempt as one that these calls could launch again. An agent accepts an assignment only once."""
-    if not calls or job.on_board is not None:
+    if not calls or job.carrier_attempt is not None:
         return None
     return LateLaunch(job.attempt, max(call.expires_at for call in calls))
 
@@ -416,8 +416,8 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         stop_denied=None,
         cut_off=None,
         unheard=(),  # no attempt of this job is alive, and none will be
-        seat=None,
-        on_board=None,
+        allocation=None,
+        carrier_attempt=None,
     )
 
 
@@ -440,8 +440,8 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         stop_denied=None,
         cut_off=None,
         unheard=(),  # every call of the attempt was refused, or its attempt has ended
-        seat=None,
-        on_board=None,
+        allocation=None,
+        carrier_attempt=None,
         **changes,
     )
 
@@ -469,7 +469,7 @@ def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: st
     """Return the transition with the end of the recorded attempt as its cause."""
     job = record.job
     instances = sum(job.slots.values()) or None
-    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.on_board)
+    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.carrier_attempt)
     return replace(transition, ended=ended, record=record)
 
 

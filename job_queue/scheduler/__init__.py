@@ -3,8 +3,8 @@
 Import public names from this package only; the modules inside may change at any time.
 """
 
+from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation, GpuAssignment, Launch, Row
 from job_queue.scheduler.carriers.instance_gpus import GPUS
-from job_queue.scheduler.carriers.seats import WHOLE, Launch, Row, Seat, SitDown
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_document import DocumentError, out_of_bounds, policy_from_document, shown
 from job_queue.scheduler.documents.policy_schema import (
@@ -84,10 +84,10 @@ __all__ = [
     "Reason",
     "Row",
     "Rule",
-    "Seat",
+    "GpuAllocation",
     "Interactive",
     "Settings",
-    "SitDown",
+    "GpuAssignment",
     "Slots",
     "Snapshot",
     "Spending",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from job_queue.scheduler.carriers.seats import Launch, Seat, SitDown
+from job_queue.scheduler.carriers.allocations import GpuAllocation, GpuAssignment, Launch
 from job_queue.scheduler.documents.policy_schema import Policy, Pool
 
 Slots = Mapping[str, int]
@@ -116,7 +116,7 @@ class ActiveJob:
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None
-    seat: Seat | None = None  # for a member, which holds no slots; its carrier holds the instance
+    allocation: GpuAllocation | None = None  # for a member, which holds no slots; its carrier holds the instance
     kind: str = ""
     lost: float | None = None  # instance-seconds that a stop would lose; None: computed from the times
     held_since: float | None = None  # since when its slots are held, if not since `started`
@@ -289,7 +289,7 @@ class Plan:
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> project or department -> fair share
     capacities: Slots = field(default_factory=dict)  # instances that each pool has now
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
-    seats: tuple[SitDown, ...] = ()
+    allocations: tuple[GpuAssignment, ...] = ()
     launches: tuple[Launch, ...] = ()
     closes: tuple[str, ...] = ()  # empty carriers whose instances are needed, or whose time to be kept is over
 
@@ -298,5 +298,5 @@ class Plan:
         """Each job that starts, with its slots. Members get no slots, except the first member of a new carrier."""
         members = {name: NOTHING for launch in self.launches for name in launch.members}
         first = {launch.members[0]: launch.slots for launch in self.launches}
-        seated = {it.job: NOTHING for it in self.seats}
-        return {**{start.job: start.slots for start in self.starts}, **seated, **members, **first}
+        assigned = {it.job: NOTHING for it in self.allocations}
+        return {**{start.job: start.slots for start in self.starts}, **assigned, **members, **first}

@@ -83,8 +83,8 @@ def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
     """Return the names of the members of each carrier."""
     members: dict[str, list[str]] = defaultdict(list)
     for job in cluster.active.values():
-        if job.seat is not None and job.state is not JobState.STOPPING:
-            members[job.seat.carrier].append(job.name)
+        if job.allocation is not None and job.state is not JobState.STOPPING:
+            members[job.allocation.carrier].append(job.name)
     return members
 
 

@@ -13,11 +13,11 @@ from job_queue.scheduler import (
     NOTHING,
     ActiveJob,
     Carrier,
+    GpuAllocation,
     JobState,
     Launch,
     Plan,
     Policy,
-    Seat,
     Slots,
     Snapshot,
     UseLedger,
@@ -182,21 +182,21 @@ class Simulator:
         self._as_waiting[job.name] = waiting_job(job, self._knowledge.expected(run))
         self._waiting[job.name] = run
 
-    def _launch(self, name: str, slots: Slots, seat: Seat | None = None) -> None:
+    def _launch(self, name: str, slots: Slots, allocation: GpuAllocation | None = None) -> None:
         run, since = self._waiting.pop(name), self._free.take(slots)
         launched = self._now if since is None else max(since, run.job.submitted)
         self._awaited.discard(name)
         run.starts.append(launched)
         run.provisioned = self._overheads.starting(run.job)
-        attempt = SimulatedAttempt(run, slots, launched, launched + run.provisioned, seat=seat)
+        attempt = SimulatedAttempt(run, slots, launched, launched + run.provisioned, allocation=allocation)
         attempt.expected = self._as_waiting[name].expected
         self._add_attempt(attempt)
 
     def _add_attempt(self, attempt: SimulatedAttempt) -> None:
         run = attempt.run
         self._active[run.job.name] = attempt
-        if attempt.seat is not None:
-            self._carriers.add_member(attempt.seat.carrier)
+        if attempt.allocation is not None:
+            self._carriers.add_member(attempt.allocation.carrier)
         ends = attempt.trains + run.job.work - run.done
         if ends < inf and not attempt.stopping:
             self._events.enter(ends, partial(self._end, attempt))
@@ -207,7 +207,9 @@ class Simulator:
         self._as_waiting[job.name] = waiting_job(simulated, job.expected)
         launched = self._now if job.started is None else job.started
         run, trains = JobRun(simulated, starts=[launched]), launched + self._overheads.starting(simulated)
-        attempt = SimulatedAttempt(run, job.slots, launched, trains, expected=job.expected, seen=job, seat=job.seat)
+        attempt = SimulatedAttempt(
+            run, job.slots, launched, trains, expected=job.expected, seen=job, allocation=job.allocation
+        )
         attempt.stopping = job.state is JobState.STOPPING
         self._add_attempt(attempt)
         if attempt.stopping:
@@ -233,9 +235,9 @@ class Simulator:
                 self._stop(name)
 
     def _stopping(self, attempt: SimulatedAttempt) -> float:
-        """Return the seconds from a stop until the slots or the seat of an attempt are free."""
-        seat = attempt.seat
-        alone = seat is not None and not self._carriers.is_leaving(seat.carrier)
+        """Return the seconds from a stop until the slots or the allocation of an attempt are free."""
+        allocation = attempt.allocation
+        alone = allocation is not None and not self._carriers.is_leaving(allocation.carrier)
         return self._overheads.seating if alone else self._overheads.stopping
 
     def _stop(self, name: str) -> None:
@@ -262,13 +264,13 @@ class Simulator:
         self._as_waiting[name] = replace(before, expected=self._knowledge.expected(attempt.run, known=before.expected))
 
     def _leave(self, attempt: SimulatedAttempt) -> None:
-        """Free the slots or the seat of an attempt that has ended."""
+        """Free the slots or the allocation of an attempt that has ended."""
         job = attempt.run.job
         self._free.free(self._now, attempt.slots)
         del self._active[job.name]
         attempt.run.trained.append((attempt.trains, self._now))
-        if attempt.seat is not None:
-            self._carriers.remove_member(attempt.seat.carrier, self._now)
+        if attempt.allocation is not None:
+            self._carriers.remove_member(attempt.allocation.carrier, self._now)
         if self._ledger:
             self._ledger.enter(job.project, job.owner, attempt.slots, attempt.trains, self._now)
 
@@ -293,7 +295,7 @@ class Simulator:
         """Stop a carrier and all its members."""
         self._carriers.stop(name)
         for job, attempt in list(self._active.items()):
-            if attempt.seat is not None and attempt.seat.carrier == name and not attempt.stopping:
+            if attempt.allocation is not None and attempt.allocation.carrier == name and not attempt.stopping:
                 self._stop(job)
         self._events.enter(self._now + self._overheads.stopping, partial(self._end_carrier, name))
 
@@ -331,9 +333,9 @@ class Simulator:
             self._launch(start.job, start.slots)
         for launch in decided.launches:
             self._launch_carrier(launch)
-        for it in decided.seats:
-            self._launch(it.job, NOTHING, it.seat)
-        return bool(leaving or decided.closes or decided.starts or decided.launches or decided.seats)
+        for it in decided.allocations:
+            self._launch(it.job, NOTHING, it.allocation)
+        return bool(leaving or decided.closes or decided.starts or decided.launches or decided.allocations)
 
     def _free_slots(self) -> dict[str, int]:
         held = (attempt.slots for attempt in self._active.values())

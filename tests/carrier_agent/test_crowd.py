@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from job_queue.scheduler import Row, Seat
+from job_queue.scheduler import GpuAllocation, Row
 from tests.carrier_agent.carrier import Carrier
 from tests.waiting import until
 
@@ -26,20 +26,20 @@ sleep {seconds}
 def test_nobody_sees_a_gpu_beyond_its_part(carrier: Carrier, tmp_path: Path, seed: int) -> None:
     random, book = Random(seed), tmp_path / "book"
     left = [(f"m{number}-qstamp-1", random.choice((3, 5, 10, 10, 20, 40))) for number in range(MEMBERS)]
-    active: dict[str, Seat] = {}
+    active: dict[str, GpuAllocation] = {}
     row = Row(8)
     ended: Counter[str] = Counter()
     while left or active:
         for name, size in list(left):
             if (gpus := row.place(size)) is not None:
-                seat = Seat("c", gpus, min(size, 10))
-                row.take(seat)
-                active[name] = seat
+                allocation = GpuAllocation("c", gpus, min(size, 10))
+                row.take(allocation)
+                active[name] = allocation
                 left.remove((name, size))
                 seconds = random.choice((0, 0.1, 0.3))
-                script = SCRIPT.format(tenths=seat.tenths, name=name, seconds=seconds, book=book)
-                carrier.assign(name, script, gpus=gpus, tenths=seat.tenths)
-                carrier.assign(name, script, gpus=gpus, tenths=seat.tenths)  # and again: it meets itself
+                script = SCRIPT.format(tenths=allocation.tenths, name=name, seconds=seconds, book=book)
+                carrier.assign(name, script, gpus=gpus, tenths=allocation.tenths)
+                carrier.assign(name, script, gpus=gpus, tenths=allocation.tenths)  # and again: it meets itself
         if random.random() < 0.3 and active:
             carrier.stop(random.choice(sorted(active)))
         for name in until(lambda: [it for it in active if carrier.report(it) is not None]):

@@ -38,7 +38,7 @@ from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.domain_events import JobQueued
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job, JobRecord
-from job_queue.scheduler import JobState, Seat
+from job_queue.scheduler import GpuAllocation, JobState
 from local_cloud.aws.deployment import WORK_BUCKET
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
@@ -133,7 +133,9 @@ class Twin:
 
     def new_member(self) -> Job:
         """Return a member that is recorded on the carrier."""
-        return replace(self.new_job(), on_board=self.carrier.launched, seat=Seat(self.carrier.name, (0,)))
+        return replace(
+            self.new_job(), carrier_attempt=self.carrier.launched, allocation=GpuAllocation(self.carrier.name, (0,))
+        )
 
     def request(self) -> Json:
         """An attempt of a new job, as the queue asks for it."""
@@ -266,14 +268,14 @@ def assigns_a_member(twin: Twin) -> bool:
 
 def hears_of_a_member(twin: Twin) -> bool:
     member = twin.new_member()
-    key = f"carriers/{member.on_board}/in/{member.launched}/assign.json"
+    key = f"carriers/{member.carrier_attempt}/in/{member.launched}/assign.json"
     twin.system.cloud.client("s3").put_object(Bucket=WORK_BUCKET, Key=key, Body=b"{}")
     return succeeds(lambda: twin.mailboxes.describe(member))
 
 
 def removes_orders(twin: Twin) -> bool:
     member = twin.new_member()
-    key = f"carriers/{member.on_board}/in/{member.launched}/assign.json"
+    key = f"carriers/{member.carrier_attempt}/in/{member.launched}/assign.json"
     s3 = twin.system.cloud.client("s3")
     s3.put_object(Bucket=WORK_BUCKET, Key=key, Body=b"{}")
     twin.mailboxes.forget(member)

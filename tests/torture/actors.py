@@ -243,7 +243,7 @@ class Actors:
         rows = (row for where, row in self._world.tables.rows.items() if where[:2] == (LINES, ACTIVE))
         jobs = {job.name: job for job in map(job_from, rows)}
         running = [
-            (job, jobs.get(job.seat.carrier, job) if job.seat else job)
+            (job, jobs.get(job.allocation.carrier, job) if job.allocation else job)
             for job in jobs.values()
             if job.carries is None and not job.preemptible and job.state is not JobState.STOPPING
         ]

@@ -183,7 +183,7 @@ class Ending:
     def _due(self) -> set[str]:
         """Jobs that the planner would start or make room for; not those that back off and may come due any time."""
         queue, plan = self._world.sandboxes[0].forecast()
-        due = {start.job for start in plan.starts} | {it.job for it in plan.seats}
+        due = {start.job for start in plan.starts} | {it.job for it in plan.allocations}
         due |= {it.members[0] for it in plan.launches} | {eviction.claimant for eviction in plan.evictions}
         return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
 

@@ -14,7 +14,7 @@ from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, CARRIER_PREFIX, JOB_TAG, SUBMISSION_TAG
-from job_queue.scheduler import WHOLE, Seat
+from job_queue.scheduler import WHOLE, GpuAllocation
 from tests.mailboxes import AgentInMemory
 from tests.torture.aws import Launch, SimulatedSageMaker
 from tests.torture.faults import Call, Fault
@@ -37,7 +37,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         super().__init__(ask, pool_of)
         self.agents_start = False  # in `_create`: with what the world knows of their carriers
         self.carrier_of_member: dict[str, str] = {}  # member's attempt -> carrier's
-        self.seat_of: dict[str, Seat] = {}
+        self.allocation_of: dict[str, GpuAllocation] = {}
         self.untold: set[str] = set()  # members that ended without a report
         self.dead: dict[str, float] = {}  # carrier -> since when its agent is dead
         self.introduced: list[str] = []  # carriers whose agents have started, and of which no event has told yet
@@ -61,7 +61,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         return answer
 
     def stop_attempt(self, job: Job) -> StopResult:
-        if job.on_board is None:
+        if job.carrier_attempt is None:
             return self.stop(job.launched or "")
         unknown = lambda *_: StopResult.UNKNOWN  # noqa: E731
         answer: StopResult = self._ask(
@@ -70,7 +70,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         return answer
 
     def describe_attempt(self, job: Job) -> TrainingJob | None:
-        if job.on_board is None:
+        if job.carrier_attempt is None:
             return self.describe(job.launched or "")
         described = partial(self.mailboxes.describe, job)
         found: TrainingJob | None = self._ask(Call("describe", job.address or "", described, _no_answer, _no_answer))
@@ -96,7 +96,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         """Carriers that are alive."""
         return [name for name in self.alive_names() if name.startswith(CARRIER_PREFIX)]
 
-    def aboard(self, carrier: str) -> list[str]:
+    def on_carrier(self, carrier: str) -> list[str]:
         """Members that run on a carrier."""
         there = (member for member, its in self.carrier_of_member.items() if its == carrier)
         return [member for member in there if not self.jobs[member].ended]
@@ -104,9 +104,9 @@ class SimulatedCarriers(SimulatedSageMaker):
     def taken(self) -> Counter[tuple[str, int]]:
         """Tenths of each GPU that members have who run."""
         taken: Counter[tuple[str, int]] = Counter()
-        for member, seat in self.seat_of.items():
+        for member, allocation in self.allocation_of.items():
             if not self.jobs[member].ended:
-                taken.update({(self.carrier_of_member[member], gpu): seat.tenths for gpu in seat.gpus})
+                taken.update({(self.carrier_of_member[member], gpu): allocation.tenths for gpu in allocation.gpus})
         return taken
 
     def too_much(self) -> list[tuple[str, int]]:
@@ -114,14 +114,14 @@ class SimulatedCarriers(SimulatedSageMaker):
         return [gpu for gpu, tenths in self.taken().items() if tenths > WHOLE]
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
-        aboard, carrier = self.aboard(name), self.carrier_of_member.get(name)
+        on_carrier, carrier = self.on_carrier(name), self.carrier_of_member.get(name)
         if carrier in self.dead:
             status, secondary, failure = "Stopped", "", None  # its report is never written
             self.untold.add(name)
         super().end(name, status, secondary, failure)
         if carrier is not None and name not in self.untold:
             self.agents[carrier].report(name, status, failure or secondary, self.created[name])
-        for member in aboard:
+        for member in on_carrier:
             if status == "Stopped" and name not in self.dead:
                 super().end(member, "Stopped")
                 self.agents[name].report(member, "Stopped", CARRIER_STOPPED)
@@ -130,9 +130,9 @@ class SimulatedCarriers(SimulatedSageMaker):
                 super().end(member, "Stopped")
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
-        aboard = self.aboard(name)
+        on_carrier = self.on_carrier(name)
         super().starve(name, secondary)
-        for member in aboard:
+        for member in on_carrier:
             self.untold.add(member)
             super().end(member, "Stopped")
 
@@ -155,7 +155,7 @@ class SimulatedCarriers(SimulatedSageMaker):
             require(ordered, "only the queue has an agent start a member", f"{name} on {carrier}")
             if assignment:
                 self._start_member(carrier, name, assignment)
-        for name in self.aboard(carrier):
+        for name in self.on_carrier(carrier):
             if agent.is_stopped(name):
                 require((carrier, name) in self._stops, "only the queue has an agent stop a member", f"{name}")
 
@@ -178,7 +178,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         return result
 
     def _assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        carrier, name = job.on_board or "", job.launched or ""
+        carrier, name = job.carrier_attempt or "", job.launched or ""
         self._ordered.add((carrier, name))
         result = self.mailboxes.assign(job, request)
         unread = carrier not in self.agents or carrier in self.dead or self.jobs[carrier].ended
@@ -207,7 +207,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         self.requests[name], self.created[name] = request, self.clock()
         self.carrier_of_member[name] = carrier
         self.untold.discard(name)  # the name may have been an earlier job's
-        self.seat_of[name] = Seat(carrier, tuple(assignment["gpus"]), assignment["tenths"])
+        self.allocation_of[name] = GpuAllocation(carrier, tuple(assignment["gpus"]), assignment["tenths"])
         self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
         self.changed[name] = None
 
@@ -218,7 +218,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         return self.mailboxes.heard_of(carrier)
 
     def _stop_member(self, job: Job) -> StopResult:
-        carrier, name = job.on_board or "", job.launched or ""
+        carrier, name = job.carrier_attempt or "", job.launched or ""
         self._stops.add((carrier, name))
         answer = self.mailboxes.stop(job)
         self.look(carrier)

@@ -305,15 +305,15 @@ def _size_asked_for() -> list[Slip]:
     return [("job_queue.controller.launcher.placed", placed_in_full)]
 
 
-def _seat_freed_at_stop_request() -> list[Slip]:
+def _allocation_freed_at_stop_request() -> list[Slip]:
     """Another member sits down while the one before it still has its GPUs."""
-    seat = Packing.seat
+    allocation = Packing.allocate
 
     def hasty(self: Packing, *args: Any, **named: Any) -> bool:
         self._free = self._soon
-        return seat(self, *args, **named)
+        return allocation(self, *args, **named)
 
-    return [("job_queue.scheduler.carriers.packing.Packing.seat", hasty)]
+    return [("job_queue.scheduler.carriers.packing.Packing.allocate", hasty)]
 
 
 def _report_unheard() -> list[Slip]:
@@ -521,7 +521,7 @@ BUGS = {
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
     "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (553,)),
     "size-asked-for": Bug(_size_asked_for, (18,)),
-    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (20,), kind=Kind.SHARED),
+    "seat-freed-at-stop-request": Bug(_allocation_freed_at_stop_request, (20,), kind=Kind.SHARED),
     "report-unheard": Bug(_report_unheard, (0,), kind=Kind.SHARED),
     "lost-carrier-ignored": Bug(_lost_carrier_ignored, (3,), kind=Kind.SHARED),
     "report-by-anybody": Bug(_report_by_anybody, (278,), kind=Kind.SHARED),

@@ -21,7 +21,7 @@ from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.adapters.telemetry import log
 from job_queue.carrier_agent import seal
 from job_queue.carrier_agent.mailbox import context, key_line, verified
-from job_queue.domain.carriers.founding import AGENTS, LONGEST_SECONDS, MAILBOXES
+from job_queue.domain.carriers.carrier_launch import AGENTS, LONGEST_SECONDS, MAILBOXES
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.launching.proof import attempt_tags
@@ -123,14 +123,14 @@ class Mailboxes:
 
     def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         """Assign an attempt to the GPUs of its carrier, unless it is assigned. Answer as CreateTrainingJob does."""
-        key, seat = self._key(job), job.seat
-        if key is None or seat is None:
+        key, allocation = self._key(job), job.allocation
+        if key is None or allocation is None:
             return LaunchResult.NOT_NOW, "the agent of its carrier has not introduced itself"
-        carrier, attempt = job.on_board or "", job.launched or ""
+        carrier, attempt = job.carrier_attempt or "", job.launched or ""
         hidden = json.dumps({"request": request}, separators=(",", ":")).encode()
         details = {
-            "gpus": list(seat.gpus),
-            "tenths": seat.tenths,
+            "gpus": list(allocation.gpus),
+            "tenths": allocation.tenths,
             "sealed": seal.sealed(key, hidden, context(carrier, attempt, job.sent)),
         }
         try:
@@ -166,7 +166,7 @@ class Mailboxes:
     def _order(self, do: str, job: Job, details: Mapping[str, Any]) -> bytes:
         content = {
             "do": do,
-            "carrier": job.on_board,
+            "carrier": job.carrier_attempt,
             "attempt": job.launched,
             "submission": job.submission,
             "call": job.sent,
@@ -222,16 +222,16 @@ class Mailboxes:
         return Heard(at, _names(report.get("members")), _names(report.get("ended")))
 
     def _ended(self, job: Job) -> TrainingJob | None:
-        found = self._get(f"{MAILBOXES}/{job.on_board}/out/{job.launched}/ended.json")
+        found = self._get(f"{MAILBOXES}/{job.carrier_attempt}/out/{job.launched}/ended.json")
         key = self._key(job) if found else None
         if found is None or key is None:
             return None
         message, written = found
-        report = _authentic(message, key, f"{job.launched}/ended", carrier=job.on_board, attempt=job.launched)
+        report = _authentic(message, key, f"{job.launched}/ended", carrier=job.carrier_attempt, attempt=job.launched)
         if report is not None and report.get("submission") != job.submission:
             return None  # of an earlier job of this name
         if report is None:
-            log.warning("report is not the agent's", attempt=job.launched, carrier=job.on_board)
+            log.warning("report is not the agent's", attempt=job.launched, carrier=job.carrier_attempt)
             return None
         if report.get("status") not in ("Completed", "Stopped"):
             report = {**report, "status": "Failed"}
@@ -240,14 +240,19 @@ class Mailboxes:
     def _assigned(self, job: Job) -> Json | None:
         content = self._read(_order_place(job, "assign"))
         order = verified(content[0], self._orders.modulus) if content else None
-        expected = {"do": "assign", "carrier": job.on_board, "attempt": job.launched, "submission": job.submission}
+        expected = {
+            "do": "assign",
+            "carrier": job.carrier_attempt,
+            "attempt": job.launched,
+            "submission": job.submission,
+        }
         return order if order and all(order[field] == value for field, value in expected.items()) else None
 
     def _key(self, job: Job) -> bytes | None:
         """Return the key that the queue shares with the agent of a member's carrier; None: there is none yet."""
-        attempt = job.on_board or ""
+        attempt = job.carrier_attempt or ""
         if attempt not in self._keys:
-            carrier = self._carrier_of(job.seat.carrier) if job.seat else None
+            carrier = self._carrier_of(job.allocation.carrier) if job.allocation else None
             key = key_of(carrier) if carrier is not None and apply_qstamp(carrier.name, 1) == attempt else None
             if key is None:
                 return None
@@ -327,7 +332,7 @@ def _reported_attempt(body: object) -> tuple[str, str | None] | None:
 
 
 def _order_place(job: Job, do: str) -> str:
-    return f"{MAILBOXES}/{job.on_board}/in/{job.launched}/{do}.json"
+    return f"{MAILBOXES}/{job.carrier_attempt}/in/{job.launched}/{do}.json"
 
 
 def _authentic(message: Json, key: bytes, name: str, **expected: str | None) -> Json | None:
@@ -366,7 +371,7 @@ def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any]
         tags=attempt_tags(job, call=call) if isinstance(call, int) else {},
         ended_at=_time(report, "at", written) or written if status != "InProgress" else None,
         began=_time(report, "started", written),
-        carrier=job.on_board,
+        carrier=job.carrier_attempt,
     )
 
 

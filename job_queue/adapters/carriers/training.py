@@ -35,7 +35,7 @@ class Training(SageMakerTraining):
 
     def stop_attempt(self, job: Job) -> StopResult:
         """Request a stop of a job's recorded attempt. An attempt that is stopping or has ended is not an error."""
-        if job.on_board is None:
+        if job.carrier_attempt is None:
             return self.stop(job.launched or "")
         return self.mailboxes.stop(job) if self.mailboxes else StopResult.UNKNOWN
 
@@ -44,13 +44,13 @@ class Training(SageMakerTraining):
 
         :raises Unavailable: there was no usable answer.
         """
-        if job.on_board is None:
+        if job.carrier_attempt is None:
             return self.describe(job.launched or "")
         return self.mailboxes.describe(job) if self.mailboxes else None
 
     def forget_attempt(self, job: Job) -> None:
         """Remove the remaining orders about a member's attempt that has ended."""
-        if job.on_board is not None and self.mailboxes is not None:
+        if job.carrier_attempt is not None and self.mailboxes is not None:
             self.mailboxes.forget(job)
 
     def introduction(self, carrier: str) -> Introduction | None:

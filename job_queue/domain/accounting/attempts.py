@@ -106,7 +106,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         max_runtime=job.max_runtime,
         image=report.image,
         gpus=job.gpus,
-        carrier=job.seat.carrier if job.seat else None,
+        carrier=job.allocation.carrier if job.allocation else None,
         carries=job.carries,
     )
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.state_machine import Transition, begin
-from job_queue.scheduler import JobState, Seat, clock
+from job_queue.scheduler import GpuAllocation, JobState, clock
 
 
-def assign(member: Job, seat: Seat, carrier: Job, call: LaunchCall, now: float) -> Transition:
+def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCall, now: float) -> Transition:
     """Intend to assign a member to a carrier. The member takes GPUs, and no slots."""
     begun = begin(member, {}, call, now)
-    gpus = ", ".join(map(str, seat.gpus))
-    new = replace(begun.new, seat=seat, on_board=carrier.launched)
+    gpus = ", ".join(map(str, allocation.gpus))
+    new = replace(begun.new, allocation=allocation, carrier_attempt=carrier.launched)
     return replace(begun, new=new, cause=f"assigned to GPU {gpus} of {carrier.launched}")
 
 
@@ -87,5 +87,5 @@ def evict_all(members: Mapping[str, Job], carrier: Job, claimant: str, rule: str
     return [
         Transition(job, job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule), cause, now)
         for job in members.values()
-        if job.on_board == carrier.launched and job.state is JobState.RUNNING and not job.cancelled
+        if job.carrier_attempt == carrier.launched and job.state is JobState.RUNNING and not job.cancelled
     ]

@@ -1,1 +1,1 @@
-"""Shares of an instance: carriers hold instances, members get seats on their GPUs (ADR 0079)."""
+"""Shares of an instance: carriers hold instances, members get allocations on their GPUs (ADR 0079)."""

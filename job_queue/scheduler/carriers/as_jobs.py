@@ -22,7 +22,7 @@ def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
     staying, joining = packing.staying(carrier.name), packing.joining[carrier.name]
     there: Sequence[ActiveJob | WaitingJob] = (*staying, *joining)
     left = carrier.state is JobState.RUNNING and packing.is_emptied(carrier.name) and not carrier.stop_denied
-    leaving = [job for job in packing.on_board[carrier.name] if job.state is JobState.STOPPING]
+    leaving = [job for job in packing.carrier_attempt[carrier.name] if job.state is JobState.STOPPING]
     state = JobState.STOPPING if left else carrier.state
     return ActiveJob(
         name=carrier.name,

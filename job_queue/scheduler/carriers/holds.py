@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from job_queue.scheduler.carriers.allocations import WHOLE
 from job_queue.scheduler.carriers.packing import Packing
-from job_queue.scheduler.carriers.seats import WHOLE
 from job_queue.scheduler.explain.messages import group_limit, join
 from job_queue.scheduler.model import Hold, JobState, Plan, Reason, Rule, Snapshot, WaitingJob
 
@@ -46,7 +46,7 @@ class MemberHolds:
 
     def of(self, decided: Plan) -> tuple[Hold, ...]:
         """Return all holds of a plan, including those from the planner of instances."""
-        found = (*self._of_seats(decided), *self._of_bins(decided), *self._plan_independent)
+        found = (*self._of_allocations(decided), *self._of_bins(decided), *self._plan_independent)
         longer: dict[int, tuple[str, ...]] = {}  # most holds share the same tuple of blockers, which may be long
         for hold in found:
             if id(hold.blockers) not in longer:
@@ -57,9 +57,9 @@ class MemberHolds:
         """Yield blocking jobs, and after each carrier its members."""
         for name in names:
             yield name
-            yield from (job.name for job in self._packing.on_board.get(name, ()))
+            yield from (job.name for job in self._packing.carrier_attempt.get(name, ()))
 
-    def _of_seats(self, decided: Plan) -> Iterator[Hold]:
+    def _of_allocations(self, decided: Plan) -> Iterator[Hold]:
         packing = self._packing
         gone = {eviction.job: eviction.claimant for eviction in decided.evictions}
         leaving: dict[str, list[str]] = defaultdict(list)
@@ -69,8 +69,8 @@ class MemberHolds:
         for name, carrier in packing.promised.items():
             by = tuple(leaving[name])
             yield Hold(name, Reason.WAITING_FOR_STOPPING, self._promise(carrier, by), blockers=by)
-        for name, seated in packing.seats.items():
-            if (carrier := seated.seat.carrier) in gone:
+        for name, assigned in packing.allocations.items():
+            if (carrier := assigned.allocation.carrier) in gone:
                 message = f"Its carrier {carrier} makes room for {gone[carrier]}."
                 yield Hold(name, Reason.WAITING_FOR_CAPACITY, message)
 

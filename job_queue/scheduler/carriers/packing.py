@@ -1,14 +1,14 @@
-"""Assignment of members to carriers: seats now, seats later, victims, and the members of new carriers.
+"""Assignment of members to carriers: allocations now, allocations later, victims, and the members of new carriers.
 
-A member never takes a seat that is promised to a member before it. Evictions of whole carriers are not decided here but
-in the planner of instances, which treats carriers as jobs of one instance.
+A member never takes an allocation that is promised to a member before it. Evictions of whole carriers are not decided
+here but in the planner of instances, which treats carriers as jobs of one instance.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from job_queue.scheduler.carriers.seats import WHOLE, Row, Seat, SitDown, seat_on
+from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation, GpuAssignment, Row, allocation_on
 from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, Evict, JobState, Rule, Snapshot, WaitingJob
 from job_queue.scheduler.victims import Guarantees, VictimKey, victim_order
 
@@ -27,7 +27,7 @@ class Bin:
 
 
 class Packing:
-    """The seats of all carriers, and the members that want one, in waiting order.
+    """The allocations of all carriers, and the members that want one, in waiting order.
 
     :param snapshot: with the members among `active` and `waiting`.
     :param reserved_carriers: carriers that all members leave because their instances are reserved for others.
@@ -42,37 +42,37 @@ class Packing:
         self._classes: dict[tuple[str, str], list[Carrier]] = defaultdict(list)  # (kind, project) -> carriers
         for carrier in self.carriers.values():
             self._classes[carrier.kind, carrier.project].append(carrier)
-        self.on_board = members_by_carrier(snapshot)
+        self.carrier_attempt = members_by_carrier(snapshot)
         self.evictions: dict[str, Evict] = {}
         self._free: dict[str, Row] = {}  # carrier -> GPUs without a member
         # carrier -> GPUs that are not promised and have no member once stopping members are gone
         self._soon: dict[str, Row] = {}
         for name, carrier in self.carriers.items():
-            self._free[name] = Row(carrier.gpus, map(_seat, self.on_board[name]))
-            self._soon[name] = Row(carrier.gpus, map(_seat, self.staying(name)))
+            self._free[name] = Row(carrier.gpus, map(_allocation, self.carrier_attempt[name]))
+            self._soon[name] = Row(carrier.gpus, map(_allocation, self.staying(name)))
         # members (kind, project, GPUs, demand) and priorities for which no victims were found
         self._failed_searches: list[tuple[object, int]] = []
         self._victim_keys: dict[str, VictimKey] = {}  # cache of sort keys in victim order
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
-        self._kept: dict[str, str] = {}  # carrier -> the patient member that its seats are kept for
+        self._kept: dict[str, str] = {}  # carrier -> the patient member that its allocations are kept for
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
-        self.seats: dict[str, SitDown] = {}
-        self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have a seat
+        self.allocations: dict[str, GpuAssignment] = {}
+        self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have an allocation
         self.bins: list[Bin] = []
 
     def staying(self, carrier: str) -> list[ActiveJob]:
         """Return the members of a carrier that are neither stopping nor evicted by this plan."""
-        jobs = self.on_board[carrier]
+        jobs = self.carrier_attempt[carrier]
         return [job for job in jobs if job.state is not JobState.STOPPING and job.name not in self.evictions]
 
     def is_emptied(self, carrier: str) -> bool:
         """Return whether no member stays on or joins a carrier: its instance is as good as free."""
         return not self.staying(carrier) and not self.joining[carrier]
 
-    # --- existing seats ---------------------------------------------------------------------------------
+    # --- existing allocations ---------------------------------------------------------------------------------
 
-    def seat(self, member: WaitingJob, closed: Collection[str] = ()) -> bool:
-        """Give a member a seat that is free, or promise it a seat that will be free. Return whether there is one.
+    def allocate(self, member: WaitingJob, closed: Collection[str] = ()) -> bool:
+        """Give a member free GPUs, or promise it GPUs that will be free. Return whether there are any.
 
         :param closed: carriers that it may not join.
         """
@@ -89,7 +89,7 @@ class Packing:
                     found.append((row.opens_a_gpu(gpus, size), row.free, name, gpus))
             if found:
                 *_, name, gpus = min(found)
-                self._give(member, seat_on(name, gpus, size), at_once=at_once)
+                self._give(member, allocation_on(name, gpus, size), at_once=at_once)
                 return True
         return False
 
@@ -103,17 +103,17 @@ class Packing:
             if carrier.state in (JobState.STARTING, JobState.RUNNING) and carrier.name not in self._reserved_carriers
         )
 
-    def _give(self, member: WaitingJob, seat: Seat, *, at_once: bool) -> None:
-        self._soon[seat.carrier].take(seat)
-        self.joining[seat.carrier].append(member)
+    def _give(self, member: WaitingJob, allocation: GpuAllocation, *, at_once: bool) -> None:
+        self._soon[allocation.carrier].take(allocation)
+        self.joining[allocation.carrier].append(member)
         if at_once:
-            self._free[seat.carrier].take(seat)
-            self.seats[member.name] = SitDown(member.name, seat)
+            self._free[allocation.carrier].take(allocation)
+            self.allocations[member.name] = GpuAssignment(member.name, allocation)
         else:
-            self.promised[member.name] = seat.carrier
+            self.promised[member.name] = allocation.carrier
 
     def keep(self, member: WaitingJob) -> None:
-        """Keep the next seats of a carrier for a member that has waited longer than `patience`."""
+        """Keep the next allocations of a carrier for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -134,21 +134,21 @@ class Packing:
                 if it.row.free < size or it.leader.demand != member.demand:
                     continue
                 if (gpus := it.row.place(size)) is not None:
-                    it.row.take(seat_on("", gpus, size))
+                    it.row.take(allocation_on("", gpus, size))
                     it.members.append(member)
                     break
             else:
                 row = Row(min(self._gpus[pool] for need in member.demand for pool in need))
                 gpus = row.place(size)
                 assert gpus is not None, "members are asked for nothing but pools that they fit into"
-                row.take(seat_on("", gpus, size))
+                row.take(allocation_on("", gpus, size))
                 self.bins.append(Bin(row, [member]))
                 bins.append(self.bins[-1])
 
-    # --- seats of victims -------------------------------------------------------------------------------
+    # --- allocations of victims -------------------------------------------------------------------------------
 
     def make_room(self, member: WaitingJob) -> bool:
-        """Evict members of lower priority from one carrier, and promise their seat; return whether that was possible.
+        """Evict members of lower priority from one carrier, and promise their GPUs; return whether that was possible.
 
         The victims are as few and as cheap as suffice.
         """
@@ -167,10 +167,10 @@ class Packing:
         _, name, victims = min(found, key=lambda it: it[:2])
         for victim in victims:
             self.evictions[victim.name] = Evict(victim.name, member.name, Rule.PREEMPT)
-            self._soon[name].leave(_seat(victim))
+            self._soon[name].leave(_allocation(victim))
         gpus = self._soon[name].place(member.gpus or 0)
         assert gpus is not None
-        self._give(member, seat_on(name, gpus, member.gpus or 0), at_once=False)
+        self._give(member, allocation_on(name, gpus, member.gpus or 0), at_once=False)
         return True
 
     def _victims_on(self, carrier: Carrier, member: WaitingJob) -> Sequence[ActiveJob]:
@@ -181,14 +181,14 @@ class Packing:
         for job in sorted(lower, key=self._victim_key):
             if row.place(size) is not None:
                 break
-            row.leave(_seat(job))
+            row.leave(_allocation(job))
             leaving.append(job)
         if row.place(size) is None:
             return ()
         for job in sorted(leaving, key=self._victim_key, reverse=True):
-            row.take(_seat(job))
+            row.take(_allocation(job))
             if row.place(size) is None:
-                row.leave(_seat(job))
+                row.leave(_allocation(job))
             else:
                 leaving.remove(job)
         return leaving
@@ -211,7 +211,7 @@ class Packing:
 
         With it, members are compared with each other, and the pool's guaranteed runtime applies.
         """
-        return {self.carriers[job.seat.carrier].pool: 1} if job.seat else NOTHING
+        return {self.carriers[job.allocation.carrier].pool: 1} if job.allocation else NOTHING
 
     # --- consolidation ----------------------------------------------------------------------------------
 
@@ -222,23 +222,23 @@ class Packing:
             staying = self.staying(name)
             if carrier.state is not JobState.RUNNING or not staying or self.joining[name]:
                 continue
-            if all(map(self._may_leave, staying)) and self._seats_elsewhere(name) is not None:
+            if all(map(self._may_leave, staying)) and self._allocations_elsewhere(name) is not None:
                 found.append((sum(self.work_lost(job) for job in staying), name))
         return [name for _, name in sorted(found)]
 
     def move(self, carrier: str, claimant: str) -> None:
-        """Evict all members of a carrier, and reserve seats on other carriers for them."""
-        places = self._seats_elsewhere(carrier)
+        """Evict all members of a carrier, and reserve allocations on other carriers for them."""
+        places = self._allocations_elsewhere(carrier)
         assert places is not None
-        for job, seat in places:
+        for job, allocation in places:
             self.evictions[job.name] = Evict(job.name, claimant, Rule.CONSOLIDATE)
-            self._soon[seat.carrier].take(seat)
+            self._soon[allocation.carrier].take(allocation)
         self._soon[carrier] = Row(self.carriers[carrier].gpus)
 
-    def _seats_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, Seat]] | None:
-        """Return a seat on another carrier for each member that stays on this one; None: there are not enough.
+    def _allocations_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, GpuAllocation]] | None:
+        """Return an allocation on another carrier for each member that stays on this one; None: there are not enough.
 
-        The seats are free now and not promised.
+        The allocations are free now and not promised.
         """
         own = self.carriers[name]
         others = {
@@ -248,33 +248,33 @@ class Packing:
             if it.takes_members and it.name not in self._kept and not self.is_emptied(it.name)
         }
         found = []
-        for job in sorted(self.staying(name), key=lambda it: (-_seat(it).size, it.name)):
-            size = _seat(job).size
+        for job in sorted(self.staying(name), key=lambda it: (-_allocation(it).size, it.name)):
+            size = _allocation(job).size
             able = [(soon.free, it, gpus) for it, (soon, free) in others.items() if (gpus := soon.place(size, free))]
             if not able:
                 return None
             _, best, gpus = min(able)
-            seat = seat_on(best, gpus, size)
-            others[best][0].take(seat)
-            found.append((job, seat))
+            allocation = allocation_on(best, gpus, size)
+            others[best][0].take(allocation)
+            found.append((job, allocation))
         return found
 
     def work_lost(self, job: ActiveJob) -> float:
         """Return the GPU-seconds of work that a stop of this member would lose."""
         if job.started is None:
             return 0.0
-        return max(0.0, self._now - max(job.started, job.checkpoint or job.started)) * _seat(job).size / WHOLE
+        return max(0.0, self._now - max(job.started, job.checkpoint or job.started)) * _allocation(job).size / WHOLE
 
 
 def members_by_carrier(snapshot: Snapshot) -> dict[str, list[ActiveJob]]:
     """Return the members of each carrier, by the carrier's name."""
     found: dict[str, list[ActiveJob]] = {carrier.name: [] for carrier in snapshot.carriers}
     for job in sorted(snapshot.active, key=lambda it: it.name):
-        if job.seat is not None and job.seat.carrier in found:
-            found[job.seat.carrier].append(job)
+        if job.allocation is not None and job.allocation.carrier in found:
+            found[job.allocation.carrier].append(job)
     return found
 
 
-def _seat(job: ActiveJob) -> Seat:
-    assert job.seat is not None
-    return job.seat
+def _allocation(job: ActiveJob) -> GpuAllocation:
+    assert job.allocation is not None
+    return job.allocation

@@ -1,14 +1,14 @@
-"""plan(snapshot) -> Plan, with members: `plan_instances` treats carriers as jobs, and members get seats on them."""
+"""plan(snapshot) -> Plan, with members: `plan_instances` treats carriers as jobs, and members get GPUs of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from job_queue.scheduler.candidates import Candidate, Groups, find_candidates
+from job_queue.scheduler.carriers.allocations import WHOLE, Launch
 from job_queue.scheduler.carriers.as_jobs import bin_as_waiting_job, carriers_as_jobs
 from job_queue.scheduler.carriers.holds import MemberHolds
 from job_queue.scheduler.carriers.packing import Packing, members_by_carrier
-from job_queue.scheduler.carriers.seats import WHOLE, Launch
 from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareTree
 from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, JobState, Plan, Slots, Snapshot, WaitingJob
@@ -32,7 +32,7 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
 class _SharedPlan:
     """A plan that tries four ways to serve a member, in this order.
 
-    A member gets a free seat, a carrier on a free instance, the seats of victims, or a carrier on the instance of a
+    A member gets free GPUs, a carrier on a free instance, the GPUs of victims, or a carrier on the instance of a
     victim.
     """
 
@@ -46,7 +46,7 @@ class _SharedPlan:
         charged = replace(snapshot, active=(*snapshot.active, *carriers_as_jobs(self._packing, snapshot.now)))
         spending = Spending(charged)
         order = WaitingOrder(snapshot, held_lately(charged), spending)
-        # Members get seats on existing carriers even if their pool backs off.
+        # Members get allocations on existing carriers even if their pool backs off.
         everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
         candidates, refused = find_candidates(everyone, ShareTree(snapshot.policy, spending.overspent), order, spending)
         self._holds = MemberHolds(snapshot, self._packing)
@@ -60,32 +60,32 @@ class _SharedPlan:
         self._candidates_by_name = {it.name: it for it in self._candidates}
         self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
-        self._unseated: list[WaitingJob] = []
+        self._unplaced: list[WaitingJob] = []
         self._due_for_eviction = _due_for_eviction(snapshot)
 
     def decide(self, *, explained: bool) -> Plan:
         """Return the plan."""
         packing = self._packing
         for candidate in self._candidates:
-            self._seat(candidate)
-        packing.launch_for(self._unseated)
+            self._allocation(candidate)
+        packing.launch_for(self._unplaced)
         decided = self._plan_instances(explained=explained)
         blocked = self._blocked(decided)
         if made_room := {member.name for member in blocked if packing.make_room(member)}:
-            packing.launch_for([member for member in self._unseated if member.name not in made_room])
+            packing.launch_for([member for member in self._unplaced if member.name not in made_room])
             decided = self._plan_instances(explained=explained)
         if self._consolidates(decided):
             decided = self._plan_instances(explained=explained)
         return self._complete(decided, explained=explained)
 
-    def _seat(self, candidate: Candidate) -> None:
+    def _allocation(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
         if not self._groups.may_start(candidate, has_place=False):
             self._holds.beyond_group(member, *self._groups.count_and_limit(candidate))
             return
-        if not self._packing.seat(member, closed=self._closed_to(candidate)):
+        if not self._packing.allocate(member, closed=self._closed_to(candidate)):
             self._packing.keep(member)
-            self._unseated.append(member)
+            self._unplaced.append(member)
         # A waiting member counts in its group, too, so that no more are launched for a group than it allows.
         self._groups.enter(candidate)
 
@@ -121,7 +121,7 @@ class _SharedPlan:
             replace(job, state=JobState.STOPPING, comes_back=False) if job.name == without else job
             for job in carriers_as_jobs(packing, snapshot.now)
         )
-        whole = (*(job for job in snapshot.active if job.seat is None), *self._in_groups())
+        whole = (*(job for job in snapshot.active if job.allocation is None), *self._in_groups())
         reserved = dict(snapshot.reserved)
         for it in packing.bins:  # the leader may have changed since slots were reserved
             held = [reserved.pop(member.name) for member in it.members if member.name in reserved]
@@ -139,11 +139,11 @@ class _SharedPlan:
         )
 
     def _in_groups(self) -> Iterator[ActiveJob]:
-        """Yield members that are active or get a seat as jobs without slots, so that they count in their groups."""
+        """Yield members that are active or get GPUs as jobs without slots, so that they count in their groups."""
         for member in self._snapshot.active:
-            if member.seat is not None and member.group is not None:
-                yield replace(member, slots=NOTHING, demand=(), preemptible=False, seat=None)
-        for name in self._packing.seats:
+            if member.allocation is not None and member.group is not None:
+                yield replace(member, slots=NOTHING, demand=(), preemptible=False, allocation=None)
+        for name in self._packing.allocations:
             job = self._candidates_by_name[name].job
             if job.group is not None:
                 yield ActiveJob(
@@ -165,7 +165,7 @@ class _SharedPlan:
         served |= decided.reservations.keys() - {eviction.claimant for eviction in decided.evictions}
         bins = [it for it in self._packing.bins if it.leader.name not in served]
         blocked = {member.name for it in bins for member in it.members}
-        return [member for member in self._unseated if member.name in blocked]
+        return [member for member in self._unplaced if member.name in blocked]
 
     def _consolidates(self, decided: Plan) -> bool:
         """Move the members of one carrier to others, if only that gives another job its instance.
@@ -187,13 +187,15 @@ class _SharedPlan:
         packing = self._packing
         gone = {eviction.job for eviction in decided.evictions}
         leaders = {it.leader.name: it for it in packing.bins}
-        on_board = {job.name: job.seat.carrier for job in self._snapshot.active if job.seat is not None}
+        carrier_attempt = {
+            job.name: job.allocation.carrier for job in self._snapshot.active if job.allocation is not None
+        }
         # Members of an evicted carrier leave with it, and are not evicted one by one.
-        leaving = [it for it in packing.evictions.values() if on_board[it.job] not in gone]
+        leaving = [it for it in packing.evictions.values() if carrier_attempt[it.job] not in gone]
         return replace(
             decided,
             starts=tuple(start for start in decided.starts if start.job not in leaders),
-            seats=tuple(it for it in packing.seats.values() if it.seat.carrier not in gone),
+            allocations=tuple(it for it in packing.allocations.values() if it.allocation.carrier not in gone),
             launches=tuple(
                 Launch(tuple(member.name for member in leaders[start.job].members), start.slots)
                 for start in decided.starts
@@ -229,12 +231,12 @@ def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
 
 def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
     """Yield carriers that all members leave and whose instances are reserved for jobs that cannot be their members."""
-    on_board = members_by_carrier(snapshot)
+    carrier_attempt = members_by_carrier(snapshot)
     left = [
         carrier
         for carrier in sorted(snapshot.carriers, key=lambda it: it.name)
         if carrier.state is JobState.RUNNING
-        if all(job.state is JobState.STOPPING for job in on_board[carrier.name])
+        if all(job.state is JobState.STOPPING for job in carrier_attempt[carrier.name])
     ]
     if not left or not snapshot.reserved:
         return
@@ -267,7 +269,7 @@ def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ())
     free.subtract(snapshot.external)
     leaving = set(gone)
     for job in snapshot.active:
-        if job.seat is None and job.state is not JobState.STOPPING and job.name not in leaving:
+        if job.allocation is None and job.state is not JobState.STOPPING and job.name not in leaving:
             free.subtract(job.slots)
     for carrier in snapshot.carriers:
         if carrier.state is not JobState.STOPPING and carrier.name not in leaving:
@@ -284,7 +286,7 @@ def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, .
         it
         for it in snapshot.carriers
         if it.state is JobState.RUNNING and not it.stop_denied
-        if not packing.on_board[it.name] and not packing.joining[it.name]
+        if not packing.carrier_attempt[it.name] and not packing.joining[it.name]
     ]
     if not empty:
         return ()

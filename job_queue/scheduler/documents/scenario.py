@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from job_queue.scheduler.carriers.seats import WHOLE, Seat
+from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation
 from job_queue.scheduler.documents import policy_document as document
 from job_queue.scheduler.documents.policy_document import (
     DocumentError,
@@ -110,7 +110,7 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
         "checkpoint": _time,
         "idle_since": _time,
         "reserved_for": document.text,
-        "seat": _seat,
+        "seat": _allocation,
     }
     required = ["job", "project", "priority", "entered"]
     if not isinstance(content, Mapping) or "seat" not in content:
@@ -119,6 +119,7 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
     if fields.get("seat") is not None and fields["slots"]:
         raise DocumentError(path, "has a seat on a carrier and slots: leave out one of them")
     reserved_for = fields.pop("reserved_for", None)
+    fields["allocation"] = fields.pop("seat", None)
     job = ActiveJob(name=fields.pop("job"), **{"state": JobState.RUNNING, **_not_preemptible(fields, path)})
     if reserved_for is not None and job.state is not JobState.STOPPING:
         raise DocumentError(
@@ -172,13 +173,13 @@ def _carrier(content: object, path: str) -> Carrier:
     return Carrier(name=fields.pop("carrier"), **{"kind": "", "state": JobState.RUNNING, **fields})
 
 
-def _seat(content: object, path: str) -> Seat:
+def _allocation(content: object, path: str) -> GpuAllocation:
     readers = {"carrier": document.text, "gpus": list_of(document.count), "part": _tenths}
     fields = read_fields(content, path, readers, required=("carrier", "gpus"))
     part = fields.get("part", WHOLE)
     if not fields["gpus"] or part > WHOLE or (part < WHOLE and len(fields["gpus"]) > 1):
         raise DocumentError(path, "is on one or several whole GPUs, or on a part of one")
-    return Seat(fields["carrier"], fields["gpus"], part)
+    return GpuAllocation(fields["carrier"], fields["gpus"], part)
 
 
 def _tenths(value: object, path: str) -> int:
@@ -295,11 +296,13 @@ def _check_carriers(snapshot: Snapshot, projects: Collection[str], pools: Collec
             raise DocumentError("scenario.carriers", f"{carrier.name} names an unknown project or pool")
     taken: Counter[tuple[str, int]] = Counter()
     for job in snapshot.active:
-        if job.seat is None:
+        if job.allocation is None:
             continue
-        if job.seat.carrier not in carriers:
-            raise DocumentError("scenario.active", f"{job.name} names the unknown carrier {job.seat.carrier!r}")
-        for gpu in job.seat.gpus:
-            taken[job.seat.carrier, gpu] += job.seat.tenths
-            if gpu >= carriers[job.seat.carrier].gpus or taken[job.seat.carrier, gpu] > WHOLE:
-                raise DocumentError("scenario.active", f"{job.name} has no room on GPU {gpu} of {job.seat.carrier}")
+        if job.allocation.carrier not in carriers:
+            raise DocumentError("scenario.active", f"{job.name} names the unknown carrier {job.allocation.carrier!r}")
+        for gpu in job.allocation.gpus:
+            taken[job.allocation.carrier, gpu] += job.allocation.tenths
+            if gpu >= carriers[job.allocation.carrier].gpus or taken[job.allocation.carrier, gpu] > WHOLE:
+                raise DocumentError(
+                    "scenario.active", f"{job.name} has no room on GPU {gpu} of {job.allocation.carrier}"
+                )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from job_queue.scheduler.carriers.seats import WHOLE, Seat
+from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, JobState, Plan, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import waiting_order
@@ -34,7 +34,7 @@ class ScenarioRun:
         active, ended = [], []
         for job in before.active:
             if job.state is not JobState.STOPPING:
-                leaves = job.name in evicted or (job.seat is not None and job.seat.carrier in evicted)
+                leaves = job.name in evicted or (job.allocation is not None and job.allocation.carrier in evicted)
                 state = JobState.STOPPING if leaves else JobState.RUNNING
                 started = before.now if job.started is None else job.started
                 active.append(replace(job, state=state, started=started, comes_back=leaves))
@@ -45,13 +45,15 @@ class ScenarioRun:
                 waiting[job.name] = _waiting(job, before)
         for start in decided.starts:
             active.append(_starting(waiting.pop(start.job), start.slots, None, before.now))
-        for it in decided.seats:
-            active.append(_starting(waiting.pop(it.job), NOTHING, it.seat, before.now))
+        for it in decided.allocations:
+            active.append(_starting(waiting.pop(it.job), NOTHING, it.allocation, before.now))
         self.snapshot = replace(
             before,
             active=tuple(active),
             waiting=tuple(waiting.values()),
-            carriers=_carriers(before, decided, {job.seat.carrier for job in active if job.seat is not None}),
+            carriers=_carriers(
+                before, decided, {job.allocation.carrier for job in active if job.allocation is not None}
+            ),
             reserved=decided.reservations,
             past_use=past_use_after(before.policy, before.past_use, before.now, ended),
         )
@@ -93,15 +95,19 @@ def _new_name(leader: str, taken: set[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _starting(job: WaitingJob, slots: Slots, seat: Seat | None, now: float) -> ActiveJob:
-    return ActiveJob(slots=slots, seat=seat, state=JobState.STARTING, started=now, demand=job.demand, **_common(job))
+def _starting(job: WaitingJob, slots: Slots, allocation: GpuAllocation | None, now: float) -> ActiveJob:
+    return ActiveJob(
+        slots=slots, allocation=allocation, state=JobState.STARTING, started=now, demand=job.demand, **_common(job)
+    )
 
 
 def _waiting(job: ActiveJob, before: Snapshot) -> WaitingJob:
-    if job.seat is None:
+    if job.allocation is None:
         return WaitingJob(demand=job.demand or (job.slots,), **_common(job))
     pools = {carrier.name: carrier.pool for carrier in before.carriers}
-    return WaitingJob(demand=job.demand or ({pools[job.seat.carrier]: 1},), gpus=job.seat.size, **_common(job))
+    return WaitingJob(
+        demand=job.demand or ({pools[job.allocation.carrier]: 1},), gpus=job.allocation.size, **_common(job)
+    )
 
 
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
@@ -113,7 +119,7 @@ def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
 def plan_to_document(decided: Plan) -> dict[str, Any]:
     """Convert a plan to plain data. Fields of carriers are included only if they are not empty."""
     carriers = {
-        "seat": [{"job": it.job, **seat_to_document(it.seat)} for it in decided.seats],
+        "seat": [{"job": it.job, **allocation_to_document(it.allocation)} for it in decided.allocations],
         "launch": [{"members": list(it.members), "slots": dict(it.slots)} for it in decided.launches],
         "close": list(decided.closes),
     }
@@ -126,10 +132,10 @@ def plan_to_document(decided: Plan) -> dict[str, Any]:
     }
 
 
-def seat_to_document(seat: Seat) -> dict[str, Any]:
-    """Convert a seat to plain data, as in scenario files."""
-    part = {"part": seat.tenths / WHOLE} if seat.tenths < WHOLE else {}
-    return {"carrier": seat.carrier, "gpus": list(seat.gpus), **part}
+def allocation_to_document(allocation: GpuAllocation) -> dict[str, Any]:
+    """Convert an allocation to plain data, as in scenario files."""
+    part = {"part": allocation.tenths / WHOLE} if allocation.tenths < WHOLE else {}
+    return {"carrier": allocation.carrier, "gpus": list(allocation.gpus), **part}
 
 
 def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
@@ -152,7 +158,7 @@ def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _held(job: ActiveJob) -> Mapping[str, Any]:
-    return dict(job.slots) if job.seat is None else seat_to_document(job.seat)
+    return dict(job.slots) if job.allocation is None else allocation_to_document(job.allocation)
 
 
 def _slots_by_project(snapshot: Snapshot) -> dict[str, dict[str, int]]:

@@ -8,9 +8,9 @@ from math import inf
 
 from job_queue.scheduler import (
     ActiveJob,
+    GpuAllocation,
     JobState,
     Policy,
-    Seat,
     Settings,
     Slots,
     Snapshot,
@@ -41,7 +41,7 @@ class JobRun:
 
 @dataclass(eq=False, slots=True)
 class SimulatedAttempt:
-    """An attempt that holds slots, or a seat on a carrier."""
+    """An attempt that holds slots, or an allocation on a carrier."""
 
     run: JobRun
     slots: Slots
@@ -50,7 +50,7 @@ class SimulatedAttempt:
     stopping: bool = False
     expected: float | None = None  # seconds from the launch until its end
     seen: ActiveJob | None = None  # its state in the first snapshot
-    seat: Seat | None = None  # a member has a seat and no slots
+    allocation: GpuAllocation | None = None  # a member has an allocation and no slots
 
     def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
         """Return the attempt as the planner sees it.
@@ -81,7 +81,7 @@ class SimulatedAttempt:
             expected=self.expected,
             comes_back=self.stopping,
             owner=job.owner,
-            seat=self.seat,
+            allocation=self.allocation,
             kind=job.kind,
         )
 
@@ -148,7 +148,7 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
     if isinstance(job, WaitingJob):
         demand, gpus = job.demand, job.gpus
     else:
-        demand, gpus = job.demand or (job.slots,), job.seat.size if job.seat else None
+        demand, gpus = job.demand or (job.slots,), job.allocation.size if job.allocation else None
     named = (job.name, job.project, job.priority, demand, job.entered)
     found = SimulatedJob(
         *named,

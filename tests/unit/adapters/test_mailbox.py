@@ -16,7 +16,7 @@ from job_queue.carrier_agent import seal
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.launching.proof import attempt_tags, is_attempt_of
-from job_queue.scheduler import JobState, Seat
+from job_queue.scheduler import GpuAllocation, JobState
 from tests.jobs import NOW, a_job
 from tests.mailboxes import BUCKET, AgentInMemory, BucketInMemory, mailboxes, small_key
 
@@ -101,7 +101,13 @@ def world() -> World:
     assert introduction is not None and introduction.written == NOW
     carriers["c"] = carrier = replace(carrier, agent_key=introduction.number)
     member = a_job(
-        "m", state=JobState.RUNNING, launched=ATTEMPT, on_board=CARRIER, seat=Seat("c", (2, 3)), sent=1, secret="s"
+        "m",
+        state=JobState.RUNNING,
+        launched=ATTEMPT,
+        carrier_attempt=CARRIER,
+        allocation=GpuAllocation("c", (2, 3)),
+        sent=1,
+        secret="s",
     )
     return World(bucket, queue, agent, carrier, member)
 
@@ -143,7 +149,7 @@ def test_the_settings_of_a_carrier_do_not_give_its_key_away(world: World) -> Non
 
 @pytest.mark.attack
 def test_no_key_is_used_for_the_mailbox_of_another_carrier(world: World) -> None:
-    member = replace(world.member, on_board="d-qstamp-1")
+    member = replace(world.member, carrier_attempt="d-qstamp-1")
     assert world.queue.assign(member, {})[0] is LaunchResult.NOT_NOW
     assert not [key for key in world.bucket.objects if key.startswith("carriers/d-qstamp-1/")]
 
@@ -182,7 +188,7 @@ def test_nothing_is_assigned_to_a_carrier_whose_agent_has_no_key(world: World) -
     carriers = {"c": replace(world.carrier, agent_key=None)}
     queue = mailboxes(world.bucket, lambda name: carriers.get(name))  # noqa: PLW0108
     assert queue.assign(world.member, {})[0] is LaunchResult.NOT_NOW
-    assert queue.assign(replace(world.member, seat=None), {})[0] is LaunchResult.NOT_NOW
+    assert queue.assign(replace(world.member, allocation=None), {})[0] is LaunchResult.NOT_NOW
     assert mailboxes(world.bucket, lambda name: None).assign(world.member, {})[0] is LaunchResult.NOT_NOW
     carriers["c"] = world.carrier
     assert queue.assign(world.member, {})[0] is LaunchResult.LAUNCHED, "the missing key is not remembered"

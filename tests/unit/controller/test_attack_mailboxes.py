@@ -9,7 +9,7 @@ import pytest
 from job_queue.adapters.carriers.mailbox import Heard, Introduction
 from job_queue.carrier_agent.mailbox import key_line
 from job_queue.controller.carriers import OVERDUE_SECONDS
-from job_queue.domain.carriers.founding import carrier_name, owner_part, project_part
+from job_queue.domain.carriers.carrier_launch import carrier_name, owner_part, project_part
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.launching.proof import attempt_tags
@@ -218,7 +218,7 @@ def test_an_attempt_that_a_batch_names_often_is_looked_at_once(queue: Harness) -
     submit(queue, "m0")
     member = queue.job("m0")
     queue.training.calls.clear()
-    queue.controller.mailboxes_changed([(member.on_board or "", member.launched)] * 10, queue.invocation())
+    queue.controller.mailboxes_changed([(member.carrier_attempt or "", member.launched)] * 10, queue.invocation())
     assert queue.training.calls == [("describe", member.address)]
 
 
@@ -254,11 +254,11 @@ def test_a_mailbox_that_cannot_be_read_does_not_keep_others_from_being_read(queu
     queue.submissions.submit(member_request("m1"), OWNER.replace("ada", "bob"))
     queue.wake()
     jobs = [queue.job(name) for name in ("m0", "m1")]
-    assert len({job.on_board for job in jobs}) == 2
+    assert len({job.carrier_attempt for job in jobs}) == 2
     look = queue.training.heard_of
     for job, other in (jobs, jobs[::-1]):
 
-        def heard(carrier: Job, unread: str | None = other.on_board) -> Heard:
+        def heard(carrier: Job, unread: str | None = other.carrier_attempt) -> Heard:
             if carrier.launched == unread:
                 raise Unavailable("scripted")
             return look(carrier)
@@ -277,7 +277,7 @@ def test_a_report_that_was_removed_ends_its_attempt_as_failed(queue: Harness) ->
         queue.training.bucket.objects[key] = (b"{}", queue.now)
     queue.training.bucket.written.clear()
     queue.tick()
-    assert queue.job("m0").on_board is None
+    assert queue.job("m0").carrier_attempt is None
 
 
 def test_a_training_job_under_the_name_of_a_member_is_counted_and_ends_nothing(queue: Harness) -> None:
@@ -310,7 +310,7 @@ def test_a_training_job_with_the_proof_of_an_unanswered_assignment_is_not_the_me
     assert [(job.name, job.orphan) for job in queue.repository.external()] == [("m1-qstamp-1", False)]
     queue.end("m1-qstamp-1", "Completed")
     queue.tick()
-    assert (queue.state("m1"), queue.job("m1").on_board) == ("running", member.on_board)
+    assert (queue.state("m1"), queue.job("m1").carrier_attempt) == ("running", member.carrier_attempt)
 
 
 def order_of(queue: Harness, attempt: str) -> str:

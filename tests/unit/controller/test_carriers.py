@@ -12,7 +12,7 @@ from job_queue.api.responses import plan_answer, queue_status
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job
-from job_queue.scheduler import Seat
+from job_queue.scheduler import GpuAllocation
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
 
@@ -62,8 +62,8 @@ def carrier(queue: Harness) -> Job:
     return found
 
 
-def seat(queue: Harness, name: str) -> tuple[int, ...]:
-    found = queue.job(name).seat
+def allocation(queue: Harness, name: str) -> tuple[int, ...]:
+    found = queue.job(name).allocation
     assert found is not None
     return found.gpus
 
@@ -82,7 +82,7 @@ def test_a_carrier_is_launched_and_its_members_are_assigned(queue: Harness) -> N
     assert launched.state == "running"
     assert (launched.carries, launched.project, launched.slots) == (8, "nlp", {"p5": 1})
     assert [queue.state(f"m{number}") for number in range(3)] == ["running"] * 3
-    assert [seat(queue, f"m{number}") for number in range(3)] == [(0, 1), (2, 3), (4, 5)]
+    assert [allocation(queue, f"m{number}") for number in range(3)] == [(0, 1), (2, 3), (4, 5)]
     assert queue.job("m0").address == f"{launched.launched}/m0-qstamp-1"
     request = queue.training.requests[launched.launched or ""]
     settings = request["HyperParameters"]
@@ -96,10 +96,10 @@ def test_nine_of_one_gpu_and_one_waits(queue: Harness) -> None:
     for number in range(9):
         submit(queue, f"m{number}")
     assert [queue.state(f"m{number}") for number in range(9)] == ["running"] * 8 + ["pending"]
-    assert {seat(queue, f"m{number}") for number in range(8)} == {(gpu,) for gpu in range(8)}
+    assert {allocation(queue, f"m{number}") for number in range(8)} == {(gpu,) for gpu in range(8)}
     reported(queue, "m3")
     assert queue.state("m3") == "completed"
-    assert seat(queue, "m8") == (3,)
+    assert allocation(queue, "m8") == (3,)
 
 
 def test_four_make_room_for_a_job_of_four_and_come_back(queue: Harness) -> None:
@@ -143,7 +143,7 @@ def test_an_empty_carrier_is_kept_for_a_while_and_closed(queue: Harness) -> None
     assert carrier(queue).empty_since is not None
     queue.tick()
     submit(queue, "m1")
-    assert queue.job("m1").on_board == first.launched
+    assert queue.job("m1").carrier_attempt == first.launched
     assert carrier(queue).empty_since is None
     reported(queue, "m1")
     for _ in range(5):
@@ -176,7 +176,7 @@ def test_a_silent_carrier_is_stopped_and_its_members_start_elsewhere(queue: Harn
     for _ in range(20):
         queue.tick()
     assert queue.state("m0") == "running"
-    assert queue.job("m0").on_board != first.launched
+    assert queue.job("m0").carrier_attempt != first.launched
 
 
 def test_members_of_a_carrier_that_fails_are_tried_again_later(queue: Harness) -> None:
@@ -279,10 +279,10 @@ def test_other_images_and_owners_ride_apart(queue: Harness) -> None:
     queue.submissions.submit(other, OWNER)
     queue.submissions.submit(member_request("m3"), OWNER.replace("ada", "bob"))
     queue.wake()
-    aboard = [queue.job(f"m{number}").on_board for number in range(4)]
-    assert aboard[0] == aboard[1]
-    assert len(set(aboard)) == 3
-    assert None not in aboard
+    on_carrier = [queue.job(f"m{number}").carrier_attempt for number in range(4)]
+    assert on_carrier[0] == on_carrier[1]
+    assert len(set(on_carrier)) == 3
+    assert None not in on_carrier
 
 
 def test_owners_ride_together_where_their_project_says_so(queue: Harness) -> None:
@@ -293,8 +293,8 @@ def test_owners_ride_together_where_their_project_says_so(queue: Harness) -> Non
     other["AlgorithmSpecification"]["TrainingImage"] += "2"
     queue.submissions.submit(other, OWNER)
     queue.wake()
-    assert queue.job("m0").on_board == queue.job("m1").on_board is not None
-    assert queue.job("m2").on_board is None, "another image is another carrier, whoever trusts whom"
+    assert queue.job("m0").carrier_attempt == queue.job("m1").carrier_attempt is not None
+    assert queue.job("m2").carrier_attempt is None, "another image is another carrier, whoever trusts whom"
     assert [queue.job(name).owner for name in ("m0", "m1")] == [OWNER, OWNER.replace("ada", "bob")]
 
 
@@ -319,9 +319,9 @@ def test_a_member_leaves_a_record_without_instances_and_its_carrier_is_charged(q
     assert (record.gpus, record.carrier, record.carries) == (5, first.name, None)
 
 
-def test_a_seat_is_kept_in_the_record(queue: Harness) -> None:
+def test_an_allocation_is_kept_in_the_record(queue: Harness) -> None:
     submit(queue, "m0", "0.5")
-    assert queue.job("m0").seat == Seat(carrier(queue).name, (0,), 5)
+    assert queue.job("m0").allocation == GpuAllocation(carrier(queue).name, (0,), 5)
     assert queue.job("m0").gpus == 5
 
 
@@ -358,8 +358,8 @@ def test_a_plan_tells_whether_a_member_would_start(queue: Harness) -> None:
     assert (launched.would_start, launched.slots, launched.reason) == (True, {"p5": 1}, None)
     submit(queue, "m0", "6")
     queue.training.run(carrier(queue).launched or "", queue.now)
-    seated = answer("2")
-    assert (seated.would_start, seated.slots, seated.evicts) == (True, None, ())
+    assigned = answer("2")
+    assert (assigned.would_start, assigned.slots, assigned.evicts) == (True, None, ())
     waits = answer("4")
     assert (waits.would_start, waits.slots) == (False, None)
     assert any("priority" in advice for advice in waits.advice)

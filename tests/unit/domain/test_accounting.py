@@ -11,7 +11,7 @@ from job_queue.domain.accounting.attempts import (
     borrowed_by,
 )
 from job_queue.domain.job import EndedAttempt, JobRecord, epoch, iso
-from job_queue.scheduler import JobState, Policy, Pool, Project, Seat
+from job_queue.scheduler import GpuAllocation, JobState, Policy, Pool, Project
 from tests.jobs import NOW, P5, a_job
 
 END = NOW + 1000
@@ -97,7 +97,7 @@ def test_markets_have_the_names_of_the_api() -> None:
 
 def test_a_member_has_a_part_of_the_instance_that_its_carrier_has() -> None:
     told = EndReport(shared_pool="p5")
-    member = record(told, gpus=5, seat=Seat("carrier--nlp--1", (3,), 5), slots={})
+    member = record(told, gpus=5, allocation=GpuAllocation("carrier--nlp--1", (3,), 5), slots={})
     assert (member.gpus, member.carrier, member.slots, member.instances) == (5, "carrier--nlp--1", {"p5": 0}, {})
     assert record(EndReport(), gpus=5, slots={}).slots == {}, "of several pools nobody knows which it was"
     carrier = record(EndReport(instances={P5: 1}), carries=8, slots={"p5": 1})

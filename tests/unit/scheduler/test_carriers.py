@@ -12,6 +12,7 @@ from job_queue.scheduler import (
     WHOLE,
     ActiveJob,
     Carrier,
+    GpuAllocation,
     JobState,
     Plan,
     Policy,
@@ -19,7 +20,6 @@ from job_queue.scheduler import (
     Project,
     Row,
     Rule,
-    Seat,
     Settings,
     Snapshot,
     WaitingJob,
@@ -63,7 +63,7 @@ def shared(seed: int) -> Snapshot:
         carrier = a_carrier(draw, f"c{number}", started)
         carriers.append(carrier)
         if carrier.state is not JobState.STARTING:
-            active.extend(on_board(draw, carrier))
+            active.extend(carrier_attempt(draw, carrier))
     return Snapshot(
         policy=policy,
         now=NOW,
@@ -87,14 +87,14 @@ def a_carrier(draw: Random, name: str, started: float) -> Carrier:
     return Carrier(name, "p5", draw.choice(PROJECTS), kind, 8, state, started, preemptible=kind != "fixed")
 
 
-def on_board(draw: Random, carrier: Carrier) -> Iterator[ActiveJob]:
+def carrier_attempt(draw: Random, carrier: Carrier) -> Iterator[ActiveJob]:
     row = Row(carrier.gpus)
     for number in range(draw.randint(0, 6)):
         size = draw.choice(SIZES)
         if (gpus := row.place(size)) is None:
             continue
-        seat = Seat(carrier.name, gpus, min(size, WHOLE))
-        row.take(seat)
+        allocation = GpuAllocation(carrier.name, gpus, min(size, WHOLE))
+        row.take(allocation)
         leaves = carrier.state is JobState.STOPPING or draw.random() < 0.15
         started = max(carrier.started, NOW - draw.choice((0, 300, 1200)))
         yield ActiveJob(
@@ -106,7 +106,7 @@ def on_board(draw: Random, carrier: Carrier) -> Iterator[ActiveJob]:
             entered=started,
             started=started,
             preemptible=carrier.preemptible,
-            seat=seat,
+            allocation=allocation,
             kind=carrier.kind,
             comes_back=leaves,
             max_runtime=draw.choice((None, 3600.0)),
@@ -145,9 +145,9 @@ def rounds(snapshot: Snapshot, most: int = 12) -> Iterator[tuple[Snapshot, Plan]
 def free_gpus(snapshot: Snapshot) -> dict[tuple[str, int], int]:
     free = {(it.name, gpu): WHOLE for it in snapshot.carriers for gpu in range(it.gpus)}
     for job in snapshot.active:
-        for gpu in job.seat.gpus if job.seat else ():
-            assert job.seat is not None
-            free[job.seat.carrier, gpu] -= job.seat.tenths
+        for gpu in job.allocation.gpus if job.allocation else ():
+            assert job.allocation is not None
+            free[job.allocation.carrier, gpu] -= job.allocation.tenths
     return free
 
 
@@ -156,9 +156,9 @@ def free_gpus(snapshot: Snapshot) -> dict[tuple[str, int], int]:
 def test_nobody_gets_what_another_has(snapshot: Snapshot) -> None:
     for before, decided in rounds(snapshot):
         free = free_gpus(before)
-        for it in decided.seats:
-            for gpu in it.seat.gpus:
-                free[it.seat.carrier, gpu] -= it.seat.tenths
+        for it in decided.allocations:
+            for gpu in it.allocation.gpus:
+                free[it.allocation.carrier, gpu] -= it.allocation.tenths
         assert all(left >= 0 for left in free.values())
         used = Counter(before.external)
         for job in before.active:
@@ -171,13 +171,13 @@ def test_nobody_gets_what_another_has(snapshot: Snapshot) -> None:
 
 @ordinary
 @given(snapshots)
-def test_a_seat_is_what_was_asked_for(snapshot: Snapshot) -> None:
+def test_an_allocation_is_what_was_asked_for(snapshot: Snapshot) -> None:
     for before, decided in rounds(snapshot):
         jobs = {job.name: job for job in before.waiting}
         carriers = {carrier.name: carrier for carrier in before.carriers}
-        for it in decided.seats:
-            job, carrier = jobs[it.job], carriers[it.seat.carrier]
-            assert it.seat.size == job.gpus
+        for it in decided.allocations:
+            job, carrier = jobs[it.job], carriers[it.allocation.carrier]
+            assert it.allocation.size == job.gpus
             assert (carrier.project, carrier.kind) == (job.project, job.kind)
             assert carrier.state is JobState.RUNNING
             assert carrier.name not in {eviction.job for eviction in decided.evictions}
@@ -190,7 +190,11 @@ def test_a_seat_is_what_was_asked_for(snapshot: Snapshot) -> None:
 @given(snapshots)
 def test_everybody_is_told_once(snapshot: Snapshot) -> None:
     for before, decided in rounds(snapshot):
-        told = [it.job for it in decided.starts] + [it.job for it in decided.seats] + [it.job for it in decided.holds]
+        told = (
+            [it.job for it in decided.starts]
+            + [it.job for it in decided.allocations]
+            + [it.job for it in decided.holds]
+        )
         assert sorted(told) == sorted(job.name for job in before.waiting)
         evicted = [eviction.job for eviction in decided.evictions]
         assert len(set(evicted)) == len(evicted)
@@ -203,11 +207,12 @@ def test_no_group_has_more_than_it_may(snapshot: Snapshot) -> None:
     for before, decided in rounds(snapshot):
         jobs = {job.name: job for job in before.waiting}
         active = Counter((job.project, job.group) for job in before.active if job.group is not None)
-        for name in (*(it.job for it in decided.starts), *(it.job for it in decided.seats)):
+        for name in (*(it.job for it in decided.starts), *(it.job for it in decided.allocations)):
             job = jobs[name]
             if job.group is not None:
                 active[job.project, job.group] += 1
-                assert active[job.project, job.group] <= (job.max_parallel or 0)
+                # A job that was active at first may have a group without a limit.
+                assert job.max_parallel is None or active[job.project, job.group] <= job.max_parallel
 
 
 @ordinary
@@ -218,14 +223,14 @@ def test_who_may_not_leave_stays(snapshot: Snapshot) -> None:
         carriers = {carrier.name: carrier for carrier in before.carriers}
         for eviction in decided.evictions:
             if eviction.job in carriers:
-                left = [job for job in before.active if job.seat and job.seat.carrier == eviction.job]
+                left = [job for job in before.active if job.allocation and job.allocation.carrier == eviction.job]
                 assert carriers[eviction.job].preemptible
             else:
                 left = [jobs[eviction.job]]
                 assert left[0].state is not JobState.STOPPING
             assert all(job.preemptible for job in left)
         for carrier in decided.closes:
-            assert not any(job.seat and job.seat.carrier == carrier for job in before.active)
+            assert not any(job.allocation and job.allocation.carrier == carrier for job in before.active)
 
 
 @ordinary
@@ -235,13 +240,13 @@ def test_no_member_leaves_needlessly(snapshot: Snapshot) -> None:
     active, waiting = {it.name: it for it in snapshot.active}, {it.name: it for it in snapshot.waiting}
     by_claimant: dict[str, list[ActiveJob]] = {}
     for it in decided.evictions:
-        if it.job in active and active[it.job].seat is not None and it.rule is Rule.PREEMPT:
+        if it.job in active and active[it.job].allocation is not None and it.rule is Rule.PREEMPT:
             by_claimant.setdefault(it.claimant, []).append(active[it.job])
     for claimant, victims in by_claimant.items():
-        assert len({it.seat.carrier for it in victims if it.seat}) == 1
+        assert len({it.allocation.carrier for it in victims if it.allocation}) == 1
         assert all(it.priority < waiting[claimant].priority for it in victims)
         size = waiting[claimant].gpus or 0
-        assert sum(it.seat.size for it in victims[1:] if it.seat) < size
+        assert sum(it.allocation.size for it in victims[1:] if it.allocation) < size
 
 
 @ordinary
@@ -293,4 +298,4 @@ def test_nobody_joins_a_carrier_that_leaves_once_no_runtime_is_guaranteed(seed: 
     unprotected = plan(replace(snapshot, policy=replace(snapshot.policy, settings=free)))
     leaving = {it.job for it in unprotected.evictions}
     if snapshot.policy.settings.min_runtime:
-        assert not leaving & {it.seat.carrier for it in plan(snapshot).seats}
+        assert not leaving & {it.allocation.carrier for it in plan(snapshot).allocations}

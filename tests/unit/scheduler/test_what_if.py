@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from job_queue.scheduler import Carrier, JobState, Policy, Seat, Snapshot, WaitingJob, WhatIf, plan
+from job_queue.scheduler import Carrier, GpuAllocation, JobState, Policy, Snapshot, WaitingJob, WhatIf, plan
 from job_queue.scheduler.what_if import OutOfTimeError, Raise, WhatIfOutcome
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 
@@ -100,7 +100,9 @@ def with_a_carrier(*members: WaitingJob, priority: int = 0) -> Snapshot:
     policy = a_policy(1, [project("a", 1, limit=1)])
     shared = replace(policy, pools=(replace(policy.pools[0], gpus=8),))
     there = [
-        replace(active(name, priority=priority), slots={}, seat=Seat("carrier", gpus), demand=({"p5": 1},))
+        replace(
+            active(name, priority=priority), slots={}, allocation=GpuAllocation("carrier", gpus), demand=({"p5": 1},)
+        )
         for name, gpus in (("left", (0, 1, 2, 3)), ("right", (4, 5, 6, 7)))
     ]
     snapshot = a_snapshot(*there, *members, policy=shared)

@@ -12,7 +12,7 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.job import Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler import JobState, Seat
+from job_queue.scheduler import GpuAllocation, JobState
 from job_queue.services.policy_conflicts import conflicts
 from tests.jobs import P5, a_job
 from tests.unit.queue_api import ADMIN, P4, Api, Governed, a_policy
@@ -216,8 +216,10 @@ def test_002_a_carrier_holds_its_instance_for_its_members_and_they_are_named() -
     carrier = a_job(
         "carrier--1", project="vision", state=JobState.RUNNING, slots={"p5": 1}, carries=8, preemptible=False
     )
-    seat = Seat("carrier--1", (0,))
-    member = a_job("member", project="vision", state=JobState.RUNNING, seat=seat, gpus=10, preemptible=False)
+    allocation = GpuAllocation("carrier--1", (0,))
+    member = a_job(
+        "member", project="vision", state=JobState.RUNNING, allocation=allocation, gpus=10, preemptible=False
+    )
 
     def told(*jobs: Job) -> list[str]:
         live = {job.name: job for job in jobs}

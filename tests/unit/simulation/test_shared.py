@@ -10,11 +10,11 @@ from job_queue.scheduler import (
     NOTHING,
     ActiveJob,
     Carrier,
+    GpuAllocation,
     JobState,
     Policy,
     Pool,
     Project,
-    Seat,
     Settings,
     Snapshot,
     WaitingJob,
@@ -48,7 +48,7 @@ def simulated(policy: Policy, *jobs: SimulatedJob) -> dict[str, JobRun]:
     return {run.job.name: run for run in Simulator(policy, OVERHEADS).run(jobs)}
 
 
-def test_eight_of_ten_sit_down_and_the_others_when_there_is_room() -> None:
+def test_eight_of_ten_are_placed_and_the_others_when_there_is_room() -> None:
     runs = simulated(a_policy(), *(a_member(f"m{number}", number, 1000) for number in range(10)))
     assert [run.starts for run in runs.values()] == [[100]] * 8 + [[1105]] * 2, "once the carrier has its instance"
     assert [run.ended for run in runs.values()] == [1105] * 8 + [2110] * 2
@@ -68,7 +68,7 @@ def test_one_makes_room_in_seconds_while_the_others_go_on() -> None:
     assert all(run.ended == 5105 for run in stayed)
 
 
-def test_a_whole_job_has_the_instance_with_all_who_are_on_board() -> None:
+def test_a_whole_job_has_the_instance_with_all_its_members() -> None:
     runs = simulated(a_policy(), a_member("one", 0, 5000), a_member("two", 0, 5000), a_whole_job("all", 1105, 100, 9))
     assert runs["all"].starts == [1105 + 50] and runs["all"].ended == 1355
     assert [runs[name].starts for name in ("one", "two")] == [[100, 1455]] * 2, "on another carrier, after it"
@@ -118,17 +118,17 @@ def a_carrier(state: JobState = JobState.RUNNING, started: float = 9_000.0) -> C
     return Carrier("carrier", "p5", "all", "", GPUS, state, started)
 
 
-def on_board(name: str, *gpus: int, state: JobState = JobState.RUNNING) -> ActiveJob:
-    seat = Seat("carrier", gpus)
-    return ActiveJob(name, "all", 1, NOTHING, state, 9_000.0, 9_100.0, seat=seat, comes_back=True)
+def carrier_attempt(name: str, *gpus: int, state: JobState = JobState.RUNNING) -> ActiveJob:
+    allocation = GpuAllocation("carrier", gpus)
+    return ActiveJob(name, "all", 1, NOTHING, state, 9_000.0, 9_100.0, allocation=allocation, comes_back=True)
 
 
 def who_waits(name: str, gpus: int | None = None, priority: int = 1) -> WaitingJob:
     return WaitingJob(name, "all", priority, ({"p5": 1},), 9_500.0, gpus=gpus and gpus * 10)
 
 
-def test_a_forecast_knows_when_a_seat_comes_free() -> None:
-    there = [on_board("long", 0, 1, 2, 3), on_board("short", 4, 5, 6, 7)]
+def test_a_forecast_knows_when_gpus_come_free() -> None:
+    there = [carrier_attempt("long", 0, 1, 2, 3), carrier_attempt("short", 4, 5, 6, 7)]
     snapshot = a_snapshot(there, [who_waits("next", 4), who_waits("later", 8), who_waits("whole")], a_carrier())
     known = {"long": (3000,), "short": (2000,), "next": (500,), "later": (100,), "whole": (100,)}
     told = forecast(snapshot, known, OVERHEADS, step=lambda _: 0.0)
@@ -140,11 +140,11 @@ def test_a_forecast_knows_when_a_seat_comes_free() -> None:
 def test_a_forecast_knows_carriers_that_come_and_that_leave() -> None:
     coming = a_snapshot([], [who_waits("one", 1)], a_carrier(JobState.STARTING, 9_950.0))
     assert forecast(coming, {"one": (100,)}, OVERHEADS, step=lambda _: 0.0)["one"].start == 10_050
-    left = on_board("back", 0, state=JobState.STOPPING)
+    left = carrier_attempt("back", 0, state=JobState.STOPPING)
     leaving = a_snapshot([left], [who_waits("whole", priority=9)], a_carrier(JobState.STOPPING))
     told = forecast(leaving, {"whole": (100,), "back": (700,)}, OVERHEADS, step=lambda _: 0.0)
     assert told["whole"].start == 10_050
-    going = a_snapshot([on_board("goes", 0)], [who_waits("whole", priority=9)], a_carrier(JobState.STOPPING))
+    going = a_snapshot([carrier_attempt("goes", 0)], [who_waits("whole", priority=9)], a_carrier(JobState.STOPPING))
     told = forecast(going, {"whole": (100,), "goes": (9000,)}, OVERHEADS, step=lambda _: 0.0)
     assert told["whole"].start == 10_050, "whoever is on board leaves with it"
 

@@ -115,10 +115,10 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
             )
 
 
-def _members(seats: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+def _members(allocations: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
     """Return carrier -> names of its present and past members, from pairs of carrier and name."""
     found: dict[str, tuple[str, ...]] = {}
-    for carrier, name in seats:
+    for carrier, name in allocations:
         if carrier is not None and name not in found.get(carrier, ()):
             found[carrier] = (*found.get(carrier, ()), name)
     return found

@@ -280,7 +280,7 @@ def a_member(name: str, gpus: int, since: float) -> WaitingJob:
     return replace(waits(name, since=since), gpus=gpus * 10)
 
 
-def test_members_start_on_seats_and_on_carriers_that_are_launched() -> None:
+def test_members_start_on_free_gpus_and_on_carriers_that_are_launched() -> None:
     jobs = a_member("four", 4, 30), a_member("five", 5, 20), a_member("three", 3, 10)
     found = compared(shared(1), shared(2), *jobs, runtimes={"four": HOUR, "five": HOUR, "three": HOUR})
     assert {start.job for start in found.starts} == {"five"}, "four and three share the first one as it is"

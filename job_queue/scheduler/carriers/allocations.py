@@ -7,7 +7,7 @@ WHOLE = 10  # tenths of a GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class GpuAllocation:
     """The GPUs of a carrier's instance that a member has."""
 
     carrier: str
@@ -21,11 +21,11 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class SitDown:
+class GpuAssignment:
     """Assign this waiting member to a running carrier."""
 
     job: str
-    seat: Seat
+    allocation: GpuAllocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Row:
     Parts of GPUs go where the least is left over, whole GPUs to the first that are free, so that whole GPUs stay free.
     """
 
-    def __init__(self, gpus: int, taken: Iterable[Seat] = ()) -> None:
+    def __init__(self, gpus: int, taken: Iterable[GpuAllocation] = ()) -> None:
         self._free = [WHOLE] * gpus
         self.free = gpus * WHOLE  # tenths of GPUs that no member has
-        for seat in taken:
-            self.take(seat)
+        for allocation in taken:
+            self.take(allocation)
 
     def copy(self) -> "Row":
         """Return a copy that can be changed independently."""
@@ -54,17 +54,17 @@ class Row:
         other._free, other.free = list(self._free), self.free
         return other
 
-    def take(self, seat: Seat) -> None:
-        """Add a member's seat."""
-        self.free -= seat.size
-        for gpu in seat.gpus:
-            self._free[gpu] -= seat.tenths
+    def take(self, allocation: GpuAllocation) -> None:
+        """Add a member's allocation."""
+        self.free -= allocation.size
+        for gpu in allocation.gpus:
+            self._free[gpu] -= allocation.tenths
 
-    def leave(self, seat: Seat) -> None:
-        """Remove a member's seat."""
-        self.free += seat.size
-        for gpu in seat.gpus:
-            self._free[gpu] += seat.tenths
+    def leave(self, allocation: GpuAllocation) -> None:
+        """Remove a member's allocation."""
+        self.free += allocation.size
+        for gpu in allocation.gpus:
+            self._free[gpu] += allocation.tenths
 
     def place(self, size: int, other: "Row | None" = None) -> tuple[int, ...] | None:
         """Return the GPUs for a member that needs `size` tenths; None: there is no place.
@@ -88,6 +88,6 @@ class Row:
         return size < WHOLE and self._free[gpus[0]] == WHOLE
 
 
-def seat_on(carrier: str, gpus: tuple[int, ...], size: int) -> Seat:
-    """Return a seat of `size` tenths in all on these GPUs."""
-    return Seat(carrier, gpus, min(size, WHOLE))
+def allocation_on(carrier: str, gpus: tuple[int, ...], size: int) -> GpuAllocation:
+    """Return an allocation of `size` tenths in all on these GPUs."""
+    return GpuAllocation(carrier, gpus, min(size, WHOLE))

@@ -1,4 +1,4 @@
-"""The creation of a carrier: the job that the queue launches for members without a seat."""
+"""The creation of a carrier: the job that the queue launches for members without GPUs."""
 
 import hashlib
 import re
@@ -57,7 +57,7 @@ def _with_digest(readable: str, text: str, length: int, digits: int) -> str:
     return f"{word or 'x'}-{digest}"
 
 
-def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, footprint: str | None, now: float) -> Job:
+def found(name: str, leader: Job, first_members: tuple[str, ...], pool: Pool, footprint: str | None, now: float) -> Job:
     """Return the carrier that is launched for members, the first of which leads.
 
     The caller must add its submission and its secret, which are random.
@@ -83,7 +83,7 @@ def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, footpri
         footprint=footprint,
         kind=leader.kind,
         carries=pool.gpus,
-        founders=founders,
+        first_members=first_members,
     )
 
 
