@@ -75,7 +75,7 @@ class ProjectPreview(Answer, frozen=True):
     waiting: Count = 0
     """The number of its waiting jobs that were read."""
     known: Count = 0
-    """The number of these jobs whose start is known, or is known to be later than `until`."""
+    """The number of these jobs that have an expected start, or certainly start after `until`."""
     wait_now: Optional[float] = None
     """The average wait of the `known` jobs from now on, in seconds. A start later than `until` counts as `until`."""
     wait_then: Optional[float] = None
@@ -87,7 +87,7 @@ class ProjectPreview(Answer, frozen=True):
 
 
 class PreviewAnswer(Answer, frozen=True):
-    """The changes compared with the policy in force. Long lists have their first 200 entries."""
+    """The changes compared with the policy in force. A list is cut after 200 entries."""
 
     policy_version: Count = 0
     """The version of the policy in force."""
@@ -96,13 +96,13 @@ class PreviewAnswer(Answer, frozen=True):
     until: Optional[Time] = None
     """The end of the simulated time. If it equals `at`, only the next cycle was simulated."""
     starts: tuple[PreviewedStart, ...] = ()
-    """Jobs that would start now, but do not under the policy in force."""
+    """Jobs that would start now under the preview, but not under the policy in force."""
     more_starts: Count = 0
     """The number of further such jobs."""
     kept_waiting: tuple[JobName, ...] = ()
-    """Jobs that start now under the policy in force, but would not."""
+    """Jobs that start now under the policy in force, but not under the preview."""
     evictions: tuple[PreviewedEviction, ...] = ()
-    """Jobs that would be stopped now, but are not under the policy in force."""
+    """Jobs that would be stopped now under the preview, but not under the policy in force."""
     more_evictions: Count = 0
     """The number of further such jobs."""
     unstartable: tuple[Unstartable, ...] = ()
@@ -120,8 +120,8 @@ class PreviewAnswer(Answer, frozen=True):
     projects: tuple[ProjectPreview, ...] = ()
     """The projects that have active or waiting jobs."""
     in_use: tuple[str, ...] = ()
-    """Projects and pools that the policy drops while live jobs use them, and quotas that it lowers below running
-    non-preemptible jobs. Each requires `force` to apply the policy."""
+    """Projects and pools that the policy removes although live jobs use them, and quotas that it lowers below the
+    instances of running non-preemptible jobs. Each requires `force` to apply the policy."""
     warnings: tuple[str, ...] = ()
     """Reasons why the policy, or the capacities, could not be applied unchanged."""
     not_looked_at: tuple[str, ...] = ()

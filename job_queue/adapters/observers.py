@@ -1,4 +1,7 @@
-"""Observers of domain events: the log, besides the metrics and the notifications. The queue does not depend on them."""
+"""The log as an observer of domain events, and a function that notifies all observers.
+
+Metrics and notifications have modules of their own. The queue does not depend on its observers.
+"""
 
 from collections import Counter
 
@@ -16,7 +19,7 @@ from job_queue.domain.state_machine import Transition
 
 
 def notify_all(*observers: Notify) -> Notify:
-    """Return a function that notifies all observers. An error of one is logged, and reaches no other."""
+    """Return a function that notifies all observers, even if one has an error, which is logged."""
 
     def notify(event: DomainEvent) -> None:
         for observer in observers:
@@ -29,10 +32,9 @@ def notify_all(*observers: Notify) -> Notify:
 
 
 def log_event(event: DomainEvent) -> None:
-    """Log a transition with its cause, a cycle, or another event. A transition without a cause is not logged.
+    """Log an event. A transition is logged with its cause; without a cause it is not logged.
 
-    The reason why each job waits is logged only at LOG_LEVEL=DEBUG, because it is a line for each waiting job and
-    cycle.
+    The reason why each job waits is logged only at LOG_LEVEL=DEBUG, because each cycle has a line for each waiting job.
     """
     match event:
         case JobQueued(job):

@@ -1,4 +1,7 @@
-"""The settings of a deployment, from the environment. No other module reads the environment."""
+"""The settings of a deployment, from the environment. No other module reads the environment.
+
+template.yaml has the bounds of the stack's parameters.
+"""
 
 import os
 from collections.abc import Mapping

@@ -10,20 +10,7 @@ from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import Hold, Reason, clock, join, sentence
-from job_queue.scheduler.model import JobState
-
-_WITHOUT_POSITION = frozenset(
-    {
-        Reason.HELD_BY_USER,
-        Reason.DEPENDENCY,
-        Reason.NO_SUCH_POOL,
-        Reason.NEVER_FITS,
-        Reason.OVER_BUDGET,
-        Reason.GROUP_LIMIT,
-        Reason.OWNER_LIMIT,
-    }
-)
-_UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
+from job_queue.scheduler.model import UNTIL_POLICY_CHANGES, WITHOUT_POSITION, JobState
 
 
 class QueuePosition:
@@ -33,7 +20,7 @@ class QueuePosition:
     """
 
     def __init__(self, plan: PublishedPlan, outlook: Outlook | None = None) -> None:
-        waiting = [hold.job for hold in plan.holds if hold.reason not in _WITHOUT_POSITION]
+        waiting = [hold.job for hold in plan.holds if hold.reason not in WITHOUT_POSITION]
         self._positions = {job: position for position, job in enumerate(waiting, start=1)}
         self._holds: dict[str, Hold] = {hold.job: hold for hold in plan.holds}
         self._plan = plan
@@ -70,7 +57,7 @@ class QueuePosition:
     def unschedulable_message(self, job: Job) -> str | None:
         """Return why no instances of the policy can ever hold the job; None if some can."""
         hold = self._holds.get(job.name)
-        return hold.message if hold and hold.reason in _UNSCHEDULABLE else None
+        return hold.message if hold and hold.reason in UNTIL_POLICY_CHANGES else None
 
     def reason(self, job: Job) -> Explanation | None:
         """Return why a job waits, failed or was stopped; None for other jobs."""

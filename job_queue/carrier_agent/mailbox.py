@@ -5,17 +5,19 @@
     out/agent.json               {"key": hex}: the agent's public number, written once when it starts. The carrier's
                                  log has its digest: other programs can write to S3, but not to this log
     out/<attempt>/started.json   {"report": text, "code": hex}
-    out/<attempt>/ended.json     the same, written once no process of the attempt is left
+    out/<attempt>/ended.json     the same, written as soon as no process of the attempt is left
     out/alive.json               the same, every few seconds
 
 An order is JSON text that the deployment's key has signed: {"do": "assign" or "stop", "carrier", "attempt",
-"submission", "call"}. An assignment also has {"gpus": [0], "tenths": 10, "sealed"}. `sealed` is {"request": fields of
-CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent; "disk" and "grace" may be missing.
-`submission` distinguishes jobs that have the same name at different times. `call` counts the launches of a job. An
-agent accepts one assignment of an attempt and a submission. A stop is valid for launches up to its own number. So no
-order can be replayed, or moved to another carrier or attempt.
+"submission", "call"}. An assignment also has {"gpus": [0], "tenths": 10, "sealed"}, where `tenths` is the part of each
+GPU. `sealed` is {"request": fields of CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent;
+"disk" and "grace" may be missing. `submission` distinguishes jobs that have the same name at different times. `call`
+counts the launches of a job. An agent accepts one assignment for each pair of attempt and submission. A stop applies to
+an assignment whose `call` is not larger than its own. So no order can be replayed, or moved to another carrier or
+attempt.
 
-A report is JSON text with the authentication code of the key that the queue and this agent share: {"carrier", "at"} and
+A report is JSON text with an authentication code, made with the key that the queue and this agent share. Every report
+has {"carrier", "at"}, and in addition
     started  {"attempt", "submission", "call", "sharing": whole, mps or time-slicing}
     ended    {"attempt", "submission", "call", "started", "status", "reason", "exit", "sharing"}
     alive    {"beat", "members", "ended"}: running attempts, and the last ones that ended, as <attempt>/<submission>
@@ -33,19 +35,19 @@ from . import seal
 from .s3 import S3, S3Error, split
 
 ATTEMPT = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
-MOST_OBJECTS = 5_000  # objects that one poll reads; the queue removes the orders of ended attempts
+MOST_OBJECTS = 5_000  # objects that one poll reads; enough, as the queue removes the orders of ended attempts
 LARGEST = 2 << 20  # bytes of an order at most
 MOST_ENDED = 500  # attempts that a heartbeat names
 MOST_REJECTED = 10_000
 
 KEY_WORDS = "[agent] key"
-CARRIER = "carrier"  # the name before the agent's lines that concern no member
+CARRIER = "carrier"  # the prefix of log lines that concern no member
 
 Json = Dict[str, Any]
 
 
 class ForeignAgent(Exception):
-    """Another program that has published a key as the agent of this carrier."""
+    """The error that another program has published a key as the agent of this carrier."""
 
 
 def key_line(key: str) -> str:
@@ -76,8 +78,8 @@ class Mailbox:
         self.public = f"{seal.public_number(private):x}"
         self._key = seal.shared_key(private, queue, self.carrier)
         self._assigned: Dict[str, Tuple[str, int]] = {}  # attempt -> its submission and the call that assigned it
-        self._seen: Set[Tuple[str, str]] = set()  # attempts and submissions that were ever assigned
-        self._rejected: Set[Tuple[str, str]] = set()  # keys and ETags of objects that are not orders
+        self._seen: Set[Tuple[str, str]] = set()  # pairs (attempt, submission) that were ever assigned
+        self._rejected: Set[Tuple[str, str]] = set()  # pairs (key, ETag) of objects that are not orders
         self._etags: Dict[str, str] = {}  # key -> ETag of the object when it was last read
         self._beats = 0
         self._ended: List[str] = []
@@ -91,11 +93,11 @@ class Mailbox:
         found = self._s3.get(self._bucket, key, LARGEST)
         if found is None:
             raise S3Error("another request about the key was in progress")
-        if found != body:  # the same key means that an earlier try succeeded
+        if found != body:  # if it is this agent's own key, an earlier try took effect
             raise ForeignAgent("another program has introduced itself as the agent of this carrier")
 
     def arrived(self) -> Dict[str, Set[str]]:
-        """Return by attempt the kinds of its orders in the mailbox, without the rejected ones."""
+        """Return the kinds of orders in the mailbox by attempt (`assign`, `stop`). Rejected orders are left out."""
         found: Dict[str, Set[str]] = {}
         below = self._prefix + "in/"
         for it in islice(self._s3.objects(self._bucket, below), MOST_OBJECTS):
@@ -107,7 +109,9 @@ class Mailbox:
         return found
 
     def assignment(self, attempt: str) -> Optional[Json]:
-        """Return an assignment: its gpus, tenths, request and so on. None: there is no valid order of the queue.
+        """Return an assignment: its gpus, tenths, request and so on.
+
+        None: there is no valid order, or this submission of the attempt was assigned before.
 
         :raises ValueError: the order is the queue's but cannot be read.
         """

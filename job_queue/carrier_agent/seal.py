@@ -1,4 +1,6 @@
-"""Signatures and encryption of the messages between the queue and an agent, with the standard library only.
+"""Encryption of the messages between the queue and an agent, and the verification of signatures.
+
+`adapters/carriers/mailbox.py` makes the signed orders. This module uses only the standard library.
 
 The agent verifies RSA signatures of the deployment (RFC 8017, RSASSA-PKCS1-v1_5 with SHA-256). Queue and agent agree on
 a key that no other program has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256 bits). With keys derived from

@@ -22,10 +22,10 @@ from job_queue.domain.job import FOR_EVER, PARKED_POSITION, Job
 from job_queue.domain.policy import alternatives, project_of
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import Hold, Plan, Reason
+from job_queue.scheduler.model import UNTIL_OTHERS_END, UNTIL_POLICY_CHANGES
 
 PARKED_SECONDS = 10 * 60  # for jobs that only another policy, or time, lets start
-_UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
-_UNTIL_OTHERS_END = frozenset({Reason.GROUP_LIMIT, Reason.OWNER_LIMIT, Reason.DEPENDENCY})
+_CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {Reason.OUTSIDE_TRAINING_PLAN}
 GROUP_KEPT = 1  # jobs of a full group, or of an owner at the limit, that stay in the window
 
 
@@ -131,7 +131,7 @@ def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Tr
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
     if hold.reason is Reason.HELD_BY_USER:
         return FOR_EVER
-    if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason in _UNTIL_OTHERS_END:
+    if hold.reason in _CANNOT_START:
         return int(now) + PARKED_SECONDS
     if hold.reason is Reason.OVER_BUDGET:  # a project's own budget stops all jobs of the waiting queue
         project = project_of(cluster.policy, job.project)

@@ -1,4 +1,4 @@
-"""Exponential backoff with an upper bound and deterministic jitter."""
+"""Exponential backoff with an upper bound and jitter, and the time after which refusals are lasting (RefusalAlarm)."""
 
 from hashlib import sha256
 

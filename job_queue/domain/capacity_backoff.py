@@ -1,4 +1,6 @@
-"""Backoff of capacity keys: where SageMaker lacks instances, one job at a time is tried, after increasing waits.
+"""Backoff of capacity keys: one job at a time is tried, after increasing waits, or every 20 s during quota lag.
+
+SageMaker lacks instances there, or still counts instances of finished jobs.
 
 A capacity key identifies what SageMaker can lack: a pool, or for a pool of any type the pool and the instance types,
 `<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller jobs.

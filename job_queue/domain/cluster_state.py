@@ -33,10 +33,12 @@ class Metadata:
     """The metadata of the queue, as one strongly consistent read returned it."""
 
     fencing_token: int = 0  # fencing token of the lease
-    lease_expires: int = 0  # epoch seconds until which a holder may have it
+    lease_expires: int = 0  # epoch seconds at which the lease ends
     generation: int = 0  # the wake-up counter
-    waiting_queues: Mapping[str, int] = field(default_factory=dict)  # in use -> epoch seconds of the last job added
-    opened_by: Mapping[str, str] = field(default_factory=dict)  # ... -> owner of its first job, if known
+    waiting_queues: Mapping[str, int] = field(
+        default_factory=dict
+    )  # in use -> epoch seconds at which a job was last added
+    opened_by: Mapping[str, str] = field(default_factory=dict)  # waiting queue -> owner of its first job, if known
     policy: StoredPolicy | None = None
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
@@ -44,12 +46,14 @@ class Metadata:
     reconciled: int | None = None  # epoch seconds of the last successful comparison with that list
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
-    unrecorded: Mapping[str, int] = field(default_factory=dict)  # jobs that cannot be recorded -> epoch s of next try
+    unrecorded: Mapping[str, int] = field(
+        default_factory=dict
+    )  # job without a recorded transition -> epoch s of next try
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectLoad:
-    """The live jobs of a project, as far as a cycle reads its waiting queues (the policy's `window`)."""
+    """The numbers of a project's live jobs. Waiting jobs beyond the policy's `window` are not counted."""
 
     waiting: int = 0  # jobs
     refused: int = 0  # waiting jobs that SageMaker has refused for long
@@ -72,7 +76,7 @@ class ClusterState:
 
     @property
     def policy(self) -> Policy:
-        """The policy, with added projects that it no longer has but that still have jobs.
+        """The policy in force, with one project for each removed project that still has jobs.
 
         An added project has no quota and no over-quota share: its running jobs are evicted first.
         """
@@ -128,13 +132,13 @@ class ClusterState:
         used: dict[str, int] = {}
         for job in self.external:
             if job.warm is not None and not job.warm.fixed:
-                continue  # it makes room
+                continue  # its instances can be released
             for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan).items():
                 used[pool] = used.get(pool, 0) + count
         return used
 
     def warm(self) -> dict[str, int]:
-        """Return the instances of each pool that are kept warm, for matching jobs or until their release."""
+        """Return by pool the instances that are kept warm and not in use."""
         kept: dict[str, int] = {}
         for job in idle(self.external):
             for pool, count in warm_slots(job, self.applied.policy).items():
@@ -150,7 +154,7 @@ class ClusterState:
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
-        """Return the past use up to the last end of an attempt, because the next job is decided at that time."""
+        """Return the past use as of now, with attempts that have ended since the outlook was made."""
         if not remembers(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)

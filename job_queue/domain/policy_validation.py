@@ -26,13 +26,13 @@ from job_queue.scheduler import (
 
 ISSUES_SHOWN = 10
 NAMES_SHOWN = 10
-MOST_PATTERNS = 500  # of a project; each pattern is compared with a caller
+MOST_PATTERNS = 500  # of one project, since a caller is compared with each of them
 
 
 def parse_policy(document: object, max_capacity: int | None = None, *, may_share: bool = True) -> Policy:
     """Return a valid policy.
 
-    :param max_capacity: limit on the instances of its pools together; None: no limit.
+    :param max_capacity: limit on the sum of its pools' instances; None: no limit.
     :param may_share: whether the stack supports shared instances.
     :raises InvalidRequest: the policy is not valid; the message has the first issues.
     """
@@ -87,7 +87,7 @@ def _sizes(policy: Policy) -> Iterator[str]:
 
 
 def _pools(policy: Policy) -> Iterator[str]:
-    """Check what a pool has together."""
+    """Check the fields of a pool that exclude one another."""
     for pool in policy.pools:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
@@ -98,7 +98,7 @@ def _pools(policy: Policy) -> Iterator[str]:
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
-    """Check the stack's ceiling. The pool of a training plan without a capacity has what the ceiling leaves."""
+    """Check the sum of the capacities. A training plan's pool without a capacity is not counted: it gets the rest."""
     total = sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
     if max_capacity is not None and total > max_capacity:
         yield (
@@ -142,7 +142,7 @@ def _quota_issues(holder: Department | Project, pools: set[str]) -> Iterator[str
 
 
 def listing(names: Iterable[str]) -> str:
-    """Return names as a sorted list in a sentence; of very many names only the first."""
+    """Return sorted names as a part of a sentence: the first `NAMES_SHOWN`, and the number of the others."""
     ordered = sorted(names)
     more = f" and {len(ordered) - NAMES_SHOWN} more" if len(ordered) > NAMES_SHOWN else ""
     return ", ".join(ordered[:NAMES_SHOWN]) + more

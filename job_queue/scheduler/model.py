@@ -241,6 +241,18 @@ class Reason(StrEnum):
     WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
 
 
+REMEDIES: Mapping[Reason, str] = {
+    Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
+    Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+}
+"""The reasons of jobs that never start under the policy in force, with remedies."""
+UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
+UNTIL_OTHERS_END = frozenset({Reason.DEPENDENCY, Reason.GROUP_LIMIT, Reason.OWNER_LIMIT})
+"""Reasons that only ends of other jobs can change: those of its dependencies, of its group, or of its owner."""
+WITHOUT_POSITION = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {Reason.HELD_BY_USER, Reason.OVER_BUDGET}
+"""Reasons of jobs that have no place in the order of those that wait for slots."""
+
+
 class Rule(StrEnum):
     """Rule by which a job is evicted."""
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import cache
 
 from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, WhatIf, duration, instances, join, of_pool
+from job_queue.scheduler.model import REMEDIES
 from job_queue.scheduler.what_if import Figure, OutOfTimeError, WhatIfOutcome
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntimeInSeconds to try
@@ -16,8 +17,7 @@ NOTHING_TO_DO: Mapping[Reason, str] = {
     Reason.WAITING_FOR_STOPPING: "Nothing to do: it starts once the jobs that make room have stopped, minutes at most.",
 }
 LAST_RESORT: Mapping[Reason, str] = {
-    Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
-    Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+    **REMEDIES,
     Reason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
     Reason.GROUP_LIMIT: "Wait for one of its group to end.",
     Reason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",

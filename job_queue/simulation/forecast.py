@@ -13,6 +13,7 @@ from math import ceil, inf, log
 from random import Random
 
 from job_queue.scheduler import Reason, Snapshot, WaitingJob, plan
+from job_queue.scheduler.model import UNTIL_POLICY_CHANGES
 from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -30,7 +31,7 @@ COARSE = 5500  # live jobs divided by this are a step's part of the elapsed time
 MANY = 750  # live jobs above which steps are COARSEST and each step has one plan
 
 
-HOPELESS = (Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS)  # last until a person changes something
+HOPELESS = UNTIL_POLICY_CHANGES | {Reason.HELD_BY_USER}  # last until a person changes something
 
 
 class Doubt(StrEnum):

@@ -17,6 +17,7 @@ from job_queue.domain.policy import AppliedPolicy, alternatives, placed
 from job_queue.domain.requests.scheduling_tags import accepted_sizes
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Policy, Reason, plan
+from job_queue.scheduler.model import REMEDIES
 from job_queue.validation import ValidationIssue, against_sagemaker
 from job_queue.validation.checkpoint_rules import CHECKPOINT_RULES
 from job_queue.validation.issue import field_issue
@@ -24,8 +25,7 @@ from job_queue.validation.parallelism import PARALLELISM_RULES
 
 _RULES = (*CHECKPOINT_RULES, *PARALLELISM_RULES)
 _REMEDIES: Mapping[Reason, str] = {
-    Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
-    Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+    **REMEDIES,
     Reason.OVER_LIMIT: "Ask for fewer instances, or have the limit raised.",
     Reason.OVER_QUOTA_NON_PREEMPTIBLE: (
         "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."

@@ -1,4 +1,4 @@
-"""The process behind `ministack.Ministack`.
+"""The process behind `ministack.Ministack`, with the crashes of the function's processes.
 
 Run as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
 
@@ -205,8 +205,8 @@ class Crashes:
 def crashing_worker(crashes: Crashes) -> type[Any]:
     """Return ministack's class for the process of a Lambda function, changed so that it may be killed during its work.
 
-    A process that is going to be killed has some seconds of work left, over one or more invocations. So every moment of
-    the work is equally dangerous, and no invocation is too short to be hit.
+    A process that is going to be killed has up to half a second of work left, over one or more invocations. So every
+    moment of the work is equally dangerous, and no invocation is too short to be hit.
     """
 
     class CrashingWorker(lambda_runtime.Worker):  # type: ignore[misc]

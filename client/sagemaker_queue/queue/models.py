@@ -1,4 +1,4 @@
-"""The queue's answers: the classes of ``api_contract``, by the names that this package exports.
+"""The classes of the queue's answers. ``api_contract`` defines them, and this package exports them from here.
 
 Times are aware datetimes in UTC. ``to_json`` returns the API's JSON, ``from_json`` parses it; members that an older
 queue does not send have defaults.

@@ -1,9 +1,8 @@
 """Quota lag: for some minutes SageMaker counts the instances of finished training jobs against the quota.
 
 A refusal includes the number of instances that SageMaker counts. If it exceeds the number that the queue knows, the
-difference has ended a short while ago, or belongs to training jobs that the next comparison will find.
-docs/adr/0090-quota-lag.md has
-the reasons and the sources.
+difference has ended a short while ago, or belongs to training jobs that the next comparison will find. The times of the
+tries are in `domain/capacity_backoff.py`. docs/adr/0090-quota-lag.md has the reasons and the sources.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The job of ``smq submit``, which runs a command, and its CreateTrainingJob request.
+"""The job of ``smq submit``, which runs a command, its CreateTrainingJob request, and the names of resubmissions.
 
 ``container/run.py`` runs the command. The image needs sh and Python.
 """

@@ -18,7 +18,7 @@ from sagemaker_queue.jobs.packaging.archive_reader import ArchiveBounds, Archive
 from sagemaker_queue.jobs.packaging.download import PathRefused, path_parts
 
 _EXECUTABLE = 0o111
-_DEEPEST = 100  # folders of one path
+_DEEPEST = 100  # parts of one path
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Unpacked:
 def unpack(archive: Path, folder: Path, bounds: ArchiveBounds | None = None) -> Unpacked:
     """Unpack a .tar.gz into a folder that does not exist or is empty.
 
-    Raises StorageError if the archive cannot be read or written. Raises ArchiveTooLarge beyond ``bounds``, which
-    several archives may share; in this case the folder is removed.
+    Raises StorageError if the archive cannot be read, or its files cannot be written. Raises ArchiveTooLarge beyond
+    ``bounds``, after it has removed the folder. Several archives may share one ``bounds``.
     """
     files, size, refused = 0, 0, []
     try:

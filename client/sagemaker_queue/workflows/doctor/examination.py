@@ -77,7 +77,7 @@ def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
 
 
 def check_shell() -> Finding:
-    """Look for the Session Manager plugin. Access to a job depends on the job, and `smq shell` checks it."""
+    """Look for the Session Manager plugin. The other conditions differ from job to job, so `smq shell` checks them."""
     try:
         plugin = find_plugin()
     except ConfigError as error:
