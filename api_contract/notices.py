@@ -38,7 +38,7 @@ def notice(job: str, owner: str | None, project: str | None, news: str, longest:
 
     The text may contain user input: remove unprintable characters and chat markup.
     """
-    text = f"{job} ({(owner or '').rpartition('/')[2]}, project {project}) {news}"
+    text = f"{job} ({(owner or '').rpartition('/')[2].rpartition(':')[2]}, project {project}) {news}"
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_CHAT_MARKUP)
     if longest is not None and len(line) > longest:
         return f"{line[: longest - 1]}…"

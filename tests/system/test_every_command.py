@@ -102,7 +102,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py
 
     smq("set-priority", "later", "9")
-    assert "later completed" in smq("notify", "later", "--after", "0", "--interval", "1")
+    assert "is completed" in smq("notify", "later", "--after", "0", "--interval", "1")
     assert "hello" in smq("logs", "later").splitlines()
     assert smq("ls", "later", "--all", "-o", "slots").split() == ["Slots", "-" * 16, "1", "ml.p5.48xlarge"]
     assert "1 instance of p5" in smq("show", "later")
