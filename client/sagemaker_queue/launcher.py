@@ -19,7 +19,7 @@ from typing import Any
 
 import boto3
 
-_PROGRAM = Path(__file__).parent / "packaging" / "container" / "sigterm_forwarder.py"
+_PROGRAM = Path(__file__).parent / "jobs" / "packaging" / "container" / "sigterm_forwarder.py"
 _LONGEST = 256  # characters of one word of an entry point: SageMaker's limit
 _SHELL = ("/bin/sh", "-c", 'exec "$(command -v python3 || command -v python)" -c "$0" "$@"')
 _UNPACK = (

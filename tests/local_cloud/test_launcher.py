@@ -18,7 +18,7 @@ from tests.local_cloud.emulator import BUCKET, Emulator, request
 from tests.local_cloud.test_training_stop import GANG, SAVES
 from tests.waiting import PATIENCE
 
-forwarder = Path(launcher.__file__).parent / "packaging/container/sigterm_forwarder.py"
+forwarder = Path(launcher.__file__).parent / "jobs/packaging/container/sigterm_forwarder.py"
 
 SCRIPT_MODE = {"TrainingImage": "image", "TrainingInputMode": "File"}
 
