@@ -1,5 +1,6 @@
 """Conversion of the queue's records to the API's answers."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from math import isfinite
@@ -25,7 +26,6 @@ from api_contract.models import (
     Transition,
     Why,
 )
-from job_queue.adapters.items import stored_request
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.redaction import redacted
 from job_queue.api.sizes import MOST_BYTES, bytes_of, take_fitting
@@ -95,7 +95,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
 
 def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], shows_values: ShowsValues) -> JobDetail:
     """Return the full description of a job: its summary, request, history, attempts and reasons to wait."""
-    job, request = record.job, stored_request(record.details).content
+    job, request = record.job, json.loads(record.details)
     full = shows_values(job)
     attempts = [_attempt(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
