@@ -12,7 +12,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.cloudwatch_metrics import Metric
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler import Reason, Rule
+from job_queue.scheduler import Rule, WaitReason
 from sagemaker_queue import QueueClient
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
@@ -219,7 +219,7 @@ def test_the_guide_shows_every_field_of_a_policy() -> None:
 
 def test_every_reason_and_rule_is_explained() -> None:
     guide = read("docs/scheduling.md")
-    for reason in Reason:
+    for reason in WaitReason:
         assert re.search(rf"^\| `{reason.value}` \| [^|]+ \| [^|]+ \|$", guide, re.MULTILINE), reason
     for rule in Rule:
         assert f"**{rule.value.capitalize()}" in guide, rule

@@ -24,7 +24,7 @@ from job_queue.domain.domain_events import (
     job_event,
 )
 from job_queue.domain.job import epoch
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 
 NAMESPACE = "TrainingJobQueue"
 SERVICE = "training-job-queue"
@@ -76,7 +76,7 @@ class QueueMetrics:
     def notify(self, event: DomainEvent) -> None:
         """Measure an event. If an invocation has several cycles, the load of the last one counts."""
         match event:
-            case Transition():
+            case JobTransition():
                 self._measure_transition(event)
             case CycleEnded(loads=loads, seconds=seconds, lasting_refusals=lasting_refusals):
                 self._loads = loads
@@ -94,7 +94,7 @@ class QueueMetrics:
             case LeaseConflict():
                 self.add(Metric.LEASE_CONFLICTS)
 
-    def _measure_transition(self, transition: Transition) -> None:
+    def _measure_transition(self, transition: JobTransition) -> None:
         job = transition.new
         match job_event(transition):
             case JobEvent.STARTED:

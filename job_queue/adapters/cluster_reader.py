@@ -9,7 +9,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
 from job_queue.domain.expectations.outlook import RECENT_SECONDS, Outlook, plans_with_outlook
-from job_queue.domain.job import ExternalJob, Job
+from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import Policy, remembers
 
@@ -51,7 +51,7 @@ class ClusterReads:
         self,
         metadata: Metadata,
         applied: AppliedPolicy,
-        external: list[ExternalJob],
+        external: list[ExternalTrainingJob],
         active: list[list[Job]],
         others: Sequence[Any],
     ) -> ClusterState:
@@ -150,7 +150,7 @@ def observe_cluster_state(
     return reads.state_of(metadata, applied, external, [active, *again], others)
 
 
-def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalJob]]:
+def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalTrainingJob]]:
     """Read active jobs, then external ones: the warm pool of an attempt is recorded before the attempt's end."""
     return repository.active(), repository.external()
 

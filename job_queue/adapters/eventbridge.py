@@ -24,7 +24,7 @@ from job_queue.domain.domain_events import (
 )
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import duration
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Notifier:
         match event:
             case JobQueued(job):
                 self._put(_job_entry(JobEvent.QUEUED, job, {}))
-            case Transition():
+            case JobTransition():
                 self._transitioned(event)
             case PolicyApplied(policy, restored):
                 detail = {
@@ -84,7 +84,7 @@ class Notifier:
             case ForgedAttempt(training_job, claimed):
                 self._put(_entry(FORGED, {"trainingJobName": training_job, "job": claimed[:MAX_NAME]}))
 
-    def _transitioned(self, transition: Transition) -> None:
+    def _transitioned(self, transition: JobTransition) -> None:
         event = job_event(transition)
         # Backoffs repeat while there is no capacity. Metrics count them, and people get no message for each.
         if event is not None and event is not JobEvent.BACKED_OFF:
@@ -163,7 +163,7 @@ def _job_entry(event: JobEvent, job: Job, details: Mapping[str, Any]) -> "Entry"
     return _entry(event.value, detail)
 
 
-def _details(event: JobEvent, transition: Transition) -> dict[str, Any]:
+def _details(event: JobEvent, transition: JobTransition) -> dict[str, Any]:
     """Return the fields of an event besides those of the job."""
     old, new = transition.old, transition.new
     attempt = {"trainingJobName": new.launched or old.launched}
@@ -183,7 +183,7 @@ def _details(event: JobEvent, transition: Transition) -> dict[str, Any]:
     return attempt
 
 
-def _news(event: JobEvent, transition: Transition, after: float) -> str | None:
+def _news(event: JobEvent, transition: JobTransition, after: float) -> str | None:
     """Return a transition as news for people; None if it is no news.
 
     :param after: seconds in the queue from which a start is news.

@@ -20,12 +20,12 @@ import msgspec
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.checkpoints import KnownCheckpoint, KnownCheckpoints
-from job_queue.domain.fleet.listing import Listing
+from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
 from job_queue.domain.job import (
     Dependency,
     EndedAttempt,
-    ExternalJob,
+    ExternalTrainingJob,
     HistoryEntry,
     Job,
     JobRecord,
@@ -73,7 +73,7 @@ _NAMES: Mapping[type, Mapping[str, str]] = {
     Dependency: {"any_outcome": "any"},
     LaunchCall: {"sent_at": "asked", "expires_at": "dead"},
     LateLaunch: {"until": "dead"},
-    ExternalJob: {"name": "position", "instance_counts": "demand"},
+    ExternalTrainingJob: {"name": "position", "instance_counts": "demand"},
 }
 """The stored names of fields, where they are not the field's name in camel case (`max_parallel`: `maxParallel`)."""
 
@@ -173,7 +173,7 @@ def owner_key(owner: str) -> dict[str, str]:
 
 # --- external jobs -----------------------------------------------------------------------------------
 
-_EXTERNAL = Form(ExternalJob, if_any=("forged",))
+_EXTERNAL = Form(ExternalTrainingJob, if_any=("forged",))
 _WARM = Form(WarmPool)
 
 
@@ -182,13 +182,13 @@ def external_key(name: str) -> dict[str, str]:
     return {"line": EXTERNAL, "position": name}
 
 
-def external_item(job: ExternalJob) -> Item:
+def external_item(job: ExternalTrainingJob) -> Item:
     """Return an external job's item."""
     warm = {"warm": _WARM.item(job.warm)} if job.warm else {}
     return {**external_key(job.name), **_EXTERNAL.item(job), **warm}
 
 
-def external_from(item: Mapping[str, Any]) -> ExternalJob:
+def external_from(item: Mapping[str, Any]) -> ExternalTrainingJob:
     """Return an external job from its item."""
     return _EXTERNAL.record(item)
 
@@ -197,7 +197,7 @@ def external_from(item: Mapping[str, Any]) -> ExternalJob:
 
 STORED_POLICY = Form(StoredPolicy)
 _BACKOFF = Form(CapacityBackoff, nulls=True)
-_LISTING = Form(Listing)
+_LISTING = Form(ListingProgress)
 _CHECKPOINT = Form(KnownCheckpoint)
 _PLAN = Form(KnownPlan)
 _PART = Form(PlanPart, if_any=("forOthers",))
@@ -253,7 +253,7 @@ def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
     return TokenBucket(item["tokens"] / 1000, item["at"] / 1000, max(item["rate"], 1) / 1000)
 
 
-def listing_item(listing: Listing, reconciled: int | None) -> Item:
+def listing_item(listing: ListingProgress, reconciled: int | None) -> Item:
     """Return the item of the known part of SageMaker's list, and of the last successful comparison (epoch s)."""
     compared = {} if reconciled is None else {"reconciled": reconciled}
     return {**metadata_key(LISTING), **_LISTING.item(listing), **compared}

@@ -44,9 +44,9 @@ from job_queue.adapters.records.published_plan import PublishedPlanRecord
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.domain_events import JobQueued, Notify
 from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
-from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
+from job_queue.domain.job import ExternalTrainingJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
 from job_queue.domain.names import MAX_NAME
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 
 FINISHED_INDEX = "finished"
@@ -198,7 +198,7 @@ class JobRepository(MetadataRepository):
         item = self._tables.get(self._jobs_table, {"jobName": name})
         return record_from(item) if item else None
 
-    def apply(self, transition: Transition, now: float, metadata: Metadata | None = None) -> None:
+    def apply(self, transition: JobTransition, now: float, metadata: Metadata | None = None) -> None:
         """Record a transition that needs no lease: a cancel, or the end of an attempt.
 
         :param metadata: required if the job may return to its waiting queue, which is then registered.
@@ -225,16 +225,16 @@ class JobRepository(MetadataRepository):
         """Return all jobs that hold slots."""
         return [job_from(item) for item in self._tables.query(self._lines_table, ACTIVE)]
 
-    def external(self) -> list[ExternalJob]:
+    def external(self) -> list[ExternalTrainingJob]:
         """Return all external jobs."""
         return [external_from(item) for item in self._tables.query(self._lines_table, EXTERNAL)]
 
-    def external_job(self, name: str) -> ExternalJob | None:
+    def external_job(self, name: str) -> ExternalTrainingJob | None:
         """Return the external job with this name."""
         item = self._tables.get(self._lines_table, external_key(name))
         return external_from(item) if item else None
 
-    def add_external(self, job: ExternalJob) -> None:
+    def add_external(self, job: ExternalTrainingJob) -> None:
         """Count an external job, or update its record."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
 
@@ -251,7 +251,7 @@ class JobRepository(MetadataRepository):
     def commit(
         self,
         lease: Lease,
-        transitions: Sequence[Transition],
+        transitions: Sequence[JobTransition],
         now: float,
         *,
         policy_version: int | None = None,
@@ -281,11 +281,11 @@ class JobRepository(MetadataRepository):
 
     # --- how a transition is written -------------------------------------------------------------
 
-    def _recorded(self, transition: Transition) -> None:
+    def _recorded(self, transition: JobTransition) -> None:
         self.recorded_ends.note(transition.new)
         self.notify(transition)
 
-    def _transition_writes(self, transition: Transition, now: float) -> list[Write]:
+    def _transition_writes(self, transition: JobTransition, now: float) -> list[Write]:
         old, new = transition.old, transition.new
         if old.state.finished or new.version != old.version + 1:
             raise ValueError(f"{old.name}: {old.state} (version {old.version}) cannot become {new}")
@@ -330,7 +330,7 @@ class JobRepository(MetadataRepository):
         return writes
 
 
-def writes_of(transition: Transition) -> int:
+def writes_of(transition: JobTransition) -> int:
     """Return the number of writes that a transition takes in a transaction."""
     before, after = live_key(transition.old), live_key(transition.new)
     released = len(transition.old.places) if transition.new.state.finished else 0
@@ -338,9 +338,9 @@ def writes_of(transition: Transition) -> int:
     return 1 + live + len(transition.backoffs) + released + (transition.account is not None)
 
 
-def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:
+def transactions(transitions: Iterable[JobTransition]) -> list[list[JobTransition]]:
     """Return transitions in as few transactions as possible, in their order."""
-    parts: list[list[Transition]] = [[]]
+    parts: list[list[JobTransition]] = [[]]
     room = MAX_WRITES - METADATA_WRITES
     for transition in transitions:
         if writes_of(transition) > room:

@@ -35,13 +35,13 @@ from job_queue.adapters.items import (
     metadata_key,
     plan_item,
 )
-from job_queue.adapters.records.policy_history import PolicyHistory
+from job_queue.adapters.records.policy_history import PolicyVersions
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.expectations.published_plan import LastCycle
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints
-from job_queue.domain.fleet.listing import Listing
+from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlan
 from job_queue.domain.job import Job, iso, project_of_waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
@@ -134,7 +134,7 @@ class MetadataRepository:
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
-        self.policy_history = PolicyHistory(tables, lines_table)
+        self.policy_history = PolicyVersions(tables, lines_table)
 
     def metadata(self) -> Metadata:
         """Return all metadata."""
@@ -160,7 +160,7 @@ class MetadataRepository:
 
     # --- SageMaker's list ------------------------------------------------------------------------
 
-    def note_listing(self, listing: Listing, reconciled: int | None = None) -> None:
+    def note_listing(self, listing: ListingProgress, reconciled: int | None = None) -> None:
         """Record the known part of SageMaker's list. Two concurrent writers are both right.
 
         :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.

@@ -15,7 +15,7 @@ from job_queue.domain.domain_events import (
     Notify,
     PolicyApplied,
 )
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 
 
 def notify_all(*observers: Notify) -> Notify:
@@ -39,7 +39,7 @@ def log_event(event: DomainEvent) -> None:
     match event:
         case JobQueued(job):
             log.info("queued", job=job.name, project=job.project, priority=job.priority, owner=job.owner)
-        case Transition(old=old, new=new, cause=str(cause)):
+        case JobTransition(old=old, new=new, cause=str(cause)):
             attempt = new.launched or old.launched
             log.info("transition", job=new.name, was=old.state, state=new.state, attempt=attempt, cause=cause)
         case CycleEnded(plan=plan, seconds=seconds):

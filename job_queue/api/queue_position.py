@@ -3,14 +3,21 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from api_contract.models import Expectation, Why
-from api_contract.models import Reason as Explanation
+from api_contract.models import Expectation, Reason, Why
 from job_queue.api.expectations import ask_again_after, expectation, rounded
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job, epoch
-from job_queue.scheduler import Hold, Reason, clock, join, sentence
-from job_queue.scheduler.model import UNTIL_POLICY_CHANGES, WITHOUT_POSITION, JobState
+from job_queue.scheduler import (
+    UNTIL_POLICY_CHANGES,
+    WITHOUT_POSITION,
+    Hold,
+    JobState,
+    WaitReason,
+    clock,
+    join,
+    sentence,
+)
 
 
 class QueuePosition:
@@ -59,50 +66,50 @@ class QueuePosition:
         hold = self._holds.get(job.name)
         return hold.message if hold and hold.reason in UNTIL_POLICY_CHANGES else None
 
-    def reason(self, job: Job) -> Explanation | None:
+    def reason(self, job: Job) -> Reason | None:
         """Return why a job waits, failed or was stopped; None for other jobs."""
         if job.state in (JobState.FAILED, JobState.STOPPED):
-            return Explanation(job.state.value.upper(), job.reason or "")
+            return Reason(job.state.value.upper(), job.reason or "")
         if not job.state.waits:
             return None
         reason = self._waits(job)
-        return Explanation(reason.code, f"{reason.message} {self._plan.age}") if self._plan.age else reason
+        return Reason(reason.code, f"{reason.message} {self._plan.age}") if self._plan.age else reason
 
-    def _waits(self, job: Job) -> Explanation:
+    def _waits(self, job: Job) -> Reason:
         if (hold := self._holds.get(job.name)) and self._plan.has_seen(job):
             last = (
                 f" Its last try: {sentence(job.reason)}"
-                if hold.reason is Reason.BACKOFF and job.reason and job.reason not in hold.message
+                if hold.reason is WaitReason.BACKOFF and job.reason and job.reason not in hold.message
                 else ""
             )
-            return Explanation(hold.reason.value, hold.message + last)
+            return Reason(hold.reason.value, hold.message + last)
         return self._not_planned(job)
 
-    def _not_planned(self, job: Job) -> Explanation:
+    def _not_planned(self, job: Job) -> Reason:
         """Return why a job waits that the plan does not hold, or that changed after the plan."""
         if job.name in self._plan.unrecorded:
             message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
-            return Explanation("NOT_RECORDED", message)
+            return Reason("NOT_RECORDED", message)
         if (kept_back := _kept_back(job)) is not None:
             return kept_back
         if job.reason is None and not self._plan.has_seen(job):
             message = "The queue has not planned since it was submitted or changed; it plans at least once a minute."
-            return Explanation("NOT_PLANNED_YET", message)
+            return Reason("NOT_PLANNED_YET", message)
         return self._not_held(job)
 
-    def _not_held(self, job: Job) -> Explanation:
+    def _not_held(self, job: Job) -> Reason:
         """Return why a job waits that was planned, but has no hold in the published plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
             ahead = f"the first {window} jobs" if window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
-            return Explanation("BEYOND_WINDOW", message)
+            return Reason("BEYOND_WINDOW", message)
         if job.reason is not None:  # the last launch was refused, or the last attempt failed
-            return Explanation(Reason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
+            return Reason(WaitReason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
         if self._plan.left_out and not starts:
-            return Explanation("NOT_LISTED", "It waits. So many jobs wait that its reason is not kept: smq why asks.")
-        return Explanation("STARTING_SOON", "It starts within a minute.")
+            return Reason("NOT_LISTED", "It waits. So many jobs wait that its reason is not kept: smq why asks.")
+        return Reason("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
         """Return the jobs ahead of a waiting job, its blockers, and advice; None if the plan does not hold the job."""
@@ -110,23 +117,23 @@ class QueuePosition:
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
 
 
-def _kept_back(job: Job) -> Explanation | None:
+def _kept_back(job: Job) -> Reason | None:
     """Return the reason to wait that the job's own record has; None if it has none.
 
     The plan does not hold such a job, since the job is parked or waits for other jobs.
     """
     if job.parked is not None and job.held:
-        return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
+        return Reason(WaitReason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
     if job.after:
         waits_for = join([f"{it.job} to {'end' if it.any_outcome else 'complete'}" for it in job.after])
-        return Explanation(Reason.DEPENDENCY.value, f"Waits for {waits_for}.")
-    if job.parked is not None and job.parked_for == Reason.GROUP_LIMIT:
+        return Reason(WaitReason.DEPENDENCY.value, f"Waits for {waits_for}.")
+    if job.parked is not None and job.parked_for == WaitReason.GROUP_LIMIT:
         message = f"Jobs of its group {job.group} come first, and only so many may be active at a time (max_parallel)."
-        return Explanation(Reason.GROUP_LIMIT.value, message)
-    if job.parked is not None and job.parked_for == Reason.OVER_BUDGET:
+        return Reason(WaitReason.GROUP_LIMIT.value, message)
+    if job.parked is not None and job.parked_for == WaitReason.OVER_BUDGET:
         message = "A hard budget is spent, its project's or its owner's in it; it is looked at again at"
-        return Explanation(Reason.OVER_BUDGET.value, f"{message} {clock(job.parked)}.")
-    return None if job.parked is None else Explanation(Reason.BACKOFF.value, _parked_message(job))
+        return Reason(WaitReason.OVER_BUDGET.value, f"{message} {clock(job.parked)}.")
+    return None if job.parked is None else Reason(WaitReason.BACKOFF.value, _parked_message(job))
 
 
 def _tried_again_message(reason: str, *, refused: bool) -> str:

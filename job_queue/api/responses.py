@@ -250,7 +250,7 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
     )
 
 
-def _external_job(job: records.ExternalJob, policy: Policy) -> ExternalJob:
+def _external_job(job: records.ExternalTrainingJob, policy: Policy) -> ExternalJob:
     slots = slots_of(job.instance_counts, policy, job.plan)
     return ExternalJob(job.name, slots, _time(job.since), job.orphan, job.forged)
 
@@ -290,7 +290,7 @@ def policy_answer(applied: AppliedPolicy, warnings: Sequence[str] = ()) -> Polic
     )
 
 
-def policy_history(versions: Iterable[policies.PastPolicy]) -> PolicyHistory:
+def policy_history(versions: Iterable[policies.PolicyVersion]) -> PolicyHistory:
     """Return versions of the policy, without their documents, in the form of the API."""
     return PolicyHistory(
         tuple(PastPolicy(it.version, it.applied_by, _time(it.applied_at), it.restored) for it in versions)

@@ -27,7 +27,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
 from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Launch, Plan, Start
 
 SILENT_SECONDS = 5 * 60  # a carrier without an authentic heartbeat for this time is stopped
@@ -48,7 +48,7 @@ class CarrierChanges:
 
     cluster: ClusterState  # with the carriers that are to be launched
     plan: Plan  # a plan that starts these carriers
-    transitions: list[Transition]
+    transitions: list[JobTransition]
     deferred: bool = False  # some launches are left to another cycle
 
 
@@ -124,7 +124,7 @@ class Carriers(ControllerPart):
         cluster, decided, deferred = self._found(cluster, decided, max(0, calls), now)
         return CarrierChanges(cluster, decided, list(self._changes(cluster, decided, call, now)), deferred)
 
-    def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[Transition]:
+    def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[JobTransition]:
         gone = {eviction.job: eviction for eviction in decided.evictions}
         assigned = {it.allocation.carrier for it in decided.allocations}
         for it in decided.allocations:

@@ -39,8 +39,8 @@ from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unav
 from job_queue.domain.fleet.warm_pools import Placement, claims_of, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
-from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState, Plan, Policy, Reason, plan
+from job_queue.domain.state_machine import JobTransition
+from job_queue.scheduler import JobState, Plan, Policy, WaitReason, plan
 
 LAUNCH_SECONDS = 15  # time that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # time that must be left to begin a cycle
@@ -332,15 +332,15 @@ class Controller(ControllerPart):
         lease: Lease,
         cluster: ClusterState,
         decided: Plan,
-        transitions: list[Transition],
+        transitions: list[JobTransition],
         now: float,
         *,
         one_by_one: bool,
-    ) -> tuple[list[Transition], bool]:
+    ) -> tuple[list[JobTransition], bool]:
         """Record transitions. Return the recorded ones, and whether to plan again for the others."""
         unchanged = cluster.metadata.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
-        recorded: list[Transition] = []
+        recorded: list[JobTransition] = []
         unwritable: list[str] = []
         if not transitions and unchanged:
             return recorded, False
@@ -385,7 +385,7 @@ class Controller(ControllerPart):
             log.warning("generation not raised", why=error.message)
 
     def _launch_all(
-        self, invocation: Invocation, policy: Policy, recorded: list[Transition], details: Mapping[str, str]
+        self, invocation: Invocation, policy: Policy, recorded: list[JobTransition], details: Mapping[str, str]
     ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
         """Ask SageMaker for every recorded launch. Return the answers, without launches for which no time was left."""
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
@@ -429,7 +429,7 @@ def _may_sleep(invocation: Invocation, seconds: float) -> bool:
     return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
 
 
-def _after(recorded: Iterable[Transition], placement: Placement, cluster: ClusterState) -> ClusterState:
+def _after(recorded: Iterable[JobTransition], placement: Placement, cluster: ClusterState) -> ClusterState:
     """Return the cluster with the recorded changes, and without the warm pools on which jobs were launched."""
     external = tuple(pool for pool in cluster.external if pool not in placement.reused.values())
     return replace(cluster.with_changed(_new(recorded)), external=external)
@@ -437,11 +437,11 @@ def _after(recorded: Iterable[Transition], placement: Placement, cluster: Cluste
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
     """Return when jobs that wait because of quota lag are tried again (epoch seconds)."""
-    backs_off = any(hold.reason is Reason.BACKOFF for hold in decided.holds)
+    backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]
 
 
-def _new(transitions: Iterable[Transition]) -> list[Job]:
+def _new(transitions: Iterable[JobTransition]) -> list[Job]:
     """Return the jobs as the transitions leave them."""
     return [transition.new for transition in transitions]

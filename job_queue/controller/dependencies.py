@@ -18,7 +18,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable, Unwritable
 from job_queue.domain.job import Dependency, Job, JobRecord
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 
 MOST_LOOKED_UP = 25  # records in one step; other records follow in later minutes
@@ -52,7 +52,7 @@ class Dependencies(ControllerPart):
                 return cluster, False
         return cluster, True
 
-    def transitions(self, jobs: Iterable[Job], cluster: ClusterState) -> list[Transition]:
+    def transitions(self, jobs: Iterable[Job], cluster: ClusterState) -> list[JobTransition]:
         """Return the transitions of these jobs that have a dependency that has ended."""
         now = self._clock()
         unrecorded = cluster.unrecorded(now)
@@ -90,11 +90,11 @@ class Dependencies(ControllerPart):
                 ends[it] = _end(it, records[it.job])
         return ends
 
-    def _record(self, lease: Lease, transitions: list[Transition]) -> list[Transition]:
+    def _record(self, lease: Lease, transitions: list[JobTransition]) -> list[JobTransition]:
         parts = transactions(transitions) if transitions else ()
         return [transition for part in parts for transition in self._commit(lease, part)]
 
-    def _commit(self, lease: Lease, part: list[Transition]) -> list[Transition]:
+    def _commit(self, lease: Lease, part: list[JobTransition]) -> list[JobTransition]:
         """Record transitions together, or one by one if one of them cannot be recorded. Return the recorded ones."""
         try:
             self._repository.commit(lease, part, self._clock())

@@ -11,11 +11,11 @@ from job_queue.domain.accounting.attempts import borrowed_by
 from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import LaunchCall
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Plan
 
 
-def cancelled_transitions(cluster: ClusterState, now: float) -> list[Transition]:
+def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransition]:
     """Stop attempts of cancelled jobs. Attempts that SageMaker has never received need no stop."""
     transitions = []
     for job in cluster.active.values():
@@ -26,14 +26,14 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[Transition]
     return transitions
 
 
-def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[Transition]:
+def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:
     """Repeat launches that were not answered or were throttled, the most important first."""
     jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
     again = [job for job in jobs if is_unanswered(job, now) and not (job.cancelled and is_unsent(job))]
     return [state_machine.launch_again(job, call, now) for job in again]
 
 
-def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[Transition]:
+def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[JobTransition]:
     """Return the evictions of the plan as transitions."""
     transitions = []
     for eviction in plan.evictions:
@@ -43,7 +43,9 @@ def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[
     return transitions
 
 
-def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: float) -> tuple[list[Transition], bool]:
+def start_transitions(
+    cluster: ClusterState, plan: Plan, call: LaunchCall, now: float
+) -> tuple[list[JobTransition], bool]:
     """Return the starts of the plan as transitions, in the plan's order.
 
     Where SageMaker lacked instances, only one job of each capacity key is started; the others are deferred.
@@ -70,7 +72,7 @@ def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: 
     return transitions, deferred
 
 
-def paced(starts: list[Transition], decided: Plan, calls: int) -> tuple[list[Transition], Plan]:
+def paced(starts: list[JobTransition], decided: Plan, calls: int) -> tuple[list[JobTransition], Plan]:
     """Return the first `calls` starts. The others keep their slots, so that the next plan keeps the decision."""
     kept = {it.new.name: it.new.slots for it in starts[calls:]}
     return starts[:calls], replace(decided, reservations={**decided.reservations, **kept})

@@ -25,7 +25,7 @@ from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, 
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.policy import is_changed, is_spot, placed
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Policy
 
 SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; one more minute for clocks that differ
@@ -170,7 +170,7 @@ class Launcher(ControllerPart):
             at_fault = message if result is LaunchResult.POOL_AT_FAULT else None
             backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)
 
-        def refused(latest: Job, record: JobRecord) -> Transition:
+        def refused(latest: Job, record: JobRecord) -> JobTransition:
             # SageMaker accepted the request once, so it is not wrong: a role, data or a plan has been removed since.
             for_good = result is LaunchResult.REFUSED and not record.attempts
             lasting = result is LaunchResult.NO_QUOTA
@@ -214,7 +214,9 @@ class Launcher(ControllerPart):
         self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=now))
         return True
 
-    def _give_up(self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], Transition]) -> Job | None:
+    def _give_up(
+        self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], JobTransition]
+    ) -> Job | None:
         """Record a transition that may return the job to its waiting queue, which is registered first."""
         self._repository.register_waiting_queue(job.waiting_queue, self._clock())
         record = self._repository.record(job.name)
@@ -223,7 +225,7 @@ class Launcher(ControllerPart):
         # With the whole record, so that the history of a job that is refused repeatedly is truncated.
         return self._record(lease, record.job, lambda latest: replace(make_transition(latest, record), record=record))
 
-    def _record(self, lease: Lease, job: Job, make_transition: Callable[[Job], Transition]) -> Job | None:
+    def _record(self, lease: Lease, job: Job, make_transition: Callable[[Job], JobTransition]) -> Job | None:
         """Record a transition of the launch of this job only. Return None if an event has ended the attempt."""
         latest = job
         while True:

@@ -20,12 +20,11 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.job import FOR_EVER, PARKED_POSITION, Job
 from job_queue.domain.policy import alternatives, project_of
-from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import Hold, Plan, Reason
-from job_queue.scheduler.model import UNTIL_OTHERS_END, UNTIL_POLICY_CHANGES
+from job_queue.domain.state_machine import JobTransition
+from job_queue.scheduler import UNTIL_OTHERS_END, UNTIL_POLICY_CHANGES, Hold, Plan, WaitReason
 
 PARKED_SECONDS = 10 * 60  # for jobs that only another policy, or time, lets start
-_CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {Reason.OUTSIDE_TRAINING_PLAN}
+_CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.OUTSIDE_TRAINING_PLAN}
 GROUP_KEPT = 1  # jobs of a full group, or of an owner at the limit, that stay in the window
 
 
@@ -69,7 +68,7 @@ class Parking(ControllerPart):
             if backoff.is_forgotten(now):
                 self._repository.end_capacity_backoff(backoff)
 
-    def _due(self, cluster: ClusterState, now: float) -> list[Transition]:
+    def _due(self, cluster: ClusterState, now: float) -> list[JobTransition]:
         """Return the transitions of parked jobs that are due, from one window of each waiting queue."""
         window = cluster.applied.policy.settings.window
         keys = sorted(cluster.cut)
@@ -93,7 +92,7 @@ def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> 
             if job.max_parallel is not None:
                 most[_group(job)] = min(job.max_parallel, most.get(_group(job), job.max_parallel))
     for job in parked:
-        if job.parked_for != Reason.GROUP_LIMIT:
+        if job.parked_for != WaitReason.GROUP_LIMIT:
             continue
         group = _group(job)
         limits = [limit for limit in (job.max_parallel, most.get(group)) if limit is not None]
@@ -106,19 +105,19 @@ def _group(job: Job) -> tuple[str, str, str | None]:
     return job.project, job.owner, job.group
 
 
-def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Transition]:
+def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[JobTransition]:
     """Return the transitions that park jobs that cannot start but use the window of a longer waiting queue."""
-    useless: dict[str, tuple[int, Reason]] = {}
+    useless: dict[str, tuple[int, WaitReason]] = {}
     kept: Counter[tuple[str, str, str | None]] = Counter()  # jobs of full groups and owners so far
     for hold in holds:
         job = cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
             continue
-        if hold.reason is Reason.GROUP_LIMIT:
+        if hold.reason is WaitReason.GROUP_LIMIT:
             kept[_group(job)] += 1
             if kept[_group(job)] <= GROUP_KEPT:
                 continue
-        if hold.reason is Reason.OWNER_LIMIT:
+        if hold.reason is WaitReason.OWNER_LIMIT:
             kept["", job.owner, None] += 1
             if kept["", job.owner, None] <= GROUP_KEPT:
                 continue
@@ -129,14 +128,14 @@ def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Tr
 
 
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
-    if hold.reason is Reason.HELD_BY_USER:
+    if hold.reason is WaitReason.HELD_BY_USER:
         return FOR_EVER
     if hold.reason in _CANNOT_START:
         return int(now) + PARKED_SECONDS
-    if hold.reason is Reason.OVER_BUDGET:  # a project's own budget stops all jobs of the waiting queue
+    if hold.reason is WaitReason.OVER_BUDGET:  # a project's own budget stops all jobs of the waiting queue
         project = project_of(cluster.policy, job.project)
         return int(now) + PARKED_SECONDS if project and project.owner_budget else None
-    if hold.reason is not Reason.BACKOFF:
+    if hold.reason is not WaitReason.BACKOFF:
         return None
     if job.backoff_until is not None and job.backoff_until > now:
         return job.backoff_until

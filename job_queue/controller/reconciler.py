@@ -29,13 +29,13 @@ from job_queue.domain.domain_events import ForgedAttempt
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import Walk, next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
-from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
+from job_queue.domain.job import ExternalTrainingJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.launching.proof import is_named_as_attempt
 from job_queue.domain.launching.quota_lag import of_the_quota
 from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # against writers that change the same job at the same time
@@ -112,7 +112,9 @@ class Reconciler(ControllerPart):
         before = self._repository.external_job(found.name) if forged else None
         log.warning("external job", attempt=found.name, orphan=orphan, forged=forged)
         seen = iso(self._clock())
-        self._repository.add_external(ExternalJob(found.name, found.instance_counts, seen, orphan, forged, found.plan))
+        self._repository.add_external(
+            ExternalTrainingJob(found.name, found.instance_counts, seen, orphan, forged, found.plan)
+        )
         if forged and not (before and before.forged):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
@@ -288,7 +290,7 @@ class Reconciler(ControllerPart):
             log.warning("attempt was deleted before its end was known", job=job.name, attempt=job.launched)
             self.end(record, deleted, metadata)
 
-    def _check_external(self, job: ExternalJob) -> Adoption | None:
+    def _check_external(self, job: ExternalTrainingJob) -> Adoption | None:
         found = self._training.describe(job.name)
         if found is None or found.ended:
             self._drop_or_keep_warm(job.name, found, job.warm)
@@ -381,7 +383,9 @@ class Reconciler(ControllerPart):
             return self._repository.drop_external(name)
         warm = replace(before, until=found.warm.until) if before else found.warm
         seen = iso(self._clock())
-        self._repository.add_external(ExternalJob(name, found.instance_counts, seen, plan=found.plan, warm=warm))
+        self._repository.add_external(
+            ExternalTrainingJob(name, found.instance_counts, seen, plan=found.plan, warm=warm)
+        )
         return before is None
 
     def _ending(self, record: JobRecord, ended: TrainingJob, metadata: Metadata, policy: Policy) -> Ending:
@@ -415,7 +419,7 @@ class Reconciler(ControllerPart):
         policy = self._policies.of(metadata.policy).policy
         return metadata.capacity_backoffs, instances_by_capacity_key(job, job.slots, policy)
 
-    def _note(self, transition: Transition) -> None:
+    def _note(self, transition: JobTransition) -> None:
         try:
             self._repository.apply(transition, self._clock())
         except Refused:

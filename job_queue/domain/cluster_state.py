@@ -8,10 +8,10 @@ from job_queue.domain.accounting.attempts import AttemptRecord, PastUseOfAttempt
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
-from job_queue.domain.fleet.listing import Listing
+from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_matching import fitting_jobs, idle, warm_slots
-from job_queue.domain.job import MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
+from job_queue.domain.job import MANY_REFUSALS, ExternalTrainingJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling
 from job_queue.scheduler import (
     ActiveJob,
@@ -42,7 +42,7 @@ class Metadata:
     policy: StoredPolicy | None = None
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
-    listing: Listing | None = None  # the known part of SageMaker's list
+    listing: ListingProgress | None = None  # the known part of SageMaker's list
     reconciled: int | None = None  # epoch seconds of the last successful comparison with that list
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
@@ -69,7 +69,7 @@ class ClusterState:
     applied: AppliedPolicy
     active: Mapping[str, Job]
     waiting: Mapping[str, Job]
-    external: tuple[ExternalJob, ...]
+    external: tuple[ExternalTrainingJob, ...]
     cut: frozenset[str] = frozenset()  # waiting queues longer than the policy's `window`: the rest was not read
     outlook: Outlook = Outlook()  # empty if no plan needs it
     ended: tuple[AttemptRecord, ...] = ()  # attempts that have ended lately, if plans depend on past use

@@ -7,7 +7,7 @@ from enum import StrEnum
 from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.job import Job
 from job_queue.domain.policy import StoredPolicy
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Plan
 
 
@@ -72,7 +72,7 @@ class LeaseConflict:
 
 DomainEvent = (
     JobQueued
-    | Transition  # of a job, once it is recorded
+    | JobTransition  # of a job, once it is recorded
     | CycleEnded
     | ComparisonAge
     | IdleInstances
@@ -97,7 +97,7 @@ class JobEvent(StrEnum):
     FINISHED = "Training Job Finished"
 
 
-def job_event(transition: Transition) -> JobEvent | None:
+def job_event(transition: JobTransition) -> JobEvent | None:
     """Return the event of a transition; None if it has none."""
     old, new = transition.old, transition.new
     if new.state.finished:

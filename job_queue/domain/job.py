@@ -267,7 +267,7 @@ class WarmPool:
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalJob:
+class ExternalTrainingJob:
     """A training job that uses capacity and is not, or not known to be, an attempt of a job of the queue.
 
     An ended training job whose instances are kept warm is included, even an attempt of the queue.

@@ -31,7 +31,7 @@ class StoredPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class PastPolicy:
+class PolicyVersion:
     """A version of the policy in its history."""
 
     version: int

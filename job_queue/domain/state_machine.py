@@ -1,4 +1,4 @@
-"""All transitions of a job, each as a pure function from a job to its Transition.
+"""All transitions of a job, each as a pure function from a job to its JobTransition.
 
     pending ──> starting ──> running ──> completed | failed | stopped
                  │    ^        │
@@ -26,7 +26,7 @@ ASK_AGAIN_SECONDS = 60  # before another call for an attempt that was refused wh
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class JobTransition:
     """A change of one job: the job as it was read, and the new job."""
 
     old: Job
@@ -44,7 +44,7 @@ class Transition:
 
 def begin(
     job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None, borrowed: int = 0
-) -> Transition:
+) -> JobTransition:
     """Intend a launch: the job takes the slots, and one call is sent.
 
     :param secret: new secret, if an earlier version stored the job without one.
@@ -68,17 +68,17 @@ def begin(
         sent=job.sent + 1,
         unheard=with_number((), job.sent + 1),
     )
-    return Transition(job, new, f"launching {new.launched}", now)
+    return JobTransition(job, new, f"launching {new.launched}", now)
 
 
-def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
+def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
     """Send another call for an attempt whose launch was not answered or was throttled, under the same name."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
     sent = job.sent + 1
     unheard = with_number(job.unheard, sent)
     new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=sent, unheard=unheard)
-    return Transition(job, new, None, now)
+    return JobTransition(job, new, None, now)
 
 
 def without_effect(job: Job) -> Job:
@@ -86,18 +86,18 @@ def without_effect(job: Job) -> Job:
     return replace(job, unheard=without_number(job.unheard, job.sent))
 
 
-def throttled(job: Job, sent_at: int, now: float) -> Transition:
+def throttled(job: Job, sent_at: int, now: float) -> JobTransition:
     """Record a throttled call. The intent stays, and another call is sent as soon as the rate allows."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    return Transition(job, without_effect(job).with_changes(calls=calls), None, now)
+    return JobTransition(job, without_effect(job).with_changes(calls=calls), None, now)
 
 
-def cancel_unsent(job: Job, now: float) -> Transition:
+def cancel_unsent(job: Job, now: float) -> JobTransition:
     """End a cancelled job whose only call was throttled: there is no attempt to stop."""
-    return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
+    return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
 
 
-def accepted(job: Job, now: float, call: int | None = None) -> Transition:
+def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
     """Record that SageMaker has accepted the attempt. Later calls are refused while its name is taken by the attempt.
 
     The latest call was answered; `late` remembers the others.
@@ -119,7 +119,9 @@ def accepted(job: Job, now: float, call: int | None = None) -> Transition:
         refused=None,
         left_idle=False,
     )
-    return Transition(job, new, f"{'its carrier' if job.carrier_attempt else 'SageMaker'} accepted {job.launched}", now)
+    return JobTransition(
+        job, new, f"{'its carrier' if job.carrier_attempt else 'SageMaker'} accepted {job.launched}", now
+    )
 
 
 def refused(
@@ -131,7 +133,7 @@ def refused(
     now: float,
     backoffs: tuple[CapacityBackoff, ...] = (),
     lasting: bool = False,
-) -> Transition:
+) -> JobTransition:
     """Record that SageMaker refused the call that was sent at that time.
 
     The launch is given up only if no other call may still take effect. Another call may if it had not expired when
@@ -145,20 +147,22 @@ def refused(
     if may_land:
         later = int(now) + ASK_AGAIN_SECONDS
         new = without_effect(job).with_changes(calls=may_land, backoff_until=later, reason=message)
-        return Transition(job, new, None, now)
+        return JobTransition(job, new, None, now)
     if job.cancelled:
-        return Transition(
+        return JobTransition(
             job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused", now
         )
     if for_good:
-        return Transition(job, _finished(job, now, JobState.FAILED, message), f"refused by SageMaker: {message}", now)
+        return JobTransition(
+            job, _finished(job, now, JobState.FAILED, message), f"refused by SageMaker: {message}", now
+        )
     if backoffs:
         return _back_off(job, now, message, job.attempt, backoffs)
     refusals = max(job.refusals + 1, MANY_REFUSALS * lasting)
     return _back_off(job, now, message, job.attempt, refusals=refusals, refused=job.refused_until(now))
 
 
-def name_is_taken(job: Job, *, now: float) -> Transition:
+def name_is_taken(job: Job, *, now: float) -> JobTransition:
     """Record that the attempt's name belongs to a training job that is not this submission's.
 
     The launch is given up only if no older call may still take effect, because that training job can be deleted. Until
@@ -168,18 +172,18 @@ def name_is_taken(job: Job, *, now: float) -> Transition:
     may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
     if may_land:
         later = int(now) + ASK_AGAIN_SECONDS
-        return Transition(job, without_effect(job).with_changes(calls=may_land, backoff_until=later), None, now)
+        return JobTransition(job, without_effect(job).with_changes(calls=may_land, backoff_until=later), None, now)
     if job.cancelled:
-        return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
+        return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
     new = _to_waiting(job, now, job.attempt + 1)
-    return Transition(job, new, f"the name {job.launched} is taken by another training job", now)
+    return JobTransition(job, new, f"the name {job.launched} is taken by another training job", now)
 
 
 # The name of an attempt is taken, and its owner is not clear. The refused call can no longer take effect, so it is
 # removed from the calls. Another call follows in a minute, and its answer decides.
 
 
-def name_is_unclear(job: Job, now: float) -> Transition:
+def name_is_unclear(job: Job, now: float) -> JobTransition:
     """Wait: a training job has the attempt's name and no proof, and an earlier call may have created it.
 
     The training job may be the attempt, without its tags. So no other attempt is launched while it is alive.
@@ -190,26 +194,26 @@ def name_is_unclear(job: Job, now: float) -> Transition:
     )
     later = int(now) + ASK_AGAIN_SECONDS
     new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why)
-    return Transition(job, new, None if job.reason == why else why, now)
+    return JobTransition(job, new, None if job.reason == why else why, now)
 
 
-def name_is_taken_unseen(job: Job, now: float) -> Transition:
+def name_is_taken_unseen(job: Job, now: float) -> JobTransition:
     """Wait: a training job has the attempt's name, and SageMaker does not describe it."""
     later = int(now) + ASK_AGAIN_SECONDS
     new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
-    return Transition(job, new, None, now)
+    return JobTransition(job, new, None, now)
 
 
-def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
+def missing_at_launch(job: Job, sent_at: int, now: float) -> JobTransition:
     """Wait: SageMaker refuses the name and has no such training job. The call sent at that time has no effect."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
     later = int(now) + ASK_AGAIN_SECONDS
     new = without_effect(job).with_changes(calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later)
-    return Transition(job, new, None, now)
+    return JobTransition(job, new, None, now)
 
 
-def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
+def adopted(job: Job, slots: Mapping[str, int], now: float) -> JobTransition:
     """Record that the next attempt of a waiting job already runs in SageMaker."""
     new = job.transition(
         now,
@@ -222,81 +226,83 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
         left_idle=False,
         parked=None,
     )
-    return Transition(job, new, f"found {new.launched} running", now)
+    return JobTransition(job, new, f"found {new.launched} running", now)
 
 
 # --- leaving -----------------------------------------------------------------------------------------
 
 
-def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False) -> Transition:
+def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False) -> JobTransition:
     """Intend to stop a running attempt so that the claimant can start."""
     new = job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule, left_idle=idle)
-    return Transition(job, new, f"making room for {claimant} ({rule})", now)
+    return JobTransition(job, new, f"making room for {claimant} ({rule})", now)
 
 
-def stop_cancelled(job: Job, now: float) -> Transition:
+def stop_cancelled(job: Job, now: float) -> JobTransition:
     """Intend to stop the running attempt of a cancelled job."""
-    return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
+    return JobTransition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
-def announce_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
+def announce_cut_off(job: Job, at: int, plan: str, now: float) -> JobTransition:
     """Announce to a running job that SageMaker takes its instances back at that time, as its training plan ends."""
     cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
-    return Transition(job, job.with_changes(cut_off=at), cause, now)
+    return JobTransition(job, job.with_changes(cut_off=at), cause, now)
 
 
-def announce_extension(job: Job, now: float) -> Transition:
+def announce_extension(job: Job, now: float) -> JobTransition:
     """Announce to a running job that its instances are not taken back yet."""
-    return Transition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
+    return JobTransition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
 
 
-def stop_denied(job: Job, now: float) -> Transition:
+def stop_denied(job: Job, now: float) -> JobTransition:
     """Record that SageMaker denies a stop: the attempt continues, and makes no room."""
     new = job.transition(
         now, JobState.RUNNING, evicted_for=None, evicted_by=None, left_idle=False, stop_denied=int(now)
     )
     whom = f"; it makes no room for {job.evicted_for}" if job.evicted_for else ""
     cause = f"SageMaker denies the queue to stop {job.launched}{whom}. Were its queue- tags removed?"
-    return Transition(job, new, cause, now)
+    return JobTransition(job, new, cause, now)
 
 
-def cancel(job: Job, by: str, now: float) -> Transition:
+def cancel(job: Job, by: str, now: float) -> JobTransition:
     """Cancel a job: a waiting job ends at once; an active job is flagged, and ends with its attempt."""
     if job.state.waits:
-        return Transition(job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}", now)
-    return Transition(job, job.with_changes(cancelled=True), f"cancel requested by {by}", now)
+        return JobTransition(
+            job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}", now
+        )
+    return JobTransition(job, job.with_changes(cancelled=True), f"cancel requested by {by}", now)
 
 
-def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Transition:
+def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> JobTransition:
     """Change the priority, hold or release. A waiting job gets its new position in its waiting queue at once."""
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         changes.append("held" if held else "released")
     new = job.with_changes(priority=priority, held=held, parked=job.parked if held else None)
-    return Transition(job, new, f"{' and '.join(changes)} by {by}", now)
+    return JobTransition(job, new, f"{' and '.join(changes)} by {by}", now)
 
 
-def park(job: Job, until: int | None, now: float, why: str | None = None) -> Transition:
+def park(job: Job, until: int | None, now: float, why: str | None = None) -> JobTransition:
     """Park a waiting job behind the rest of its waiting queue until a time (epoch seconds); None: end the parking.
 
     :param why: the reason why the job waits.
     """
-    return Transition(job, job.with_changes(parked=until, parked_for=str(why) if why else None), None, now)
+    return JobTransition(job, job.with_changes(parked=until, parked_for=str(why) if why else None), None, now)
 
 
-def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now: float) -> Transition:
+def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now: float) -> JobTransition:
     """Remove dependencies that have ended (None: outcome unknown), or stop a job whose dependency had to complete."""
     outcomes = {it: f"{it.job} has {state or 'ended and is not known any more'}" for it, state in ends.items()}
     broken = [it for it, state in ends.items() if not it.any_outcome and state is not JobState.COMPLETED]
     if broken:
         why = f"{outcomes[broken[0]]}, and this job was to start once that had completed"
-        return Transition(job, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}", now)
+        return JobTransition(job, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}", now)
     left = tuple(it for it in job.after if it not in ends)
     new = job.with_changes(after=left, parked=job.parked if left or job.held else None)
-    return Transition(job, new, ", ".join(outcomes.values()), now)
+    return JobTransition(job, new, ", ".join(outcomes.values()), now)
 
 
-def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:
+def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> JobTransition:
     """Record that the recorded attempt has ended. Ends are final.
 
     Completed is completed, even while stopping. Stopped or Failed is preempted only if the queue stopped the attempt to
@@ -310,7 +316,7 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
     return _with_attempt_record(_delayed_for_late_call(_end(record, ending, now, backoffs), now), ending.report)
 
 
-def _delayed_for_late_call(transition: Transition, now: float) -> Transition:
+def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransition:
     """Delay the next attempt while a late call could launch this attempt again, whose name could become free."""
     job, new = transition.old, transition.new
     # If it is unknown which of several calls took effect, it may have been any of them, also one that has expired.
@@ -331,7 +337,7 @@ def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
     return LateLaunch(job.attempt, max(call.expires_at for call in calls))
 
 
-def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
+def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
     if job.carries is not None:  # it never waits: another carrier is launched for members that need one
         why = job.reason or ending.failure or ending.out_of_time
@@ -355,7 +361,7 @@ def _is_evicted(job: Job) -> bool:
     return job.state is JobState.STOPPING and job.evicted_for is not None
 
 
-def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
+def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
     if ending.lacks_capacity or ending.is_error_of_sagemaker:
         return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
@@ -366,7 +372,7 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
     return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed{spent}: {why}")
 
 
-def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
+def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
     if _is_evicted(job) and not ending.out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
@@ -385,14 +391,14 @@ def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capa
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
 
 
-def missing(job: Job, now: float) -> Transition:
+def missing(job: Job, now: float) -> JobTransition:
     """Record that SageMaker does not know the attempt. After `MISSING_SECONDS` the attempt counts as deleted."""
-    return Transition(job, job.with_changes(missing_since=int(now)), None, now)
+    return JobTransition(job, job.with_changes(missing_since=int(now)), None, now)
 
 
-def found_again(job: Job, now: float) -> Transition:
+def found_again(job: Job, now: float) -> JobTransition:
     """Record that SageMaker knows the attempt again."""
-    return Transition(job, job.with_changes(missing_since=None), None, now)
+    return JobTransition(job, job.with_changes(missing_since=None), None, now)
 
 
 # --- pieces ------------------------------------------------------------------------------------------
@@ -453,7 +459,7 @@ def _back_off(
     attempt: int,
     backoffs: tuple[CapacityBackoff, ...] = (),
     **changes: Any,
-) -> Transition:
+) -> JobTransition:
     """Return the job to waiting until the backoff of its capacity key ends, or else until a backoff of its own ends."""
     waiting = _to_waiting(job, now, attempt, reason=message, **changes)
     if backoffs:
@@ -462,10 +468,10 @@ def _back_off(
         tries = job.tries + 1
         until = int(now) + backoff_seconds(job.name, tries)
         waiting = replace(waiting, tries=tries, backoff_until=until)
-    return Transition(job, waiting, f"next try at {clock(until)}: {message}", now, backoffs=backoffs)
+    return JobTransition(job, waiting, f"next try at {clock(until)}: {message}", now, backoffs=backoffs)
 
 
-def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
+def _ended_by(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:
     """Return the transition with the end of the recorded attempt as its cause."""
     job = record.job
     instances = sum(job.slots.values()) or None
@@ -473,12 +479,12 @@ def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: st
     return replace(transition, ended=ended, record=record)
 
 
-def _with_attempt_record(transition: Transition, report: EndReport) -> Transition:
+def _with_attempt_record(transition: JobTransition, report: EndReport) -> JobTransition:
     """Return the transition with the attempt record of the attempt that ends with it."""
     if transition.record is None or transition.ended is None:
         return transition
     return replace(transition, account=attempt_record(transition.record, transition.ended, report))
 
 
-def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> Transition:
-    return _ended_by(Transition(record.job, new, cause, now), record, now, outcome or new.state.value)
+def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> JobTransition:
+    return _ended_by(JobTransition(record.job, new, cause, now), record, now, outcome or new.state.value)

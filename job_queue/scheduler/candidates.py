@@ -12,10 +12,10 @@ from job_queue.scheduler.model import (
     ActiveJob,
     JobState,
     PausedPool,
-    Reason,
     Slots,
     Snapshot,
     WaitingJob,
+    WaitReason,
     covers,
     is_larger,
 )
@@ -122,13 +122,13 @@ class PoolRefusal:
 
 def find_candidates(
     snapshot: Snapshot, tree: ShareTree, order: WaitingOrder, spending: Spending
-) -> tuple[list[Candidate], dict[str, Reason]]:
+) -> tuple[list[Candidate], dict[str, WaitReason]]:
     """Return the candidates in waiting order, and the reason why each other waiting job is not a candidate.
 
     A job with a reservation whose pool backs off is in both results: it keeps its reservation.
     """
     candidates: list[Candidate] = []
-    refused: dict[str, Reason] = {}
+    refused: dict[str, WaitReason] = {}
     settings = snapshot.policy.settings
     backoff = PoolBackoff(snapshot)
     pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs have the same demand
@@ -137,7 +137,7 @@ def find_candidates(
     for job in snapshot.waiting:
         project = tree.project(job.project)
         possible = _possible_alternatives(job, snapshot, project.pools_of(job))
-        if isinstance(possible, Reason):
+        if isinstance(possible, WaitReason):
             refused[job.name] = possible
             continue
         holder = job.name if job.name in snapshot.reserved else None
@@ -147,11 +147,11 @@ def find_candidates(
                 need for need in possible if not backoff.blocking_refusals(need, job, after=holder is None)
             )
         if not open_now:
-            refused[job.name] = Reason.BACKOFF
+            refused[job.name] = WaitReason.BACKOFF
             if holder is None:
                 continue
         if spending and spending.forbids(job):
-            refused[job.name] = Reason.OVER_BUDGET
+            refused[job.name] = WaitReason.OVER_BUDGET
             continue
         alternatives = open_now or possible
         waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
@@ -197,7 +197,7 @@ def find_candidates(
 
 
 def _within_owner_limit(
-    candidates: Iterable[Candidate], snapshot: Snapshot, refused: dict[str, Reason]
+    candidates: Iterable[Candidate], snapshot: Snapshot, refused: dict[str, WaitReason]
 ) -> Iterator[Candidate]:
     """Yield the candidates except interactive jobs beyond the limit of their owner, which are entered into `refused`.
 
@@ -208,9 +208,9 @@ def _within_owner_limit(
     used = Counter(job.owner for job in snapshot.active if job.interactive)
     for candidate in sorted(limited, key=lambda it: it.name not in snapshot.reserved):
         if most is not None and used[candidate.job.owner] >= most:
-            refused[candidate.name] = Reason.OWNER_LIMIT
+            refused[candidate.name] = WaitReason.OWNER_LIMIT
         used[candidate.job.owner] += 1
-    return (it for it in candidates if refused.get(it.name) is not Reason.OWNER_LIMIT)
+    return (it for it in candidates if refused.get(it.name) is not WaitReason.OWNER_LIMIT)
 
 
 def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:
@@ -357,23 +357,23 @@ class PoolBackoff:
 
 def _possible_alternatives(
     job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]
-) -> tuple[Slots, ...] | Reason:
+) -> tuple[Slots, ...] | WaitReason:
     """Return the alternatives that would fit into the idle pools, or the reason why the job is not a candidate."""
     now = snapshot.now
     if job.held:
-        return Reason.HELD_BY_USER
+        return WaitReason.HELD_BY_USER
     if job.after:
-        return Reason.DEPENDENCY
+        return WaitReason.DEPENDENCY
     if job.backoff_until is not None and job.backoff_until > now:
-        return Reason.BACKOFF
+        return WaitReason.BACKOFF
     known = [need for need in job.demand if need and all(pool in pools for pool in need)]
     if not known:
-        return Reason.NO_SUCH_POOL
+        return WaitReason.NO_SUCH_POOL
     fitting = tuple(need for need in known if _fits_in_pools(need, pools, snapshot))
     if not fitting or not snapshot.calendars:
-        return fitting or Reason.NEVER_FITS
+        return fitting or WaitReason.NEVER_FITS
     in_time = tuple(need for need in fitting if all(is_in_time(job, pool, snapshot) for pool in need))
-    return in_time or Reason.OUTSIDE_TRAINING_PLAN
+    return in_time or WaitReason.OUTSIDE_TRAINING_PLAN
 
 
 def _fits_in_pools(need: Slots, pools: Mapping[str, Pool], snapshot: Snapshot) -> bool:

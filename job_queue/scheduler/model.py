@@ -220,7 +220,7 @@ class Snapshot:
 # --- decisions -----------------------------------------------------------------------------------------
 
 
-class Reason(StrEnum):
+class WaitReason(StrEnum):
     """The reason why a job waits. If several reasons apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
@@ -241,15 +241,15 @@ class Reason(StrEnum):
     WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
 
 
-REMEDIES: Mapping[Reason, str] = {
-    Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
-    Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+REMEDIES: Mapping[WaitReason, str] = {
+    WaitReason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
+    WaitReason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
 }
 """The reasons of jobs that never start under the policy in force, with remedies."""
 UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
-UNTIL_OTHERS_END = frozenset({Reason.DEPENDENCY, Reason.GROUP_LIMIT, Reason.OWNER_LIMIT})
+UNTIL_OTHERS_END = frozenset({WaitReason.DEPENDENCY, WaitReason.GROUP_LIMIT, WaitReason.OWNER_LIMIT})
 """Reasons that only ends of other jobs can change: those of its dependencies, of its group, or of its owner."""
-WITHOUT_POSITION = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {Reason.HELD_BY_USER, Reason.OVER_BUDGET}
+WITHOUT_POSITION = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.HELD_BY_USER, WaitReason.OVER_BUDGET}
 """Reasons of jobs that have no place in the order of those that wait for slots."""
 
 
@@ -284,7 +284,7 @@ class Hold:
     """Leave this job waiting: a reason for programs, and a message for people."""
 
     job: str
-    reason: Reason
+    reason: WaitReason
     message: str
     ahead: tuple[str, ...] = ()  # waiting jobs that come first and need the same pools; the first 20 of them
     blockers: tuple[str, ...] = ()  # active jobs that hold slots that it needs

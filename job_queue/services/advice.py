@@ -5,28 +5,42 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
-from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, WhatIf, duration, instances, join, of_pool
-from job_queue.scheduler.model import REMEDIES
-from job_queue.scheduler.what_if import Figure, OutOfTimeError, WhatIfOutcome
+from job_queue.scheduler import (
+    REMEDIES,
+    Figure,
+    Hold,
+    OutOfTimeError,
+    Snapshot,
+    WaitingJob,
+    WaitReason,
+    WhatIf,
+    WhatIfOutcome,
+    duration,
+    instances,
+    join,
+    of_pool,
+)
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntimeInSeconds to try
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
-NOTHING_TO_DO: Mapping[Reason, str] = {
-    Reason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
-    Reason.BACKOFF: "Nothing to do: it is tried again by itself.",
-    Reason.WAITING_FOR_STOPPING: "Nothing to do: it starts once the jobs that make room have stopped, minutes at most.",
+NOTHING_TO_DO: Mapping[WaitReason, str] = {
+    WaitReason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
+    WaitReason.BACKOFF: "Nothing to do: it is tried again by itself.",
+    WaitReason.WAITING_FOR_STOPPING: (
+        "Nothing to do: it starts once the jobs that make room have stopped, minutes at most."
+    ),
 }
-LAST_RESORT: Mapping[Reason, str] = {
+LAST_RESORT: Mapping[WaitReason, str] = {
     **REMEDIES,
-    Reason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
-    Reason.GROUP_LIMIT: "Wait for one of its group to end.",
-    Reason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",
-    Reason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
-    Reason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
-    Reason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",
-    Reason.BEHIND_FAIR_SHARE: "Wait: it starts by itself when jobs of its project end, or others need less.",
-    Reason.BEHIND_HIGHER_PRIORITY: "Wait: it starts by itself when those ahead of it have what they need.",
-    Reason.WAITING_FOR_CAPACITY: "Wait: it starts by itself when enough of those in its way have ended.",
+    WaitReason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
+    WaitReason.GROUP_LIMIT: "Wait for one of its group to end.",
+    WaitReason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",
+    WaitReason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
+    WaitReason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
+    WaitReason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",
+    WaitReason.BEHIND_FAIR_SHARE: "Wait: it starts by itself when jobs of its project end, or others need less.",
+    WaitReason.BEHIND_HIGHER_PRIORITY: "Wait: it starts by itself when those ahead of it have what they need.",
+    WaitReason.WAITING_FOR_CAPACITY: "Wait: it starts by itself when enough of those in its way have ended.",
 }
 
 
@@ -43,7 +57,7 @@ def advise(
     if hold.reason in NOTHING_TO_DO:
         return [NOTHING_TO_DO[hold.reason]]
     job = next(job for job in snapshot.waiting if job.name == hold.job)
-    if hold.reason is Reason.HELD_BY_USER:
+    if hold.reason is WaitReason.HELD_BY_USER:
         when = _start_phrase(WhatIf(snapshot, job).changed(held=False))
         return [f"Release it: smq release {job.name}. {f'It would start {when}.' if when else 'It would still wait.'}"]
     what_if, remedies = WhatIf(snapshot, job, may_go_on), list[str]()
@@ -53,11 +67,11 @@ def advise(
     return [*remedies, *filter(None, [LAST_RESORT.get(hold.reason)])]  # a new reason may have none
 
 
-def _remedies(what_if: WhatIf, job: WaitingJob, reason: Reason, *, submitted: bool) -> Iterator[str]:
+def _remedies(what_if: WhatIf, job: WaitingJob, reason: WaitReason, *, submitted: bool) -> Iterator[str]:
     yield from _owner_remedies(what_if, job, submitted=submitted)
-    if reason is Reason.KEPT_FOR_PATIENT_JOB:
+    if reason is WaitReason.KEPT_FOR_PATIENT_JOB:
         yield from _shorter_runtime(what_if, "past the job that is served first")
-    if reason is Reason.OUTSIDE_TRAINING_PLAN:
+    if reason is WaitReason.OUTSIDE_TRAINING_PLAN:
         yield from _shorter_runtime(what_if, "and end before the plan does")
     yield from _administrator_remedies(what_if)
 

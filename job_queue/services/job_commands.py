@@ -13,7 +13,7 @@ from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.requests.scheduling_tags import check_ceiling
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import Project
 from job_queue.validation.issue import quoted
 
@@ -50,7 +50,7 @@ class JobCommands:
         :raises NotFound, Forbidden: the job is unknown, or the caller may not cancel it.
         """
 
-        def make_transition(job: Job) -> Transition | None:
+        def make_transition(job: Job) -> JobTransition | None:
             if job.state.finished or job.cancelled:
                 return None
             return state_machine.cancel(job, caller, self._clock())
@@ -67,7 +67,7 @@ class JobCommands:
         :raises NotFound, Forbidden, Conflict: nothing is changed.
         """
 
-        def make_transition(job: Job) -> Transition | None:
+        def make_transition(job: Job) -> JobTransition | None:
             if job.state.finished:
                 raise Conflict(f"{job.name} is {job.state}: nothing about it can be changed any more.")
             new_priority = job.priority if priority is None else priority
@@ -87,7 +87,7 @@ class JobCommands:
         return self._change(Action.CHANGE, name, caller, make_transition)
 
     def _change(
-        self, action: Action, name: str, caller: str, make_transition: Callable[[Job], Transition | None]
+        self, action: Action, name: str, caller: str, make_transition: Callable[[Job], JobTransition | None]
     ) -> tuple[JobRecord, bool]:
         for _ in range(TRIES):
             record = self.record(name)

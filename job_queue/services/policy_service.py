@@ -12,7 +12,7 @@ from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.domain_events import PolicyApplied
 from job_queue.domain.errors import InUse, NotFound, Refused, StalePolicy, TooLarge
-from job_queue.domain.policy import AppliedPolicy, PastPolicy
+from job_queue.domain.policy import AppliedPolicy, PolicyVersion
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Policy
 from job_queue.services.policy_conflicts import conflicts
@@ -43,7 +43,7 @@ class PolicyService:
         """Return the policy in force."""
         return self._policies.of(self._repository.policy())
 
-    def history(self) -> list[PastPolicy]:
+    def history(self) -> list[PolicyVersion]:
         """Return the stored versions, the present one first."""
         return self._repository.policy_history.versions()
 

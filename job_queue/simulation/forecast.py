@@ -12,8 +12,7 @@ from enum import StrEnum
 from math import ceil, inf, log
 from random import Random
 
-from job_queue.scheduler import Reason, Snapshot, WaitingJob, plan
-from job_queue.scheduler.model import UNTIL_POLICY_CHANGES
+from job_queue.scheduler import UNTIL_POLICY_CHANGES, Snapshot, WaitingJob, WaitReason, plan
 from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -31,7 +30,7 @@ COARSE = 5500  # live jobs divided by this are a step's part of the elapsed time
 MANY = 750  # live jobs above which steps are COARSEST and each step has one plan
 
 
-HOPELESS = UNTIL_POLICY_CHANGES | {Reason.HELD_BY_USER}  # last until a person changes something
+HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER}  # last until a person changes something
 
 
 class Doubt(StrEnum):
@@ -55,7 +54,7 @@ class Estimate:
     start: float | None = None  # the median; None: unknown
     not_after: float | None = None  # a later start is improbable; None: unknown
     doubt: Doubt | None = None  # why the start is only a guess; None: it is a good estimate
-    reason: Reason | None = None  # why a job starts in no future
+    reason: WaitReason | None = None  # why a job starts in no future
 
 
 Arrivals = Callable[[Random], Iterable[SimulatedJob]]
@@ -147,7 +146,7 @@ def forecast(
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     refused = {job.name for job in snapshot.waiting if job.on_free_slots_only} - hopeless.keys()
     without_estimate = _never(hopeless) | {
-        name: Estimate(name, None, None, Doubt.REFUSED, Reason.BACKOFF) for name in refused
+        name: Estimate(name, None, None, Doubt.REFUSED, WaitReason.BACKOFF) for name in refused
     }
     snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in without_estimate))
     live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
@@ -155,7 +154,7 @@ def forecast(
     draw = Random(0)  # noqa: S311  (no secret: the same snapshot gives the same estimates)
     places = {name: draw.sample(range(number), number) for name in sorted(live)}
     starts: dict[str, list[float]] = {job.name: [] for job in snapshot.waiting}
-    unstarted: dict[str, Reason] = {}
+    unstarted: dict[str, WaitReason] = {}
     later: Counter[tuple[str, int]] = Counter()
     far = False
     for future in range(number if starts else 0):
@@ -204,11 +203,11 @@ def forecast(
     return estimates
 
 
-def _never(hopeless: Mapping[str, Reason]) -> dict[str, Estimate]:
+def _never(hopeless: Mapping[str, WaitReason]) -> dict[str, Estimate]:
     return {name: Estimate(name, None, None, Doubt.NEVER, reason) for name, reason in hopeless.items()}
 
 
-def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, reason: Reason | None) -> Estimate:
+def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, reason: WaitReason | None) -> Estimate:
     """Combine the starts of a job in the futures, the earliest first, into an estimate."""
     middle, last = starts[len(starts) // 2], starts[-1]
     if middle == inf:

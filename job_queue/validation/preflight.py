@@ -16,18 +16,17 @@ from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import AppliedPolicy, alternatives, placed
 from job_queue.domain.requests.scheduling_tags import accepted_sizes
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import Policy, Reason, plan
-from job_queue.scheduler.model import REMEDIES
+from job_queue.scheduler import REMEDIES, Policy, WaitReason, plan
 from job_queue.validation import ValidationIssue, against_sagemaker
 from job_queue.validation.checkpoint_rules import CHECKPOINT_RULES
 from job_queue.validation.issue import field_issue
 from job_queue.validation.parallelism import PARALLELISM_RULES
 
 _RULES = (*CHECKPOINT_RULES, *PARALLELISM_RULES)
-_REMEDIES: Mapping[Reason, str] = {
+_REMEDIES: Mapping[WaitReason, str] = {
     **REMEDIES,
-    Reason.OVER_LIMIT: "Ask for fewer instances, or have the limit raised.",
-    Reason.OVER_QUOTA_NON_PREEMPTIBLE: (
+    WaitReason.OVER_LIMIT: "Ask for fewer instances, or have the limit raised.",
+    WaitReason.OVER_QUOTA_NON_PREEMPTIBLE: (
         "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."
     ),
 }
@@ -110,8 +109,8 @@ def _in_its_pools(
                 yield ValidationIssue(issue.field, f"{what} Change that, or name other pools in a tag `pools`.")
 
 
-def _field_of(request: TrainingRequest, reason: Reason) -> str:
+def _field_of(request: TrainingRequest, reason: WaitReason) -> str:
     """Return the field that asks for more than is possible."""
     config = request.content["ResourceConfig"]
     several = next((name for name in ("InstanceGroups", "InstancePreferences") if config.get(name)), None)
-    return f"ResourceConfig.{several or ('InstanceType' if reason is Reason.NO_SUCH_POOL else 'InstanceCount')}"
+    return f"ResourceConfig.{several or ('InstanceType' if reason is WaitReason.NO_SUCH_POOL else 'InstanceCount')}"

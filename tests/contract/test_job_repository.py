@@ -16,9 +16,9 @@ from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
-from job_queue.domain.job import ExternalJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
+from job_queue.domain.job import ExternalTrainingJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 from tests.contract.conftest import HISTORY_SECONDS, Database
 from tests.jobs import NOW, a_job
@@ -150,7 +150,7 @@ def test_an_owner_has_a_bounded_number_of_waiting_jobs(repository: JobRepository
     submit("b2", bob)
     job = repository.record("a1")
     assert job
-    repository.apply(Transition(job.job, job.job.with_changes(state=JobState.STOPPED), None, NOW), NOW)
+    repository.apply(JobTransition(job.job, job.job.with_changes(state=JobState.STOPPED), None, NOW), NOW)
     with pytest.raises(TooMany):  # it was counted a moment ago
         submit("a3", ada, NOW + RECOUNT_SECONDS - 1)
     submit("a3", ada, NOW + RECOUNT_SECONDS)
@@ -227,7 +227,7 @@ def test_a_finished_job_never_changes(repository: JobRepository) -> None:
     record = repository.record("job1")
     assert record is not None
     with pytest.raises(ValueError, match="cannot become"):
-        repository.apply(Transition(record.job, record.job.with_changes(priority=9), None, NOW), NOW)
+        repository.apply(JobTransition(record.job, record.job.with_changes(priority=9), None, NOW), NOW)
 
 
 # --- the lease ---------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def test_a_very_long_history_is_cut(repository: JobRepository, database: Databas
     database.tables.update(Update(database.jobs, {"jobName": "job1"}, append={"history": past}))
     record = _record(repository)
     job = record.job
-    repository.apply(Transition(job, job.transition(NOW, JobState.PENDING), "last", NOW, record=record), NOW)
+    repository.apply(JobTransition(job, job.transition(NOW, JobState.PENDING), "last", NOW, record=record), NOW)
     causes = [entry.cause for entry in _record(repository).history]
     assert len(causes) == HISTORY_KEPT + 1
     assert causes[-1] == "last"
@@ -387,7 +387,7 @@ def test_an_empty_waiting_queue_is_forgotten_unless_somebody_enters_it(repositor
 
 
 def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRepository) -> None:
-    row = ExternalJob("theirs", {"ml.p5.48xlarge": 2}, iso(NOW))
+    row = ExternalTrainingJob("theirs", {"ml.p5.48xlarge": 2}, iso(NOW))
     repository.add_external(row)
     repository.add_external(replace(row, instance_counts={"ml.p5.48xlarge": 9}))
     assert repository.external() == [replace(row, instance_counts={"ml.p5.48xlarge": 9})]
@@ -401,7 +401,7 @@ def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRe
 def test_a_backoff_is_written_with_the_transition_that_it_comes_from(repository: JobRepository) -> None:
     job = added(repository)
     backoff = CapacityBackoff("p5", until=int(NOW) + 30, since=int(NOW), failures=2, instances=4)
-    transition = Transition(job, job.with_changes(), "refused", NOW, backoffs=(backoff,))
+    transition = JobTransition(job, job.with_changes(), "refused", NOW, backoffs=(backoff,))
     repository.apply(transition, NOW)
     assert repository.metadata().capacity_backoffs == {"p5": backoff}
     with pytest.raises(Refused):  # an older version: neither is written
@@ -412,7 +412,7 @@ def test_a_backoff_is_written_with_the_transition_that_it_comes_from(repository:
 def test_backoffs_count_in_the_size_of_a_transaction(repository: JobRepository) -> None:
     backoffs = tuple(CapacityBackoff(f"p{number}", until=int(NOW), since=int(NOW)) for number in range(40))
     jobs = [a_job(f"job{number}") for number in range(3)]
-    transitions = [Transition(job, job.with_changes(), "x", NOW, backoffs=backoffs) for job in jobs]
+    transitions = [JobTransition(job, job.with_changes(), "x", NOW, backoffs=backoffs) for job in jobs]
     assert [len(part) for part in transactions(transitions)] == [2, 1]
 
 
@@ -420,7 +420,7 @@ def test_a_backoff_is_ended_unless_somebody_was_refused_meanwhile(repository: Jo
     job = added(repository)
     read = CapacityBackoff("default/ml.p5.48xlarge", until=int(NOW) + 30, since=int(NOW))
     later = replace(read, since=int(NOW) + 20, until=int(NOW) + 60, failures=2)
-    repository.apply(Transition(job, job.with_changes(), "refused", NOW, backoffs=(later,)), NOW)
+    repository.apply(JobTransition(job, job.with_changes(), "refused", NOW, backoffs=(later,)), NOW)
     assert not repository.end_capacity_backoff(read)
     assert repository.metadata().capacity_backoffs == {later.capacity_key: later}
     left = replace(later, instances=2)

@@ -70,6 +70,23 @@ class System:
                 pytest.fail(f"waited {PATIENCE:.0f} s for {what}; live jobs: {live}")
             time.sleep(0.2)  # each look is an invocation of the function
 
+    def settles(self, read: Callable[[], Any], expected: Any) -> None:
+        """Wait until a reading is as expected: what a listing and the status show may be some seconds old."""
+        self.wait(f"{expected}, and not {read()}", lambda: read() == expected)
+
+    def empty(self) -> None:
+        """Cancel all jobs, and wait until none is left."""
+
+        def emptied() -> bool:
+            # A job that was added just now may be only in the next listing.
+            listed = list(self.queue.jobs())
+            for job in listed:
+                with suppress(QueueError):
+                    self.queue.cancel(job.job)
+            return not listed
+
+        self.wait("the queue to be empty", emptied)
+
     def wait_state(self, name: str, *states: str) -> None:
         self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)
 
@@ -149,13 +166,4 @@ def shared_system(shared_cloud: LocalCloud) -> System:
 def system(shared_system: System) -> Iterator[System]:
     """The module's system, with an empty queue before and after."""
     yield shared_system
-
-    def emptied() -> bool:
-        # Listings may be some seconds old: a job that was added just now is in a later one, an ended one in this one.
-        listed = list(shared_system.queue.jobs())
-        for job in listed:
-            with suppress(QueueError):
-                shared_system.queue.cancel(job.job)
-        return not listed
-
-    shared_system.wait("the queue to be empty", emptied)
+    shared_system.empty()

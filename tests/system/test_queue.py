@@ -42,14 +42,15 @@ def test_the_article_example(system: System, tmp_path: Path) -> None:
     system.run("job1", count(20, gate), priority=1)
     system.run("job2", count(20, gate2), priority=2)
     assert system.submit("job3", SHORT, priority=1) == "pending"
-    table = [(job.job, job.state, job.priority) for job in system.queue.jobs()]
-    assert table == [("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1)]
+    table = lambda: [(job.job, job.state, job.priority) for job in system.queue.jobs()]  # noqa: E731
+    system.settles(table, [("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1)])
     with system.frozen("job1-qstamp-1", "count 4"):
         system.submit("job4", count(20, gate), priority=3)
         system.wait_state("job1", "stopping")
     system.wait_state("job4", "running")
-    table = [(job.job, job.state, job.priority) for job in system.queue.jobs()]
-    assert table == [("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1)]
+    system.settles(
+        table, [("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1)]
+    )
     gate2.touch()
     system.wait_state("job2", "completed")
     system.wait_state("job1", "running")
@@ -98,8 +99,7 @@ def test_who_waits_is_told_when_it_is_expected_to_start(system: System) -> None:
     expected = system.job("like-92").expected_start
     assert expected is not None
     assert expected.message.startswith("At about 20")
-    (listed,) = [job for job in system.queue.jobs() if job.job == "like-92"]
-    assert listed.expected_start is not None
+    system.wait("the list to tell it", lambda: {it.job: it for it in system.queue.jobs()}["like-92"].expected_start)
     sagemaker = boto_session(system.cloud.boto_session(), queue=system.queue).client("sagemaker")
     described = sagemaker.describe_training_job(TrainingJobName="like-92")
     assert "It may start at about 20" in described["SecondaryStatusTransitions"][-1]["StatusMessage"]

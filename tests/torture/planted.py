@@ -28,8 +28,8 @@ from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_leftover, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Slots, Snapshot
+from job_queue.domain.state_machine import JobTransition
+from job_queue.scheduler import ActiveJob, JobState, Plan, Slots, Snapshot, WaitReason
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.carriers.packing import Packing
 from job_queue.scheduler.plan_state import PlanState
@@ -62,17 +62,17 @@ def _token_checked_but_not_moved() -> list[Slip]:
 def _no_intent() -> list[Slip]:
     """The start is written down only when SageMaker has answered."""
     record, settle = Controller._record, Launcher.settle
-    begun: dict[str, Transition] = {}
+    begun: dict[str, JobTransition] = {}
 
     def record_the_others(
         self: Controller,
         lease: Lease,
         cluster: Any,
         plan: Any,
-        transitions: list[Transition],
+        transitions: list[JobTransition],
         now: float,
         **named: bool,
-    ) -> tuple[list[Transition], bool]:
+    ) -> tuple[list[JobTransition], bool]:
         starts = [transition for transition in transitions if transition.old.state.waits]
         begun.update({transition.new.submission: transition for transition in starts})
         others = [transition for transition in transitions if not transition.old.state.waits]
@@ -93,7 +93,7 @@ def _no_intent() -> list[Slip]:
 def _intent_given_up() -> list[Slip]:
     refused = state_machine.refused
 
-    def forgetful(job: Job, sent_at: int, message: str, **named: Any) -> Transition:
+    def forgetful(job: Job, sent_at: int, message: str, **named: Any) -> JobTransition:
         own = tuple(call for call in job.calls if call.sent_at == sent_at)
         return replace(refused(replace(job, calls=own), sent_at, message, **named), old=job)
 
@@ -103,7 +103,7 @@ def _intent_given_up() -> list[Slip]:
 def _attempt_raised_after_refusal() -> list[Slip]:
     refused = state_machine.refused
 
-    def raising(*args: Any, **named: Any) -> Transition:
+    def raising(*args: Any, **named: Any) -> JobTransition:
         transition = refused(*args, **named)
         return (
             replace(transition, new=replace(transition.new, attempt=transition.new.attempt + 1))
@@ -169,7 +169,7 @@ def _event_of_another_attempt() -> list[Slip]:
 def _slot_freed_at_stop_request() -> list[Slip]:
     evict = state_machine.evict
 
-    def freeing(*args: Any, **how: Any) -> Transition:
+    def freeing(*args: Any, **how: Any) -> JobTransition:
         transition = evict(*args, **how)
         return replace(transition, new=replace(transition.new, slots={}))
 
@@ -186,7 +186,7 @@ def _write_without_version() -> list[Slip]:
 def _cancel_finishes_a_starting_job() -> list[Slip]:
     cancel = state_machine.cancel
 
-    def finishing(job: Job, by: str, now: float) -> Transition:
+    def finishing(job: Job, by: str, now: float) -> JobTransition:
         if job.state is not JobState.STARTING:
             return cancel(job, by, now)
         waiting = cancel(replace(job, state=JobState.PENDING, launched=None, calls=(), slots={}), by, now)
@@ -212,7 +212,7 @@ def _external_jobs_ignored() -> list[Slip]:
 def _throttled_launch_given_up() -> list[Slip]:
     """As if SageMaker had refused it: an older call may still land."""
 
-    def giving_up(job: Job, sent_at: int, now: float) -> Transition:
+    def giving_up(job: Job, sent_at: int, now: float) -> JobTransition:
         own = tuple(call for call in job.calls if call.sent_at == sent_at)
         return replace(state_machine.refused(replace(job, calls=own), sent_at, "", for_good=False, now=now), old=job)
 
@@ -229,7 +229,7 @@ def _call_expires_with_the_lease() -> list[Slip]:
 def _failure_while_making_room() -> list[Slip]:
     stopped = state_machine._stopped
 
-    def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> Transition:
+    def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> JobTransition:
         judge = state_machine._failed if ending.status == "Failed" else stopped
         return judge(record, ending, now, backoffs)
 
@@ -239,7 +239,7 @@ def _failure_while_making_room() -> list[Slip]:
 def _refusal_fails_what_ran_before() -> list[Slip]:
     refused = state_machine.refused
 
-    def failing(job: Job, sent_at: int, message: str, **named: Any) -> Transition:
+    def failing(job: Job, sent_at: int, message: str, **named: Any) -> JobTransition:
         return refused(job, sent_at, message, **{**named, "for_good": message.startswith("ValidationException")})
 
     return [("job_queue.domain.state_machine.refused", failing)]
@@ -279,7 +279,7 @@ def _unclear_name_given_up() -> list[Slip]:
 def _end_and_account_apart() -> list[Slip]:
     together = JobRepository._transition_writes
 
-    def apart(self: JobRepository, transition: Transition, now: float) -> list[Write]:
+    def apart(self: JobRepository, transition: JobTransition, now: float) -> list[Write]:
         writes = together(self, transition, now)
         if transition.account:
             self._tables.transact([writes.pop()])
@@ -392,12 +392,12 @@ def _interactive_preempted() -> list[Slip]:
 def _owner_limit_of_active_jobs_alone() -> list[Slip]:
     """An owner's limit counts what is active, and not what starts in the same plan."""
 
-    def limited(candidates: list[Candidate], snapshot: Snapshot, refused: dict[str, Reason]) -> Iterator[Candidate]:
+    def limited(candidates: list[Candidate], snapshot: Snapshot, refused: dict[str, WaitReason]) -> Iterator[Candidate]:
         most = snapshot.policy.interactive.max_per_owner
         used = Counter(job.owner for job in snapshot.active if job.interactive)
         for it in candidates:
             if it.job.interactive and most is not None and used[it.job.owner] >= most:
-                refused[it.name] = Reason.OWNER_LIMIT
+                refused[it.name] = WaitReason.OWNER_LIMIT
             else:
                 yield it
 
@@ -447,7 +447,7 @@ def _deleted_counts_as_failed() -> list[Slip]:
     """The job of an attempt that was deleted before its end was known has failed."""
     stopped = state_machine._stopped
 
-    def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> Transition:
+    def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> JobTransition:
         judge = stopped if ending.is_known else state_machine._failed
         return judge(record, ending, now, backoffs)
 

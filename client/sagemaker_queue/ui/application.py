@@ -42,13 +42,14 @@ def listen(port: int | None) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, PORT if port is None else port))
+        listening.listen()  # before the address is printed: what connects before the server accepts then waits
     except OSError as error:
-        if port is not None:
-            listening.close()
-            raise ConfigError(
-                f"Port {port} cannot be had: {error.strerror}. Without --port a free one is taken."
-            ) from error
-        listening.bind((HOST, 0))
+        listening.close()
+        if port is None:
+            return listen(0)
+        raise ConfigError(
+            f"Port {port} is not available: {error.strerror}. Without --port, smq ui uses a free one."
+        ) from error
     return listening
 
 

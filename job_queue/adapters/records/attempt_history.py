@@ -35,7 +35,7 @@ class AttemptHistory:
         key = {"line": _day(account.ended), "position": position_of(account)}
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
 
-    def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "HistoryPage":
+    def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "AttemptPage":
         """Return the attempts that ended in a time, in the order of their ends: at most `limit`, and perhaps fewer.
 
         :param since: epoch seconds; `until` is exclusive.
@@ -47,15 +47,15 @@ class AttemptHistory:
         day = _day(begin)
         for _ in range(MOST_DAYS):
             if day > _day(last):
-                return HistoryPage(found, None)
+                return AttemptPage(found, None)
             rows = self._tables.query(self._table, day, limit - len(found), begin)
             found += [row for row in rows if row["position"] < last]
             if rows and rows[-1]["position"] >= last:
-                return HistoryPage(found, None)
+                return AttemptPage(found, None)
             if len(found) >= limit:
-                return HistoryPage(found, found[-1]["position"])
+                return AttemptPage(found, found[-1]["position"])
             begin = day = _next(day)
-        return HistoryPage(found, begin)
+        return AttemptPage(found, begin)
 
     def ended_since(self, since: float, now: float) -> list[AttemptRecord]:
         """Return the attempts that have ended since then, the first `PAGE` of them.
@@ -106,7 +106,7 @@ class AttemptFeed:
         return frozenset(position.partition("#")[2] for position in self._known if position >= iso(time))
 
 
-class HistoryPage:
+class AttemptPage:
     """A page of attempts, and the position at which the next page begins (None: there is none)."""
 
     def __init__(self, rows: list[Item], following: str | None) -> None:

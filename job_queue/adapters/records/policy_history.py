@@ -5,21 +5,21 @@ A version has a small row for the list and a large one with the document, so tha
 
 from job_queue.adapters.dynamodb import Delete, Put, Tables, Write
 from job_queue.adapters.items import STORED_POLICY, Form
-from job_queue.domain.policy import PastPolicy, StoredPolicy
+from job_queue.domain.policy import PolicyVersion, StoredPolicy
 
 HISTORY = "policy-history"
 DOCUMENTS = "policy-documents"
 VERSIONS_KEPT = 50  # each at most 200 KB
 
 
-class PolicyHistory:
+class PolicyVersions:
     """The history of the policy: reads, and the writes that add to it."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
 
-    def versions(self) -> list[PastPolicy]:
+    def versions(self) -> list[PolicyVersion]:
         """Return the kept versions, the latest first, without their documents."""
         items = self._tables.query(self._lines_table, HISTORY)
         return [_PAST.record(item) for item in reversed(items)]
@@ -34,7 +34,7 @@ class PolicyHistory:
         """Return the writes that keep a new version and drop the oldest."""
         gone = _position(new.version - VERSIONS_KEPT)
         writes: list[Write] = [Delete(self._lines_table, {"line": line, "position": gone}) for line in _LINES]
-        past = PastPolicy(new.version, new.applied_by, new.applied_at, restored)
+        past = PolicyVersion(new.version, new.applied_by, new.applied_at, restored)
         document = STORED_POLICY.item(new)
         del document["version"]  # it is in the key
         position = _position(new.version)
@@ -46,7 +46,7 @@ class PolicyHistory:
 
 
 _LINES = (HISTORY, DOCUMENTS)
-_PAST = Form(PastPolicy)
+_PAST = Form(PolicyVersion)
 
 
 def _position(version: int) -> str:

@@ -14,7 +14,7 @@ from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, pack, 
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Refused, Unwritable
 from job_queue.domain.expectations.published_plan import PublishedPlan
-from job_queue.scheduler import Hold, Reason
+from job_queue.scheduler import Hold, WaitReason
 
 PUBLISHED = "published-plan"  # its partition, which holds only this
 LATEST = "latest"
@@ -118,7 +118,7 @@ def _unpacked(row: dict[str, Any]) -> PublishedPlan:
     names = content["names"]
     lists = [tuple(names[number] for number in members) for members in content["lists"]]
     holds = tuple(
-        Hold(names[job], Reason(reason), message, lists[ahead], lists[blockers])
+        Hold(names[job], WaitReason(reason), message, lists[ahead], lists[blockers])
         for job, _, reason, message, ahead, blockers in content["holds"]
     )
     return PublishedPlan(

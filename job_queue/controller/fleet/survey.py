@@ -3,12 +3,12 @@
 from job_queue.adapters.lookups.training_list import ListedJob, TrainingJobList
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.listing import Listing, Walk
+from job_queue.domain.fleet.listing import ListingProgress, Walk
 
 MOST_PAGES = 20  # pages of one walk: ten seconds, at two pages a second
 
 
-def survey(training_jobs: TrainingJobList, listing: Listing, now: float) -> Walk:
+def survey(training_jobs: TrainingJobList, listing: ListingProgress, now: float) -> Walk:
     """Walk from the newest training job to the known ones, then continue the sweep as far as the pages allow.
 
     :raises Unavailable: SageMaker returned no page at all.

@@ -14,7 +14,7 @@ from job_queue.domain.fleet.training_plans import (
     plans_to_describe,
     was_extended,
 )
-from job_queue.domain.state_machine import Transition, announce_cut_off, announce_extension
+from job_queue.domain.state_machine import JobTransition, announce_cut_off, announce_extension
 from job_queue.scheduler import JobState
 
 
@@ -52,7 +52,7 @@ class TrainingPlans(ControllerPart):
         return own + sum(sum(job.instance_counts.values()) for job in external)
 
 
-def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: float) -> list[Transition]:
+def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: float) -> list[JobTransition]:
     """Return the transitions that tell running jobs that their instances are taken back soon, or not after all.
 
     :param leaving: jobs that this cycle changes otherwise.

@@ -7,11 +7,11 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.part import ControllerPart
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, Placement
-from job_queue.domain.job import ExternalJob, Job
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.job import ExternalTrainingJob, Job
+from job_queue.domain.state_machine import JobTransition
 
 
-def kept_warm(starts: Iterable[Transition], placement: Placement) -> list[Transition]:
+def kept_warm(starts: Iterable[JobTransition], placement: Placement) -> list[JobTransition]:
     """Return the starts with the time for which each keeps its instances.
 
     A job that was refused is launched without a warm pool: the account may have no quota for warm pools.
@@ -57,13 +57,13 @@ class WarmPools(ControllerPart):
             return True  # otherwise the next comparison finds out
         return found is not None and found.warm is not None
 
-    def release(self, in_the_way: Iterable[ExternalJob]) -> bool:
+    def release(self, in_the_way: Iterable[ExternalTrainingJob]) -> bool:
         """Release the warm pools that block a launch. Return whether planning again may now do more."""
         once = {pool.name: pool for pool in in_the_way}.values()
         gone = [self._release(pool) for pool in once]  # each of them, also after one is gone
         return any(gone)
 
-    def _release(self, pool: ExternalJob) -> bool:
+    def _release(self, pool: ExternalTrainingJob) -> bool:
         warm, now = pool.warm, int(self._clock())
         if warm is None:
             return False

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job, LaunchCall, epoch
-from job_queue.domain.state_machine import Transition, begin
+from job_queue.domain.state_machine import JobTransition, begin
 from job_queue.scheduler import GpuAllocation, JobState, clock
 
 
-def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCall, now: float) -> Transition:
+def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCall, now: float) -> JobTransition:
     """Intend to assign a member to a carrier. The member takes GPUs, and no slots."""
     begun = begin(member, {}, call, now)
     gpus = ", ".join(map(str, allocation.gpus))
@@ -17,29 +17,29 @@ def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCal
     return replace(begun, new=new, cause=f"assigned to GPU {gpus} of {carrier.launched}")
 
 
-def emptied(carrier: Job, now: float) -> Transition:
+def emptied(carrier: Job, now: float) -> JobTransition:
     """Record that a carrier has no members."""
-    return Transition(carrier, carrier.with_changes(empty_since=int(now)), None, now)
+    return JobTransition(carrier, carrier.with_changes(empty_since=int(now)), None, now)
 
 
-def occupied(carrier: Job, now: float) -> Transition:
+def occupied(carrier: Job, now: float) -> JobTransition:
     """Record that a carrier that was empty has members."""
-    return Transition(carrier, carrier.with_changes(empty_since=None), None, now)
+    return JobTransition(carrier, carrier.with_changes(empty_since=None), None, now)
 
 
-def close(carrier: Job, now: float) -> Transition:
+def close(carrier: Job, now: float) -> JobTransition:
     """Intend to stop an empty carrier."""
-    return Transition(carrier, carrier.transition(now, JobState.STOPPING), "stopping: nobody is on it", now)
+    return JobTransition(carrier, carrier.transition(now, JobState.STOPPING), "stopping: nobody is on it", now)
 
 
-def give_up(carrier: Job, now: float) -> Transition:
+def give_up(carrier: Job, now: float) -> JobTransition:
     """Give up a waiting carrier, which was never launched or was refused. If needed, another carrier is launched."""
     why = carrier.reason or "it was never launched"
     new = carrier.transition(now, JobState.STOPPED, reason=why, backoff_until=None, parked=None, unheard=())
-    return Transition(carrier, new, f"given up: {why}", now)
+    return JobTransition(carrier, new, f"given up: {why}", now)
 
 
-def back_off_with(member: Job, carrier: Job, now: float) -> Transition:
+def back_off_with(member: Job, carrier: Job, now: float) -> JobTransition:
     """Let a member wait after the refused launch of its carrier, as long as after a refused launch of its own."""
     tries = member.tries + 1
     until = int(now) + backoff_seconds(member.name, tries)
@@ -51,41 +51,41 @@ def back_off_with(member: Job, carrier: Job, now: float) -> Transition:
         reason=carrier.reason,
         parked=None,
     )
-    return Transition(member, new, f"next try at {clock(until)}: {carrier.reason}", now)
+    return JobTransition(member, new, f"next try at {clock(until)}: {carrier.reason}", now)
 
 
-def introduced(carrier: Job, number: str, now: float) -> Transition:
+def introduced(carrier: Job, number: str, now: float) -> JobTransition:
     """Record the public number of a carrier's agent, once and for all. Members can be assigned from now on."""
-    return Transition(carrier, carrier.with_changes(agent_key=number), "its agent has started", now)
+    return JobTransition(carrier, carrier.with_changes(agent_key=number), "its agent has started", now)
 
 
-def _to_be_stopped(carrier: Job, why: str, now: float) -> Transition:
-    return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
+def _to_be_stopped(carrier: Job, why: str, now: float) -> JobTransition:
+    return JobTransition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
 
 
-def stop_as_stuck(carrier: Job, member: Job, now: float) -> Transition:
+def stop_as_stuck(carrier: Job, member: Job, now: float) -> JobTransition:
     """Stop a carrier because one of its members does not stop."""
     why = f"{member.name} has not stopped since {clock(epoch(member.since))}"
     return _to_be_stopped(carrier, why, now)
 
 
-def stop_as_overdue(carrier: Job, member: Job, now: float) -> Transition:
+def stop_as_overdue(carrier: Job, member: Job, now: float) -> JobTransition:
     """Stop a carrier because one of its members runs long after its `MaxRuntimeInSeconds`."""
     why = f"{member.name} has not ended after its MaxRuntimeInSeconds"
     return _to_be_stopped(carrier, why, now)
 
 
-def stop_as_silent(carrier: Job, since: float, now: float) -> Transition:
+def stop_as_silent(carrier: Job, since: float, now: float) -> JobTransition:
     """Stop a carrier whose agent has not been heard of for too long."""
     why = f"nothing was heard of its agent since {clock(since)}"
     return _to_be_stopped(carrier, why, now)
 
 
-def evict_all(members: Mapping[str, Job], carrier: Job, claimant: str, rule: str, now: float) -> list[Transition]:
+def evict_all(members: Mapping[str, Job], carrier: Job, claimant: str, rule: str, now: float) -> list[JobTransition]:
     """Evict all members of a carrier together with it."""
     cause = f"making room for {claimant} ({rule}), with {carrier.launched}"
     return [
-        Transition(job, job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule), cause, now)
+        JobTransition(job, job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule), cause, now)
         for job in members.values()
         if job.carrier_attempt == carrier.launched and job.state is JobState.RUNNING and not job.cancelled
     ]

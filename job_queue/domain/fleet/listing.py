@@ -15,7 +15,7 @@ SWEEP_SECONDS = DAY_SECONDS  # time after which the whole list is walked again, 
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListingProgress:
     """The known part: each live training job created from `since` until `until` (epoch s) is in the queue's tables.
 
     Below `since` a sweep continues, walk by walk, down to `floor`. Once it arrives there, the whole list is known.
@@ -37,13 +37,13 @@ class Listing:
         return self.until - SKEW_SECONDS
 
 
-def next_listing(known: Listing | None, now: float) -> Listing:
+def next_listing(known: ListingProgress | None, now: float) -> ListingProgress:
     """Return the listing from which a walk that begins now continues. Without a listing, nothing is known."""
     floor = int(now) - LONGEST_LIFE_SECONDS
     if known is None or known.until > now + SKEW_SECONDS:  # the clock was wrong
-        return Listing(floor, floor, floor, int(now))
+        return ListingProgress(floor, floor, floor, int(now))
     if not known.sweeps and known.swept + SWEEP_SECONDS <= now:
-        return Listing(known.until, known.until, floor, int(now))
+        return ListingProgress(known.until, known.until, floor, int(now))
     return known
 
 
@@ -51,7 +51,7 @@ def next_listing(known: Listing | None, now: float) -> Listing:
 class Walk:
     """One walk: first from the newest to the known part, then a part of the sweep."""
 
-    listing: Listing  # the listing from which the walk continues
+    listing: ListingProgress  # the listing from which the walk continues
     began: int  # epoch seconds
     alive: set[str] = field(default_factory=set)  # training jobs
     warm: set[str] = field(default_factory=set)  # training jobs that have ended, and whose instances are kept warm
@@ -71,7 +71,7 @@ class Walk:
         """Return whether the list has the training job, created after this time (epoch seconds)."""
         return self._created.get(name, than) > than
 
-    def result(self, unclear: Iterable[str]) -> Listing:
+    def result(self, unclear: Iterable[str]) -> ListingProgress:
         """Return the listing after the walk.
 
         :param unclear: found training jobs that are not in the tables yet. The next walk meets them again.
@@ -83,7 +83,7 @@ class Walk:
         since = max([after.since, *(int(created) + 1 for created, first in missed if not first)])
         return replace(after, until=until, since=since)
 
-    def _reached(self) -> Listing:
+    def _reached(self) -> ListingProgress:
         known = replace(self.listing, until=self.began)
         if self.newest_down_to is not None:
             floor = self.listing.floor if self.listing.sweeps else min(self.listing.bottom, self.began)

@@ -6,30 +6,32 @@ docs/adr/0030-warm-pools.md has the reasons.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from job_queue.domain.job import ExternalJob, Job, epoch
+from job_queue.domain.job import ExternalTrainingJob, Job, epoch
 from job_queue.domain.policy import alternatives, slots_of
 from job_queue.scheduler import Policy, Slots
 
 
-def idle(external: Iterable[ExternalJob]) -> list[ExternalJob]:
+def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
     """Return the warm pools that can be used or released; other warm pools count as external jobs."""
     return [job for job in external if job.warm is not None and not job.warm.fixed]
 
 
-def warm_slots(job: ExternalJob, policy: Policy) -> Slots:
+def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
     """Return the slots that a warm pool uses."""
     if job.warm and any(pool.name == job.warm.pool for pool in policy.pools):
         return {job.warm.pool or "": sum(job.instance_counts.values())}
     return slots_of(job.instance_counts, policy, job.plan)
 
 
-def matching_pool(job: Job, slots: Slots, warm: Iterable[ExternalJob], policy: Policy) -> ExternalJob | None:
+def matching_pool(
+    job: Job, slots: Slots, warm: Iterable[ExternalTrainingJob], policy: Policy
+) -> ExternalTrainingJob | None:
     """Return the first warm pool on which an attempt on these slots would be launched."""
     kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
     return next((pool for pool in kept if fits(job, slots, pool, policy)), None)
 
 
-def fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
+def fits(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Policy) -> bool:
     """Return whether an attempt on these slots would be launched on this warm pool."""
     if pool.warm is None or job.footprint != pool.warm.footprint or len(slots) != 1:
         return False
@@ -41,7 +43,9 @@ def fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
     return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
 
 
-def fitting_jobs(waiting: Iterable[Job], external: Iterable[ExternalJob], policy: Policy, now: float) -> set[str]:
+def fitting_jobs(
+    waiting: Iterable[Job], external: Iterable[ExternalTrainingJob], policy: Policy, now: float
+) -> set[str]:
     """Return the waiting jobs that come first among jobs of their project and priority, because they fit a warm pool.
 
     There is one job for each warm pool, the first in line. Such a job never overtakes a job that has waited longer than
@@ -62,7 +66,7 @@ def fitting_jobs(waiting: Iterable[Job], external: Iterable[ExternalJob], policy
 
 
 def _first_that_fit(
-    jobs: Sequence[Job], warm: Sequence[ExternalJob], policy: Policy, now: float, patience: float | None
+    jobs: Sequence[Job], warm: Sequence[ExternalTrainingJob], policy: Policy, now: float, patience: float | None
 ) -> set[str]:
     left, found = list(warm), set[str]()
     for job in jobs:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.warm_matching import fits, idle, matching_pool, warm_slots
-from job_queue.domain.job import ExternalJob, Job
+from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.policy import alternatives
 from job_queue.scheduler import Plan, Policy, Pool, Slots, Start
 
@@ -23,8 +23,10 @@ class Placement:
     """The placement of a plan's starts."""
 
     plan: Plan  # without the starts that warm pools block, whose slots are reserved
-    reused: Mapping[str, ExternalJob] = field(default_factory=dict)  # job -> the warm pool that it is launched on
-    in_the_way: tuple[ExternalJob, ...] = ()  # to be released
+    reused: Mapping[str, ExternalTrainingJob] = field(
+        default_factory=dict
+    )  # job -> the warm pool that it is launched on
+    in_the_way: tuple[ExternalTrainingJob, ...] = ()  # to be released
     keep: Mapping[str, int] = field(default_factory=dict)  # starting job -> seconds to keep its instances warm
 
 
@@ -32,11 +34,15 @@ class Placement:
 class Claims:
     """The warm pools that attempts need that must be launched again."""
 
-    reused: Mapping[str, ExternalJob] = field(default_factory=dict)  # job -> the warm pool that it will be launched on
-    in_the_way: Mapping[str, tuple[ExternalJob, ...]] = field(default_factory=dict)  # warm pools to release first
+    reused: Mapping[str, ExternalTrainingJob] = field(
+        default_factory=dict
+    )  # job -> the warm pool that it will be launched on
+    in_the_way: Mapping[str, tuple[ExternalTrainingJob, ...]] = field(
+        default_factory=dict
+    )  # warm pools to release first
 
     @property
-    def to_release(self) -> list[ExternalJob]:
+    def to_release(self) -> list[ExternalTrainingJob]:
         """The warm pools that block one of the attempts."""
         return [pool for pools in self.in_the_way.values() for pool in pools]
 
@@ -59,7 +65,7 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
         coming.update(warm_slots(pool, policy))
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
-    in_the_way: dict[str, ExternalJob] = {}
+    in_the_way: dict[str, ExternalTrainingJob] = {}
     for start in decided.starts:
         # A start on a warm pool needs no other instances. Other warm pools may exceed the capacity.
         needed = dict.fromkeys(start.slots, 0) if start.job in reused else start.slots
@@ -89,8 +95,8 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Cla
         return Claims()
     snapshot = cluster.snapshot(now)
     free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
-    reused: dict[str, ExternalJob] = {}
-    in_the_way: dict[str, tuple[ExternalJob, ...]] = {}
+    reused: dict[str, ExternalTrainingJob] = {}
+    in_the_way: dict[str, tuple[ExternalTrainingJob, ...]] = {}
     for job in reversed(attempts):
         match = matching_pool(job, job.slots, left, policy)
         missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
@@ -106,9 +112,9 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Cla
 
 
 def _matches(
-    cluster: ClusterState, starts: Iterable[Start], warm: Iterable[ExternalJob], policy: Policy
-) -> dict[str, ExternalJob]:
-    left, reused = list(warm), dict[str, ExternalJob]()
+    cluster: ClusterState, starts: Iterable[Start], warm: Iterable[ExternalTrainingJob], policy: Policy
+) -> dict[str, ExternalTrainingJob]:
+    left, reused = list(warm), dict[str, ExternalTrainingJob]()
     for start in starts:
         match = matching_pool(cluster.waiting[start.job], start.slots, left, policy)
         if match is not None:
@@ -117,7 +123,9 @@ def _matches(
     return reused
 
 
-def _free(cluster: ClusterState, capacities: Slots, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
+def _free(
+    cluster: ClusterState, capacities: Slots, warm: Iterable[ExternalTrainingJob], policy: Policy
+) -> Counter[str]:
     """Return the instances of each pool that are neither used nor kept warm."""
     free = Counter(dict(capacities))
     free.subtract(cluster.external_slots())
@@ -129,14 +137,14 @@ def _free(cluster: ClusterState, capacities: Slots, warm: Iterable[ExternalJob],
 
 
 def _to_release(
-    missing: Slots, warm: Sequence[ExternalJob], policy: Policy, cluster: ClusterState
-) -> Iterator[ExternalJob]:
+    missing: Slots, warm: Sequence[ExternalTrainingJob], policy: Policy, cluster: ClusterState
+) -> Iterator[ExternalTrainingJob]:
     """Yield the warm pools to release for the missing slots.
 
     Pools that are being released come first, then pools that fit no waiting job, then the oldest.
     """
 
-    def order(pool: ExternalJob) -> tuple[bool, bool, float, str]:
+    def order(pool: ExternalTrainingJob) -> tuple[bool, bool, float, str]:
         assert pool.warm is not None
         wanted = any(
             fits(job, need, pool, policy) for job in cluster.waiting.values() for need in alternatives(job, policy)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from job_queue.scheduler.carriers.allocations import WHOLE
 from job_queue.scheduler.carriers.packing import Packing
 from job_queue.scheduler.explain.messages import group_limit, join
-from job_queue.scheduler.model import Hold, JobState, Plan, Reason, Rule, Snapshot, WaitingJob
+from job_queue.scheduler.model import Hold, JobState, Plan, Rule, Snapshot, WaitingJob, WaitReason
 
 
 class MemberHolds:
@@ -26,14 +26,14 @@ class MemberHolds:
         named = [pools[pool] for need in member.demand for pool in need if pool in pools]
         if not named:
             message = "None of the pools that it asks for is in the policy."
-            self._plan_independent.append(Hold(member.name, Reason.NO_SUCH_POOL, message))
+            self._plan_independent.append(Hold(member.name, WaitReason.NO_SUCH_POOL, message))
             return
         have = [
             f"an instance of {pool.name} has {pool.gpus}" if pool.gpus else f"those of {pool.name} are not shared"
             for pool in named
         ]
         message = f"It asks for {gpus(member.gpus)} of one instance; {join(have)}."
-        self._plan_independent.append(Hold(member.name, Reason.NEVER_FITS, message))
+        self._plan_independent.append(Hold(member.name, WaitReason.NEVER_FITS, message))
 
     def beyond_group(self, member: WaitingJob, used: int, most: int) -> None:
         """Add a hold for a member whose group has no place left.
@@ -42,7 +42,7 @@ class MemberHolds:
         :param most: jobs of the group that may be active at a time.
         """
         message = group_limit(member, used, most)
-        self._plan_independent.append(Hold(member.name, Reason.GROUP_LIMIT, message))
+        self._plan_independent.append(Hold(member.name, WaitReason.GROUP_LIMIT, message))
 
     def of(self, decided: Plan) -> tuple[Hold, ...]:
         """Return all holds of a plan, including those from the planner of instances."""
@@ -68,11 +68,11 @@ class MemberHolds:
                 leaving[it.claimant].append(it.job)
         for name, carrier in packing.promised.items():
             by = tuple(leaving[name])
-            yield Hold(name, Reason.WAITING_FOR_STOPPING, self._promise(carrier, by), blockers=by)
+            yield Hold(name, WaitReason.WAITING_FOR_STOPPING, self._promise(carrier, by), blockers=by)
         for name, assigned in packing.allocations.items():
             if (carrier := assigned.allocation.carrier) in gone:
                 message = f"Its carrier {carrier} makes room for {gone[carrier]}."
-                yield Hold(name, Reason.WAITING_FOR_CAPACITY, message)
+                yield Hold(name, WaitReason.WAITING_FOR_CAPACITY, message)
 
     def _promise(self, carrier: str, by: tuple[str, ...]) -> str:
         if by:
@@ -91,7 +91,7 @@ class MemberHolds:
         for start in decided.starts:
             if start.job in bins:
                 for member in bins[start.job].members:
-                    yield Hold(member.name, Reason.WAITING_FOR_STOPPING, "Its carrier is being launched.")
+                    yield Hold(member.name, WaitReason.WAITING_FOR_STOPPING, "Its carrier is being launched.")
         for hold in decided.holds:
             if hold.job not in bins:
                 yield hold

@@ -27,7 +27,7 @@ from job_queue.scheduler.explain.messages import (
     with_is,
 )
 from job_queue.scheduler.fair_share import ServingOrder, ShareNode
-from job_queue.scheduler.model import Calendar, Hold, Reason, Slots, Snapshot, WaitingJob, covers
+from job_queue.scheduler.model import Calendar, Hold, Slots, Snapshot, WaitingJob, WaitReason, covers
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.spending import Spending
@@ -41,7 +41,7 @@ Demand = tuple[tuple[tuple[str, int], ...], ...]
 def explain(
     snapshot: Snapshot,
     candidates: Sequence[Candidate],
-    refused: Mapping[str, Reason],
+    refused: Mapping[str, WaitReason],
     state: PlanState,
     order: WaitingOrder,
     spending: Spending,
@@ -74,7 +74,7 @@ def explain(
             everyone.add(job, pools)
         elif job.name in limited:
             holds.append(Hold(job.name, *why[job.name], blockers=parts.active_in_group(limited[job.name])))
-        elif refused.get(job.name) is Reason.OWNER_LIMIT:
+        elif refused.get(job.name) is WaitReason.OWNER_LIMIT:
             holds.append(Hold(job.name, *why[job.name], blockers=parts.interactive_of_owner(job)))
         else:
             holds.append(Hold(job.name, *why[job.name]))
@@ -123,7 +123,7 @@ class _Reasons:
         snapshot: Snapshot,
         known: Mapping[str, Candidate],
         limited: Mapping[str, Candidate],
-        refused: Mapping[str, Reason],
+        refused: Mapping[str, WaitReason],
         state: PlanState,
         parts: MessageParts,
         spending: Spending,
@@ -143,18 +143,18 @@ class _Reasons:
             self._projected.update(node.projected)
         self._needs = cache(self._needs_of)
 
-    def of(self, job: WaitingJob) -> tuple[Reason, str]:
+    def of(self, job: WaitingJob) -> tuple[WaitReason, str]:
         """Return the reason and the message for this job."""
         if job.name in self._refused:
             reason = self._refused[job.name]
             project = self._state.tree.project(job.project)
-            if reason is Reason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
+            if reason is WaitReason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
                 # the quota still holds it back when another job of its owner has ended
-                reason = Reason.OVER_QUOTA_NON_PREEMPTIBLE
+                reason = WaitReason.OVER_QUOTA_NON_PREEMPTIBLE
                 return reason, self._over_non_preemptible_quota(project, job.demand)
             return reason, self._refusal(job, reason)
         if job.name in self._limited:
-            return Reason.GROUP_LIMIT, self._parts.group(self._limited[job.name])
+            return WaitReason.GROUP_LIMIT, self._parts.group(self._limited[job.name])
         candidate = self._known[job.name]
         ahead = self._ahead[job.project]
         first = next(ahead.wanting(candidate.pools), None)
@@ -162,31 +162,31 @@ class _Reasons:
         message = self._message(candidate, reason, first, ahead.count(candidate.pools))
         if job.on_free_slots_only and job.refusal:
             message += f" SageMaker refused its last launches, so nobody is stopped for it. {sentence(job.refusal)}"
-        if reason not in (Reason.OVER_LIMIT, Reason.OVER_QUOTA_NON_PREEMPTIBLE):
+        if reason not in (WaitReason.OVER_LIMIT, WaitReason.OVER_QUOTA_NON_PREEMPTIBLE):
             ahead.add(job, candidate.pools)
         return reason, message
 
-    def _reason(self, candidate: Candidate, *, others_ahead: bool) -> Reason:
+    def _reason(self, candidate: Candidate, *, others_ahead: bool) -> WaitReason:
         """Return the first reason that applies.
 
         :param others_ahead: whether jobs of its project that come first and need the same pools lack slots, too.
         """
         state = self._state
         if candidate.name in state.reservations:
-            return Reason.WAITING_FOR_STOPPING
+            return WaitReason.WAITING_FOR_STOPPING
         needs = [need for need in candidate.alternatives if state.within_limits(candidate, need)]
         if not needs:
-            return Reason.OVER_LIMIT
+            return WaitReason.OVER_LIMIT
         needs = [need for need in needs if state.within_quota(candidate, need)]
         if not needs:
-            return Reason.OVER_QUOTA_NON_PREEMPTIBLE
+            return WaitReason.OVER_QUOTA_NON_PREEMPTIBLE
         if state.windows:
             lacking = [need for need in needs if not state.is_free(candidate, need)]
             if any(state.is_free(candidate, need, include_windows=True) for need in lacking):
-                return Reason.KEPT_FOR_PATIENT_JOB
+                return WaitReason.KEPT_FOR_PATIENT_JOB
         if all(self._at_its_share(candidate.project, need) for need in needs):
-            return Reason.BEHIND_FAIR_SHARE
-        return Reason.BEHIND_HIGHER_PRIORITY if others_ahead else Reason.WAITING_FOR_CAPACITY
+            return WaitReason.BEHIND_FAIR_SHARE
+        return WaitReason.BEHIND_HIGHER_PRIORITY if others_ahead else WaitReason.WAITING_FOR_CAPACITY
 
     def _at_its_share(self, project: ShareNode, need: Slots) -> tuple[ShareNode, str] | None:
         """Return the node on the project's path and the pool where it is at its entitlement and others hold slots."""
@@ -198,19 +198,19 @@ class _Reasons:
 
     # --- messages ---------------------------------------------------------------------------------------
 
-    def _message(self, candidate: Candidate, reason: Reason, first: WaitingJob | None, count: int) -> str:
-        if reason is Reason.OVER_LIMIT:
+    def _message(self, candidate: Candidate, reason: WaitReason, first: WaitingJob | None, count: int) -> str:
+        if reason is WaitReason.OVER_LIMIT:
             return self._over_limit(candidate)
-        if reason is Reason.OVER_QUOTA_NON_PREEMPTIBLE:
+        if reason is WaitReason.OVER_QUOTA_NON_PREEMPTIBLE:
             return self._over_non_preemptible_quota(candidate.project, candidate.alternatives)
         needs = self._needs(tuple(tuple(need.items()) for need in candidate.alternatives))
-        if reason is Reason.KEPT_FOR_PATIENT_JOB:
+        if reason is WaitReason.KEPT_FOR_PATIENT_JOB:
             return f"Needs {needs}. {self._parts.windows(candidate)}"
-        if reason is Reason.WAITING_FOR_CAPACITY:
+        if reason is WaitReason.WAITING_FOR_CAPACITY:
             return f"Needs {needs}. {self._parts.protected(candidate)}"
-        if reason is Reason.WAITING_FOR_STOPPING:
+        if reason is WaitReason.WAITING_FOR_STOPPING:
             why = self._set_aside(candidate)
-        elif reason is Reason.BEHIND_FAIR_SHARE:
+        elif reason is WaitReason.BEHIND_FAIR_SHARE:
             why = self._behind_fair_share(candidate)
         else:
             why = behind(candidate.job, first, count, self._snapshot)
@@ -223,20 +223,20 @@ class _Reasons:
         figures = [(f"{pool}: " if len(pools) > 1 else "") + self._parts.figures(pool) for pool in pools]
         return f"{demand(needs)}; {'; '.join(figures)}"
 
-    def _refusal(self, job: WaitingJob, reason: Reason) -> str:
+    def _refusal(self, job: WaitingJob, reason: WaitReason) -> str:
         pools = self._state.tree.project(job.project).pools_of(job)
-        if reason is Reason.HELD_BY_USER:
+        if reason is WaitReason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
-        messages_by_reason: Mapping[Reason, Callable[[WaitingJob], str]] = {
-            Reason.DEPENDENCY: self._parts.dependencies,
-            Reason.BACKOFF: self._backoff_message,
-            Reason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
-            Reason.OWNER_LIMIT: self._parts.owner_limit,
-            Reason.OVER_BUDGET: partial(over_budget, spending=self._spending, now=self._now),
+        messages_by_reason: Mapping[WaitReason, Callable[[WaitingJob], str]] = {
+            WaitReason.DEPENDENCY: self._parts.dependencies,
+            WaitReason.BACKOFF: self._backoff_message,
+            WaitReason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
+            WaitReason.OWNER_LIMIT: self._parts.owner_limit,
+            WaitReason.OVER_BUDGET: partial(over_budget, spending=self._spending, now=self._now),
         }
         if reason in messages_by_reason:
             return messages_by_reason[reason](job)
-        if reason is Reason.NO_SUCH_POOL:
+        if reason is WaitReason.NO_SUCH_POOL:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
             asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
             return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from job_queue.scheduler import Evict, Hold, JobState, Plan, Reason, Slots, Snapshot, Start, WaitingJob, plan
+from job_queue.scheduler import Evict, Hold, JobState, Plan, Slots, Snapshot, Start, WaitingJob, WaitReason, plan
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
@@ -18,7 +18,7 @@ class UnstartableJob:
 
     job: str
     project: str
-    reason: Reason
+    reason: WaitReason
     message: str
 
 
@@ -171,7 +171,7 @@ def _figures(
 ) -> Iterator[ProjectFigures]:
     names = dict.fromkeys(project.name for it in (after, before) for project in it.policy.projects)
     used_before, used_after = _used(before, now), _used(after, then)
-    held = {hold.job for hold in now.holds if hold.reason is Reason.HELD_BY_USER}  # they wait for a person
+    held = {hold.job for hold in now.holds if hold.reason is WaitReason.HELD_BY_USER}  # they wait for a person
     for name in names:
         waiting = [job.name for job in before.waiting if job.project == name]
         known = [it for it in waiting if it in expected.before and it in expected.after and it not in held]

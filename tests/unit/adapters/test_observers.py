@@ -8,7 +8,7 @@ from job_queue.adapters.observers import log_event, notify_all
 from job_queue.domain import state_machine
 from job_queue.domain.domain_events import DomainEvent, JobQueued
 from job_queue.domain.errors import Refused
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from tests.jobs import a_job
 from tests.queue_harness import Harness
 from tests.unit.conftest import lines_of
@@ -24,7 +24,7 @@ class Notebook:
         match event:
             case JobQueued(job):
                 self.notes.append(f"{job.name}: {job.state}")
-            case Transition(old=old, new=new):
+            case JobTransition(old=old, new=new):
                 self.notes.append(f"{new.name}: {old.state} -> {new.state}")
 
 

@@ -10,7 +10,7 @@ from job_queue.api import routes
 from job_queue.api.responses import queue_status
 from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, bytes_of, sent_bytes
 from job_queue.domain.expectations.published_plan import PublishedPlan
-from job_queue.domain.job import ExternalJob, iso
+from job_queue.domain.job import ExternalTrainingJob, iso
 from tests.jobs import NOW, OWNER, a_body, a_job
 from tests.payloads import api_event
 from tests.queue_harness import Harness
@@ -74,7 +74,7 @@ def test_every_page_of_jobs_can_be_sent_and_together_they_have_them_all(api: Api
 def test_the_queue_can_be_sent_and_says_that_more_wait(api: Api) -> None:
     for number in range(20_000):
         name = f"theirs{number:05}".ljust(63, "x")
-        api.queue.repository.add_external(ExternalJob(name, {"ml.p5.48xlarge": 1}, iso(NOW)))
+        api.queue.repository.add_external(ExternalTrainingJob(name, {"ml.p5.48xlarge": 1}, iso(NOW)))
     answer = resolved(api, "/queue")
     assert answer["statusCode"] == 200
     assert payload(answer) < LAMBDA

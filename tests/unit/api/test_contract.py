@@ -17,7 +17,7 @@ from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api import error_mapping
 from job_queue.domain import errors, job
 from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.job import ExternalJob
+from job_queue.domain.job import ExternalTrainingJob
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests import scheduling_tags
 from job_queue.scheduler import Rule, model
@@ -96,7 +96,7 @@ def test_an_external_job_and_a_pool_that_backs_off_are_of_the_declared_type() ->
     api = Api()
     api.queue.training.script = [LaunchResult.NO_CAPACITY]
     api.add("refused")
-    api.queue.repository.add_external(ExternalJob("theirs", {P5: 1}, job.iso(NOW)))
+    api.queue.repository.add_external(ExternalTrainingJob("theirs", {P5: 1}, job.iso(NOW)))
     _, content = sent(api, "GET", "/queue", None, OWNER)
     assert content["external"] and content["pauses"]
     validated(models.QueueStatus, content)

@@ -7,8 +7,8 @@ import pytest
 from job_queue.adapters.cloudwatch_metrics import QueueMetrics
 from job_queue.domain.domain_events import DomainEvent, JobEvent, job_event
 from job_queue.domain.job import STOP_DENIED_SECONDS
-from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import Reason
+from job_queue.domain.state_machine import JobTransition
+from job_queue.scheduler import WaitReason
 from tests.queue_harness import Harness
 
 pytestmark = pytest.mark.attack
@@ -21,7 +21,7 @@ class Told:
         self.events: list[tuple[str, JobEvent]] = []
 
     def notify(self, event: DomainEvent) -> None:
-        if isinstance(event, Transition) and (what := job_event(event)):
+        if isinstance(event, JobTransition) and (what := job_event(event)):
             self.events.append((event.new.name, what))
 
 
@@ -47,7 +47,7 @@ def test_who_waits_for_it_is_told() -> None:
     queue.submit("urgent", 1000)
     cluster, plan = queue.forecast()
     (hold,) = [hold for hold in plan.holds if hold.job == "urgent"]
-    assert hold.reason is Reason.WAITING_FOR_CAPACITY
+    assert hold.reason is WaitReason.WAITING_FOR_CAPACITY
     assert "hostile (cannot be stopped: SageMaker denies it to the queue)" in hold.message
 
 

@@ -10,7 +10,7 @@ import pytest
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.backoff import LONGEST_SECONDS, backoff_seconds
 from job_queue.domain.capacity_backoff import FORGOTTEN_SECONDS, CapacityBackoff, after_refusal, after_success
-from job_queue.scheduler import Reason
+from job_queue.scheduler import WaitReason
 from tests.jobs import P5
 from tests.queue_harness import Harness
 
@@ -118,8 +118,8 @@ def test_lack_of_capacity_backoffs_the_pool_and_is_nobodys_failure(happens: Any,
     assert len(creates(queue)) == calls
     _, decided = queue.forecast()
     assert [(hold.job, hold.reason) for hold in decided.holds] == [
-        ("job1", Reason.BACKOFF),
-        ("job2", Reason.BACKOFF),
+        ("job1", WaitReason.BACKOFF),
+        ("job2", WaitReason.BACKOFF),
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_pool_of_any_type_is_backoffd_for_the_type_that_is_lacking() -> None:
     queue.submit("other", 1, **on(G5))
     assert queue.states() == {"job1": "pending", "same": "pending", "other": "running"}
     _, decided = queue.forecast()
-    assert {hold.reason for hold in decided.holds} == {Reason.BACKOFF}
+    assert {hold.reason for hold in decided.holds} == {WaitReason.BACKOFF}
     assert all(f"no instances of {P5} just now" in hold.message for hold in decided.holds)
     tick_to(queue, backoff(queue, f"default/{P5}").until)
     assert queue.states()["job1"] == "running"
@@ -500,5 +500,5 @@ def test_the_message_says_what_to_do(queue: Harness) -> None:
     queue.submit("gang", 9, instances=4)
     queue.submit("small", 1)
     _, decided, advice = queue.dry_run.advice("gang")
-    assert {hold.job: hold.reason for hold in decided.holds} == {"gang": Reason.BACKOFF}
+    assert {hold.job: hold.reason for hold in decided.holds} == {"gang": WaitReason.BACKOFF}
     assert advice == ["Nothing to do: it is tried again by itself."]

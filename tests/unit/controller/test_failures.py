@@ -14,7 +14,7 @@ from job_queue.controller.stops import STOP_AGAIN_SECONDS
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import JobTransition
 from tests.jobs import P5
 from tests.queue_harness import Harness, LastFirst
 from tests.unit.queue_api import Api
@@ -212,7 +212,7 @@ def test_an_answer_that_cannot_be_recorded_loses_no_other() -> None:
     )
     create = FakeCreate(queue)
 
-    def of_a(lease: Any, transitions: list[Transition], *_: Any) -> bool:
+    def of_a(lease: Any, transitions: list[JobTransition], *_: Any) -> bool:
         return any((done.new.name, done.new.state) == ("a", "running") for done in transitions)
 
     queue.repository.commit = failing(queue.repository.commit, of_a, Unavailable("x"))  # type: ignore[method-assign]

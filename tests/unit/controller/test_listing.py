@@ -10,7 +10,13 @@ from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.controller.fleet.survey import MOST_PAGES
 from job_queue.controller.reconciler import MOST_DESCRIBED
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.listing import DAY_SECONDS, LONGEST_LIFE_SECONDS, SKEW_SECONDS, Listing, next_listing
+from job_queue.domain.fleet.listing import (
+    DAY_SECONDS,
+    LONGEST_LIFE_SECONDS,
+    SKEW_SECONDS,
+    ListingProgress,
+    next_listing,
+)
 from tests.jobs import NOW, P5
 from tests.queue_harness import Harness
 
@@ -212,7 +218,7 @@ def test_without_a_listing_nothing_is_known() -> None:
 
 
 def test_what_was_made_by_a_clock_that_was_ahead_is_not_believed() -> None:
-    ahead = Listing(0, int(NOW) + 3600, 0, int(NOW))
+    ahead = ListingProgress(0, int(NOW) + 3600, 0, int(NOW))
     assert next_listing(ahead, NOW) == next_listing(None, NOW)
     assert next_listing(replace(ahead, until=int(NOW) + SKEW_SECONDS), NOW).until > NOW
 

@@ -11,7 +11,7 @@ from job_queue.controller.part import Backend
 from job_queue.controller.publication import PAUSE_SECONDS, Publication
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.published_plan import PublishedPlan
-from job_queue.scheduler import Hold, Reason
+from job_queue.scheduler import Hold, WaitReason
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
 
@@ -39,7 +39,7 @@ def a_queue() -> tuple[Harness, Written]:
     return Harness(slots=1, tables=tables), tables
 
 
-def waits(queue: Harness) -> dict[str, Reason]:
+def waits(queue: Harness) -> dict[str, WaitReason]:
     return {hold.job: hold.reason for hold in queue.repository.published.latest().holds}
 
 
@@ -49,7 +49,7 @@ def test_a_cycle_publishes_what_it_has_decided() -> None:
     queue.submit("waits")
     _, decided = queue.forecast()
     assert queue.repository.published.latest().holds == decided.holds
-    assert waits(queue) == {"waits": Reason.WAITING_FOR_CAPACITY}
+    assert waits(queue) == {"waits": WaitReason.WAITING_FOR_CAPACITY}
 
 
 def test_a_plan_that_tells_the_same_is_not_written_again() -> None:
@@ -75,7 +75,7 @@ def test_a_process_writes_again_after_another_one_ran_cycles() -> None:
     other.wake(queue.invocation())
     tables.rows.pop(ROW)  # what the other process has written is lost
     queue.tick()
-    assert waits(queue) == {"waits": Reason.WAITING_FOR_CAPACITY}
+    assert waits(queue) == {"waits": WaitReason.WAITING_FOR_CAPACITY}
 
 
 def test_no_cycle_fails_where_its_plan_cannot_be_published() -> None:
@@ -95,7 +95,7 @@ def test_no_cycle_fails_where_its_plan_cannot_be_published() -> None:
     queue.repository.release(lease)  # type: ignore[arg-type]
     tables.fails = False
     queue.tick()
-    assert waits(queue) == {"waits": Reason.WAITING_FOR_CAPACITY}, "the next cycle tries again"
+    assert waits(queue) == {"waits": WaitReason.WAITING_FOR_CAPACITY}, "the next cycle tries again"
 
 
 def test_a_late_write_does_not_replace_a_later_plan() -> None:
@@ -132,7 +132,7 @@ def test_the_plan_of_many_jobs_fits_in_a_row(jobs: int) -> None:
     holds = tuple(
         Hold(
             name,
-            Reason.WAITING_FOR_CAPACITY,
+            WaitReason.WAITING_FOR_CAPACITY,
             f"{number} are free.",
             tuple(names[:20]),
             ("a", "b"),

@@ -10,7 +10,7 @@ from job_queue.adapters.metadata import Lease
 from job_queue.controller.launcher import attempt_request
 from job_queue.controller.reconciler import MOST_DESCRIBED
 from job_queue.domain.backoff import backoff_seconds
-from job_queue.domain.job import ExternalJob
+from job_queue.domain.job import ExternalTrainingJob
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
 from tests.jobs import P5, a_request
@@ -256,7 +256,7 @@ def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
 def test_an_attempt_that_was_counted_as_a_stray_is_left_alone_once_its_job_records_it() -> None:
     queue = Harness(slots=1)
     queue.submit("job1", 1)
-    queue.repository.add_external(ExternalJob("job1-qstamp-1", {P5: 1}, queue.job("job1").since, orphan=True))
+    queue.repository.add_external(ExternalTrainingJob("job1-qstamp-1", {P5: 1}, queue.job("job1").since, orphan=True))
     queue.tick()
     assert queue.state("job1") == "running"
     assert queue.training.stopped == set()

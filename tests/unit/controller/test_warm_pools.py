@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS
-from job_queue.domain.job import ExternalJob
+from job_queue.domain.job import ExternalTrainingJob
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -156,7 +156,7 @@ def test_an_attempt_that_ends_between_the_reads_is_counted_by_its_job_or_by_its_
     queue.accept("next", 1, EnableNetworkIsolation=True)
     read = queue.repository.external
 
-    def ends_afterwards() -> list[ExternalJob]:
+    def ends_afterwards() -> list[ExternalTrainingJob]:
         found = read()
         queue.repository.external = read  # type: ignore[method-assign]
         queue.training.end("first-qstamp-1")

@@ -1,6 +1,6 @@
 """What a plan decides, in the words that tests compare."""
 
-from job_queue.scheduler import Plan, Reason, Slots, Snapshot, plan
+from job_queue.scheduler import Plan, Slots, Snapshot, WaitReason, plan
 from job_queue.scheduler.documents.scenario_run import ScenarioRun
 
 
@@ -18,7 +18,7 @@ def evicted_by(decided: Plan) -> dict[str, tuple[str, str]]:
     return {eviction.job: (eviction.claimant, eviction.rule.value) for eviction in decided.evictions}
 
 
-def reasons(decided: Plan) -> dict[str, Reason]:
+def reasons(decided: Plan) -> dict[str, WaitReason]:
     return {hold.job: hold.reason for hold in decided.holds}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.scheduler import Policy, Project, Reason, WaitingJob, plan
+from job_queue.scheduler import Policy, Project, WaitingJob, WaitReason, plan
 from tests.builders import (
     NOW,
     a_policy,
@@ -67,7 +67,7 @@ def test_slots_being_freed_for_a_second_choice_are_better_than_an_eviction() -> 
 
 def test_external_jobs_use_slots_and_are_left_alone() -> None:
     decided = plan(a_snapshot(waiting("job", priority=9), policy=2, external={"p5": 2}))
-    assert reasons(decided) == {"job": Reason.WAITING_FOR_CAPACITY}
+    assert reasons(decided) == {"job": WaitReason.WAITING_FOR_CAPACITY}
     assert not decided.evictions
     assert started(plan(a_snapshot(waiting("job"), policy=2, external={"p5": 1}))) == {"job": {"p5": 1}}
 
@@ -99,14 +99,14 @@ def test_limits(policy: Policy, starts: bool) -> None:
     decided = plan(a_snapshot(active("r"), waiting("w"), policy=policy))
     assert bool(decided.starts) is starts
     if not starts:
-        assert reasons(decided) == {"w": Reason.OVER_LIMIT}
+        assert reasons(decided) == {"w": WaitReason.OVER_LIMIT}
 
 
 def test_stopping_slots_count_until_they_are_gone() -> None:
     policy = a_policy(4, [project("a", 1, limit=1)])
     snapshot = a_snapshot(stopping("s"), waiting("w"), policy=policy)
     decided = plan(snapshot)
-    assert (started(decided), reasons(decided)) == ({}, {"w": Reason.WAITING_FOR_STOPPING})
+    assert (started(decided), reasons(decided)) == ({}, {"w": WaitReason.WAITING_FOR_STOPPING})
     assert final(snapshot) == {"w"}
 
 
@@ -137,7 +137,7 @@ def test_jobs_that_are_not_preemptible_use_quota_only(policy: Policy, starts: bo
     decided = plan(a_snapshot(active("r", preemptible=False), waiting("w", preemptible=False), policy=policy))
     assert bool(decided.starts) is starts
     if not starts:
-        assert reasons(decided) == {"w": Reason.OVER_QUOTA_NON_PREEMPTIBLE}
+        assert reasons(decided) == {"w": WaitReason.OVER_QUOTA_NON_PREEMPTIBLE}
 
 
 def test_preemptible_jobs_of_the_project_do_not_count_as_fixed() -> None:
@@ -157,17 +157,17 @@ def test_two_jobs_that_are_not_preemptible_do_not_share_one_slot_of_quota() -> N
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        (waiting("job", 9, held=True), Reason.HELD_BY_USER),
-        (waiting("job", 9, held=True, after=(("other", False),)), Reason.HELD_BY_USER),
-        (waiting("job", 9, after=(("other", False),), backoff_until=NOW + 1), Reason.DEPENDENCY),
-        (waiting("job", 9, backoff_until=NOW + 1), Reason.BACKOFF),
-        (waiting("job", {"none": 1}), Reason.NO_SUCH_POOL),
-        (waiting("job", {"p5": 1, "none": 1}), Reason.NO_SUCH_POOL),
-        (waiting("job", {"none": 1}, {"p5": 3}), Reason.NEVER_FITS),
-        (waiting("job", 3), Reason.NEVER_FITS),
+        (waiting("job", 9, held=True), WaitReason.HELD_BY_USER),
+        (waiting("job", 9, held=True, after=(("other", False),)), WaitReason.HELD_BY_USER),
+        (waiting("job", 9, after=(("other", False),), backoff_until=NOW + 1), WaitReason.DEPENDENCY),
+        (waiting("job", 9, backoff_until=NOW + 1), WaitReason.BACKOFF),
+        (waiting("job", {"none": 1}), WaitReason.NO_SUCH_POOL),
+        (waiting("job", {"p5": 1, "none": 1}), WaitReason.NO_SUCH_POOL),
+        (waiting("job", {"none": 1}, {"p5": 3}), WaitReason.NEVER_FITS),
+        (waiting("job", 3), WaitReason.NEVER_FITS),
     ],
 )
-def test_who_cannot_be_served_is_told_so_and_blocks_nobody(job: WaitingJob, reason: Reason) -> None:
+def test_who_cannot_be_served_is_told_so_and_blocks_nobody(job: WaitingJob, reason: WaitReason) -> None:
     decided = plan(a_snapshot(job, waiting("other", priority=-1), policy=2))
     assert reasons(decided) == {"job": reason}
     assert list(started(decided)) == ["other"]
@@ -187,5 +187,5 @@ def test_who_can_be_served_after_all_is(job: WaitingJob) -> None:
 
 def test_a_project_uses_only_its_pools() -> None:
     policy = a_policy({"p5": 1, "p4": 1}, projects=[Project("a", pools=("p4",))])
-    assert reasons(plan(a_snapshot(waiting("job"), policy=policy))) == {"job": Reason.NO_SUCH_POOL}
+    assert reasons(plan(a_snapshot(waiting("job"), policy=policy))) == {"job": WaitReason.NO_SUCH_POOL}
     assert list(started(plan(a_snapshot(waiting("job", {"p4": 1}), policy=policy)))) == ["job"]

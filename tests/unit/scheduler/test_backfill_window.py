@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler import ActiveJob, Backfill, Policy, Reason, WaitingJob, plan
+from job_queue.scheduler import ActiveJob, Backfill, Policy, WaitingJob, WaitReason, plan
 from tests.builders import (
     a_policy,
     a_snapshot,
@@ -63,7 +63,7 @@ def test_slots_are_kept_for_a_patient_job(jobs: tuple[Any, ...]) -> None:
     policy = a_policy(4, [project("a", 4), project("b", 0)])
     decided = plan(a_snapshot(*jobs, policy=policy))
     assert not decided.starts
-    assert reasons(decided)["small"] is Reason.KEPT_FOR_PATIENT_JOB
+    assert reasons(decided)["small"] is WaitReason.KEPT_FOR_PATIENT_JOB
     assert "kept for gang (priority 5), which has waited 1 h 0 min." in decided.holds[-1].message
 
 
@@ -101,7 +101,7 @@ def test_who_starts_beside_a_gang_of_which_the_start_is_predicted(jobs: tuple[An
 def test_slots_are_kept_as_far_as_a_predicted_start_needs_them(jobs: tuple[Any, ...]) -> None:
     decided = plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED)))
     assert not decided.starts
-    assert reasons(decided)["small"] is Reason.KEPT_FOR_PATIENT_JOB
+    assert reasons(decided)["small"] is WaitReason.KEPT_FOR_PATIENT_JOB
 
 
 def test_what_is_free_is_set_aside_for_others_while_nobody_knows_when_the_gang_could_start() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.scheduler import Budget, BudgetKind, PastUse, Project, Reason, Rule, Snapshot, Spending, plan
+from job_queue.scheduler import Budget, BudgetKind, PastUse, Project, Rule, Snapshot, Spending, WaitReason, plan
 from job_queue.scheduler.documents.policy_schema import Period
 from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, stopping, waiting
@@ -61,7 +61,7 @@ def test_nothing_starts_once_it_is_spent_and_the_message_has_the_figures() -> No
     snapshot = a_snapshot(waiting("w"), policy=a_policy(2, [budgeted(hours=10, period=7)]))
     assert started(plan(replace(snapshot, past_use=spent(9.99)))).keys() == {"w"}
     decided = plan(replace(snapshot, past_use=spent(12)))
-    assert reasons(decided) == {"w": Reason.OVER_BUDGET}
+    assert reasons(decided) == {"w": WaitReason.OVER_BUDGET}
     assert decided.holds[0].message == (
         "Project a has used 12.0 instance-hours in this week, and a hard budget of 10.0. It waits for the next, from "
         "1970-01-19 00:00:00 UTC on, in 154 h 13 min."
@@ -73,7 +73,7 @@ def test_what_runs_counts_and_goes_on() -> None:
     snapshot = a_snapshot(active("r", 2, ran=2 * HOUR), waiting("w"), policy=a_policy(9, [budgeted(hours=10)]))
     assert started(plan(replace(snapshot, past_use=spent(5.9)))).keys() == {"w"}
     decided = plan(replace(snapshot, past_use=spent(6.1)))
-    assert reasons(decided) == {"w": Reason.OVER_BUDGET}
+    assert reasons(decided) == {"w": WaitReason.OVER_BUDGET}
     assert not decided.evictions
 
 
@@ -81,7 +81,7 @@ def test_of_what_runs_only_this_period_counts() -> None:
     since_midnight = NOW - Budget(1, 1).begins(NOW)
     long = active("r", 1, ran=since_midnight + 90 * HOUR)
     hours = since_midnight / HOUR
-    for budget, reason in ((hours + 0.1, None), (hours - 0.1, Reason.OVER_BUDGET)):
+    for budget, reason in ((hours + 0.1, None), (hours - 0.1, WaitReason.OVER_BUDGET)):
         policy = a_policy(9, [budgeted(hours=budget, period=1)])
         assert reasons(plan(a_snapshot(long, waiting("w"), policy=policy))).get("w") is reason
 
@@ -102,9 +102,9 @@ def test_the_first_reason_is_told_that_lasts() -> None:
     policy = a_policy(2, [budgeted()])
     jobs = [waiting("held", held=True), waiting("large", 9), waiting("later", after=(("held", False),))]
     assert reasons(plan(a_snapshot(*jobs, policy=policy, past_use=spent(99)))) == {
-        "held": Reason.HELD_BY_USER,
-        "large": Reason.NEVER_FITS,
-        "later": Reason.DEPENDENCY,
+        "held": WaitReason.HELD_BY_USER,
+        "large": WaitReason.NEVER_FITS,
+        "later": WaitReason.DEPENDENCY,
     }
 
 
@@ -121,7 +121,7 @@ def test_who_made_room_for_others_waits_until_the_next_period() -> None:
     snapshot = a_snapshot(stopping("gone", 1, comes_back=True), policy=policy, past_use=spent(99))
     run = ScenarioRun(snapshot)
     run.apply(plan(run.snapshot))
-    assert reasons(plan(run.snapshot)) == {"gone": Reason.OVER_BUDGET}
+    assert reasons(plan(run.snapshot)) == {"gone": WaitReason.OVER_BUDGET}
 
 
 def test_an_owners_budget_is_the_owners_alone() -> None:
@@ -137,7 +137,7 @@ def test_an_owners_budget_is_the_owners_alone() -> None:
 def test_an_owners_running_jobs_count_for_the_owner() -> None:
     policy = a_policy(9, [project("a", 9, owner_budget=Budget(10, "month"))])
     jobs = [active("r", 5, ran=2 * HOUR, owner="ada"), waiting("hers", owner="ada"), waiting("his", owner="bob")]
-    assert reasons(plan(a_snapshot(*jobs, policy=policy))) == {"hers": Reason.OVER_BUDGET}
+    assert reasons(plan(a_snapshot(*jobs, policy=policy))) == {"hers": WaitReason.OVER_BUDGET}
 
 
 # --- soft --------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_whose_hard_budget_is_spent_does_nothing_at_all(snapshot: Snapshot, rand
     assert not moved & {eviction.job for eviction in decided.evictions if eviction.rule is Rule.CONSOLIDATE}
     without = plan(replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in forbidden)))
     assert (decided.starts, decided.evictions, decided.shares) == (without.starts, without.evictions, without.shares)
-    assert {it.job for it in decided.holds if it.reason is Reason.OVER_BUDGET} <= forbidden
+    assert {it.job for it in decided.holds if it.reason is WaitReason.OVER_BUDGET} <= forbidden
 
 
 @settings(deadline=None)

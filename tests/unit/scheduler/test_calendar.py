@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from job_queue.scheduler import Calendar, Policy, Pool, Reason, Snapshot, WaitingJob, plan
+from job_queue.scheduler import Calendar, Policy, Pool, Snapshot, WaitingJob, WaitReason, plan
 from job_queue.scheduler.what_if import WhatIf
 from job_queue.services.advice import advise
 from tests.builders import NOW, POOL, a_snapshot, active, project, waiting
@@ -21,7 +21,7 @@ def a_plan_pool(*jobs: object, opens: float = -HOUR, closes: float = HOUR, insta
     return a_snapshot(*jobs, policy=policy, calendars={POOL: calendar})
 
 
-def hold_of(snapshot: Snapshot) -> tuple[Reason, str]:
+def hold_of(snapshot: Snapshot) -> tuple[WaitReason, str]:
     (hold,) = plan(snapshot).holds
     return hold.reason, hold.message
 
@@ -66,7 +66,7 @@ def hold_of(snapshot: Snapshot) -> tuple[Reason, str]:
 )
 def test_who_waits_for_a_plan_is_told_so(job: WaitingJob, opens: float, closes: float, message: str) -> None:
     snapshot = a_plan_pool(job, opens=opens, closes=closes)
-    assert hold_of(snapshot) == (Reason.OUTSIDE_TRAINING_PLAN, message.replace("60 min", "1 h 0 min"))
+    assert hold_of(snapshot) == (WaitReason.OUTSIDE_TRAINING_PLAN, message.replace("60 min", "1 h 0 min"))
 
 
 def test_the_policys_capacity_is_a_ceiling() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Snapshot, WaitingJob, plan
+from job_queue.scheduler import ActiveJob, JobState, Plan, Snapshot, WaitingJob, WaitReason, plan
 from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import a_policy, a_snapshot, active, project, starting, stopping, waiting
 from tests.unit.scheduler.decided import evicted, final, reasons, started
@@ -33,7 +33,7 @@ def test_so_many_start_and_the_others_say_why_they_wait() -> None:
     jobs = [member(f"s{n}", waited=100 - n) for n in range(4)]
     decided = plan(a_snapshot(running("r"), *jobs, policy=9))
     assert started(decided).keys() == {"s0"}
-    assert reasons(decided) == dict.fromkeys(("s1", "s2", "s3"), Reason.GROUP_LIMIT)
+    assert reasons(decided) == dict.fromkeys(("s1", "s2", "s3"), WaitReason.GROUP_LIMIT)
     hold = decided.holds[0]
     assert hold.blockers == ("r", "s0")
     assert hold.ahead == ()
@@ -46,7 +46,7 @@ def test_so_many_start_and_the_others_say_why_they_wait() -> None:
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING, JobState.STOPPING])
 def test_whoever_holds_slots_counts(state: JobState) -> None:
     busy = running("r", most=1, state=state)
-    assert reasons(plan(a_snapshot(busy, member("s", most=1), policy=9))) == {"s": Reason.GROUP_LIMIT}
+    assert reasons(plan(a_snapshot(busy, member("s", most=1), policy=9))) == {"s": WaitReason.GROUP_LIMIT}
 
 
 def test_it_stops_nobody_and_keeps_no_slots() -> None:
@@ -73,7 +73,7 @@ def test_another_of_the_group_starts_where_the_first_lacks_slots() -> None:
     first, second = member("first", {"p5": 1}, most=2, waited=99), member("second", {"p4": 1}, most=2)
     decided = plan(a_snapshot(running("r", {"p5": 1}, priority=9), first, second, policy=pools))
     assert started(decided).keys() == {"second"}
-    assert reasons(decided) == {"first": Reason.GROUP_LIMIT}
+    assert reasons(decided) == {"first": WaitReason.GROUP_LIMIT}
 
 
 def test_a_group_is_its_owners_and_its_projects() -> None:
@@ -85,14 +85,14 @@ def test_a_group_is_its_owners_and_its_projects() -> None:
         member("of-another-group", owner="ada", most=1, group="h"),
     ]
     decided = plan(a_snapshot(running("r", owner="ada", most=1), *jobs, policy=policy))
-    assert reasons(decided) == {"mine": Reason.GROUP_LIMIT}
+    assert reasons(decided) == {"mine": WaitReason.GROUP_LIMIT}
 
 
 def test_the_smallest_figure_of_a_group_counts() -> None:
     jobs = [member("many", most=8, waited=99), member("none", most=None, waited=98), member("few", most=2, waited=97)]
     decided = plan(a_snapshot(running("r", most=None), *jobs, policy=9))
     assert started(decided).keys() == {"many"}
-    assert reasons(decided) == {"none": Reason.GROUP_LIMIT, "few": Reason.GROUP_LIMIT}
+    assert reasons(decided) == {"none": WaitReason.GROUP_LIMIT, "few": WaitReason.GROUP_LIMIT}
     # ... unless it is that of a job that is held or could not start at all
     for idle in (member("few", most=1, held=True), member("few", 50, most=1)):
         assert started(plan(a_snapshot(running("r", most=8), *jobs[:1], idle, policy=9))).keys() == {"many"}
@@ -108,7 +108,7 @@ def test_slots_that_are_being_freed_for_one_of_the_group_are_its_place() -> None
     stops = stopping("victim", 2, comes_back=True)
     first, holder = member("s0", priority=9, most=1), member("s1", 2, most=1)
     decided = plan(a_snapshot(stops, first, holder, policy=3, reserved={"s1": {"p5": 2}}))
-    assert reasons(decided) == {"s0": Reason.GROUP_LIMIT, "s1": Reason.WAITING_FOR_STOPPING}
+    assert reasons(decided) == {"s0": WaitReason.GROUP_LIMIT, "s1": WaitReason.WAITING_FOR_STOPPING}
     assert not decided.starts
 
 
@@ -132,7 +132,7 @@ def test_a_start_that_is_withdrawn_leaves_its_place() -> None:
     other = member("other", priority=1, most=1)
     decided = plan(a_snapshot(old, urgent, other, policy=policy))
     assert started(decided).keys() == {"urgent"}
-    assert reasons(decided)["old"] is not Reason.GROUP_LIMIT
+    assert reasons(decided)["old"] is not WaitReason.GROUP_LIMIT
 
 
 @settings(deadline=None)
@@ -148,7 +148,7 @@ def test_no_group_has_more_active_jobs_than_it_may(snapshot: Snapshot, random: R
         entering = [*starts, *(job for job in holders if job.name not in before.reserved)]
         for job in entering:
             assert job.group is None or places[job.group] <= least(job.group, (*before.active, *entering))
-        limited = {hold.job for hold in decided.holds if hold.reason is Reason.GROUP_LIMIT}
+        limited = {hold.job for hold in decided.holds if hold.reason is WaitReason.GROUP_LIMIT}
         assert not limited & ({eviction.claimant for eviction in decided.evictions} | decided.reservations.keys())
         for group in {waits[name].group for name in limited}:
             assert places[group] >= least(group, (*before.active, *before.waiting))
@@ -189,5 +189,5 @@ def least(group: str | None, jobs: Iterable[ActiveJob | WaitingJob]) -> float:
 
 def test_of_a_job_that_is_being_launched_the_place_is_taken() -> None:
     assert reasons(plan(a_snapshot(starting("r", group="g", max_parallel=1), member("s", most=1), policy=9))) == {
-        "s": Reason.GROUP_LIMIT
+        "s": WaitReason.GROUP_LIMIT
     }

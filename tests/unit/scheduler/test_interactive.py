@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from job_queue.scheduler import ActiveJob, Interactive, JobState, Plan, Policy, Reason, Rule, Snapshot, WaitingJob, plan
+from job_queue.scheduler import (
+    ActiveJob,
+    Interactive,
+    JobState,
+    Plan,
+    Policy,
+    Rule,
+    Snapshot,
+    WaitingJob,
+    WaitReason,
+    plan,
+)
 from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document
 from job_queue.scheduler.documents.scenario import scenario_from_document
 from tests.builders import a_policy, a_snapshot, active, department, project, starting, stopping, waiting
@@ -38,7 +49,7 @@ def test_it_waits_for_one_stop_and_nobody_else_is_stopped_meanwhile() -> None:
     later = a_snapshot(stopping("t1", comes_back=True), active("t2", priority=9), lab("lab"), policy=policy)
     decided = plan(replace(later, reserved=reserved))
     assert not decided.evictions
-    assert reasons(decided) == {"lab": Reason.WAITING_FOR_STOPPING}
+    assert reasons(decided) == {"lab": WaitReason.WAITING_FOR_STOPPING}
 
 
 def test_a_gang_of_instances_takes_as_many_as_it_needs_and_no_more() -> None:
@@ -65,7 +76,7 @@ def test_a_start_of_the_same_plan_is_not_made_where_an_interactive_job_needs_the
     policy = a_policy({"p5": 1, "p4": 1}, ["a"])
     decided = plan(a_snapshot(waiting("t", {"p5": 1}, priority=50), lab("lab", {"p5": 1}, waited=1), policy=policy))
     assert started(decided) == {"lab": {"p5": 1}}
-    assert reasons(decided) == {"t": Reason.WAITING_FOR_CAPACITY}
+    assert reasons(decided) == {"t": WaitReason.WAITING_FOR_CAPACITY}
     assert "Its project has no job there" not in decided.holds[0].message
 
 
@@ -73,7 +84,7 @@ def test_training_behind_it_says_that_it_is_interactive() -> None:
     policy = a_policy(2, [project("a", 2)], min_runtime=9000)
     decided = plan(a_snapshot(active("t", 2, ran=60), lab("lab"), waiting("t2", priority=50), policy=policy))
     (hold,) = [hold for hold in decided.holds if hold.job == "t2"]
-    assert hold.reason is Reason.BEHIND_HIGHER_PRIORITY
+    assert hold.reason is WaitReason.BEHIND_HIGHER_PRIORITY
     assert hold.message.startswith("Waits behind lab (interactive), which lacks slots, too.")
     assert hold.ahead == ("lab",)
 
@@ -82,7 +93,7 @@ def test_the_department_bounds_it_as_well() -> None:
     policy = a_policy(4, [project("a", 2, department="x"), project("b", 2, department="x")], [department("x", 2)])
     held = [open_lab("b1", project="b"), open_lab("b2", project="b")]
     decided = plan(a_snapshot(*held, lab("lab"), policy=policy))
-    assert reasons(decided) == {"lab": Reason.OVER_QUOTA_NON_PREEMPTIBLE}
+    assert reasons(decided) == {"lab": WaitReason.OVER_QUOTA_NON_PREEMPTIBLE}
 
 
 def test_beyond_quota_it_keeps_no_training_job_from_preempting() -> None:
@@ -90,7 +101,7 @@ def test_beyond_quota_it_keeps_no_training_job_from_preempting() -> None:
     jobs = (open_lab("l1"), active("low", priority=1), lab("l2", 2), waiting("high", priority=9))
     decided = plan(a_snapshot(*jobs, policy=policy))
     assert list(evicted(decided)) == ["low"]
-    assert reasons(decided) == {"l2": Reason.OVER_QUOTA_NON_PREEMPTIBLE, "high": Reason.WAITING_FOR_STOPPING}
+    assert reasons(decided) == {"l2": WaitReason.OVER_QUOTA_NON_PREEMPTIBLE, "high": WaitReason.WAITING_FOR_STOPPING}
 
 
 # --- owners ----------------------------------------------------------------------------------------------
@@ -101,7 +112,7 @@ def test_an_owner_has_as_many_as_the_policy_allows() -> None:
     policy = replace(a_policy(9), interactive=Interactive(max_per_owner=2))
     decided = plan(a_snapshot(open_lab("l", owner="ann"), *jobs, lab("other", owner="bob"), policy=policy))
     assert started(decided).keys() == {"l0", "other"}
-    assert reasons(decided) == dict.fromkeys(("l1", "l2", "l3"), Reason.OWNER_LIMIT)
+    assert reasons(decided) == dict.fromkeys(("l1", "l2", "l3"), WaitReason.OWNER_LIMIT)
     hold = decided.holds[0]
     assert hold.blockers == ("l", "l0")
     assert hold.message == (
@@ -113,20 +124,20 @@ def test_an_owner_has_as_many_as_the_policy_allows() -> None:
 def test_beyond_quota_is_said_before_the_limit_of_its_owner() -> None:
     jobs = (open_lab("l1", owner="ann"), lab("l2", owner="ann"))
     decided = plan(a_snapshot(*jobs, policy=a_policy(2, [project("a", 1)])))
-    assert reasons(decided) == {"l2": Reason.OVER_QUOTA_NON_PREEMPTIBLE}
+    assert reasons(decided) == {"l2": WaitReason.OVER_QUOTA_NON_PREEMPTIBLE}
     assert "jobs that are not preemptible hold 1 of it" in decided.holds[0].message
 
 
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING, JobState.STOPPING])
 def test_whatever_holds_slots_counts(state: JobState) -> None:
     jobs = (open_lab("l", owner="ann", state=state), lab("l1", owner="ann"))
-    assert reasons(plan(a_snapshot(*jobs, policy=9))) == {"l1": Reason.OWNER_LIMIT}
+    assert reasons(plan(a_snapshot(*jobs, policy=9))) == {"l1": WaitReason.OWNER_LIMIT}
 
 
 def test_of_those_that_wait_the_first_is_the_one_with_slots_set_aside() -> None:
     jobs = (stopping("t", 2, comes_back=True), lab("l1", owner="ann", waited=900), lab("l2", owner="ann"))
     decided = plan(replace(a_snapshot(*jobs, policy=2), reserved={"l2": {"p5": 1}}))
-    assert reasons(decided) == {"l2": Reason.WAITING_FOR_STOPPING, "l1": Reason.OWNER_LIMIT}
+    assert reasons(decided) == {"l2": WaitReason.WAITING_FOR_STOPPING, "l1": WaitReason.OWNER_LIMIT}
     assert "another of its owner comes first" in next(it for it in decided.holds if it.job == "l1").message
 
 
@@ -227,7 +238,7 @@ def test_interactive_jobs_never_exceed_the_quota(snapshot: Snapshot) -> None:
 
 
 def _stays(decided: Plan) -> set[str]:
-    return {hold.job for hold in decided.holds if hold.reason is Reason.WAITING_FOR_STOPPING}
+    return {hold.job for hold in decided.holds if hold.reason is WaitReason.WAITING_FOR_STOPPING}
 
 
 @ordinary
@@ -247,8 +258,18 @@ def test_within_quota_it_never_waits_behind_training_of_its_project(snapshot: Sn
     quota = quotas(snapshot.policy)
     for hold in decided.holds:
         job = waits[hold.job]
-        possible = hold.reason not in (Reason.HELD_BY_USER, Reason.BACKOFF, Reason.NO_SUCH_POOL, Reason.NEVER_FITS)
-        if not job.interactive or not possible or hold.reason is Reason.OWNER_LIMIT or job.name in decided.reservations:
+        possible = hold.reason not in (
+            WaitReason.HELD_BY_USER,
+            WaitReason.BACKOFF,
+            WaitReason.NO_SUCH_POOL,
+            WaitReason.NEVER_FITS,
+        )
+        if (
+            not job.interactive
+            or not possible
+            or hold.reason is WaitReason.OWNER_LIMIT
+            or job.name in decided.reservations
+        ):
             continue
         # What its project's training jobs hold that could leave, or would start in its place.
         training = [slots for it, slots in after if it.project == job.project and not it.interactive and _may_go(it)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.scheduler import Department, PastUse, Policy, Project, Reason, Snapshot, plan
+from job_queue.scheduler import Department, PastUse, Policy, Project, Snapshot, WaitReason, plan
 from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from job_queue.scheduler.sharing.division import Past, Recipient, divide, divide_by_past
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, waiting
@@ -125,7 +125,7 @@ def test_what_runs_counts_from_its_start() -> None:
     decided = plan(a_snapshot(active("r", 3, ran=HALF_LIFE), *jobs, policy=policy))
     assert list(started(decided)) == ["b0"]
     hold = decided.holds[0]
-    assert hold.reason is Reason.BEHIND_FAIR_SHARE
+    assert hold.reason is WaitReason.BEHIND_FAIR_SHARE
     assert "it has held 1.5 on average lately, where its share would be 3.0" in hold.message
 
 
@@ -216,7 +216,7 @@ def test_who_waits_is_told_why_a_later_job_comes_first() -> None:
         active("r", 1, priority=9, owner="eve"), *jobs, policy=remembering(1, project("a", 1)), past_use=owned(ada=1)
     )
     decided = plan(snapshot)
-    assert reasons(decided)["ada0"] is Reason.BEHIND_HIGHER_PRIORITY
+    assert reasons(decided)["ada0"] is WaitReason.BEHIND_HIGHER_PRIORITY
     message = next(hold.message for hold in decided.holds if hold.job == "ada0")
     assert "the owner of bob0 has held fewer instances lately" in message
 

@@ -12,9 +12,9 @@ from job_queue.scheduler import (
     Policy,
     Pool,
     Project,
-    Reason,
     Snapshot,
     WaitingJob,
+    WaitReason,
     plan,
 )
 from tests.builders import NOW, a_policy, a_snapshot, active, stopping, waiting
@@ -40,7 +40,7 @@ def hold(decided: Plan, job: str) -> Hold:
 def test_nothing_starts_in_a_paused_pool() -> None:
     with_pause, without = both(CLOSED, a_snapshot(waiting("job1"), waiting("job2")))
     assert starts(with_pause) == {}
-    assert {it.reason for it in with_pause.holds} == {Reason.BACKOFF}
+    assert {it.reason for it in with_pause.holds} == {WaitReason.BACKOFF}
     assert set(starts(without)) == {"job1", "job2"}
 
 
@@ -140,7 +140,7 @@ def test_when_its_time_has_come_it_is_tried_on_free_slots() -> None:
 
 def test_it_says_what_it_waits_for_when_its_time_has_come() -> None:
     decided, _ = both(replace(TRIED, instances=2), a_snapshot(active("small"), waiting("gang", 2)))
-    assert hold(decided, "gang").reason is Reason.BACKOFF
+    assert hold(decided, "gang").reason is WaitReason.BACKOFF
     assert hold(decided, "gang").message == (
         "SageMaker had fewer than 2 instances of p5 when it was last asked, so nobody is stopped for it; "
         "it is tried again when 2 are free, and 1 is."
@@ -150,12 +150,12 @@ def test_it_says_what_it_waits_for_when_its_time_has_come() -> None:
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        (waiting("job1", held=True), Reason.HELD_BY_USER),
-        (waiting("job1", {"p6": 1}), Reason.NO_SUCH_POOL),
-        (waiting("job1", 3), Reason.NEVER_FITS),
+        (waiting("job1", held=True), WaitReason.HELD_BY_USER),
+        (waiting("job1", {"p6": 1}), WaitReason.NO_SUCH_POOL),
+        (waiting("job1", 3), WaitReason.NEVER_FITS),
     ],
 )
-def test_what_no_pause_would_change_is_told_first(job: WaitingJob, reason: Reason) -> None:
+def test_what_no_pause_would_change_is_told_first(job: WaitingJob, reason: WaitReason) -> None:
     assert hold(both(CLOSED, a_snapshot(job))[0], "job1").reason is reason
 
 

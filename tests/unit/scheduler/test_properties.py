@@ -20,11 +20,11 @@ from job_queue.scheduler import (
     JobState,
     Plan,
     Project,
-    Reason,
     Rule,
     Slots,
     Snapshot,
     WaitingJob,
+    WaitReason,
     plan,
 )
 from job_queue.scheduler.documents.scenario_run import ScenarioRun
@@ -145,7 +145,7 @@ def test_7_priority(snapshot: Snapshot) -> None:
     stable, _ = run_to_the_end(snapshot)
     decided = plan(stable)
     # Who backs off keeps what is set aside for it; for everybody else nothing is, as nobody is being stopped.
-    backs_off = {hold.job for hold in decided.holds if hold.reason is Reason.BACKOFF}
+    backs_off = {hold.job for hold in decided.holds if hold.reason is WaitReason.BACKOFF}
     assert decided.reservations.keys() <= backs_off
     for job in left_waiting(stable, decided):
         lower = [it for it in stable.active if it.preemptible and is_below(it, job)]
@@ -283,7 +283,7 @@ def test_14_nobody_counts_on_a_pool_that_refuses(snapshot: Snapshot) -> None:
         for name in holders & waits.keys():
             assert any(is_certain(need, before) for need in waits[name].demand)
         for hold in decided.holds:
-            if hold.reason is Reason.BACKOFF and waits[hold.job].backoff_until in (None, NOW):
+            if hold.reason is WaitReason.BACKOFF and waits[hold.job].backoff_until in (None, NOW):
                 assert "SageMaker ha" in hold.message
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler import ActiveJob, Reason, WaitingJob, plan
+from job_queue.scheduler import ActiveJob, WaitingJob, WaitReason, plan
 from tests.builders import (
     NOW,
     a_policy,
@@ -25,7 +25,7 @@ def test_an_eviction_sets_aside_the_freed_and_the_free_slots() -> None:
     assert evicted(decided) == {"low": "gang"}
     assert started(decided) == {}
     assert decided.reservations == {"gang": {"p5": 2}}
-    assert reasons(decided)["gang"] is Reason.WAITING_FOR_STOPPING
+    assert reasons(decided)["gang"] is WaitReason.WAITING_FOR_STOPPING
 
 
 def test_a_reservation_outlives_the_stop_and_ends_with_the_start() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.scheduler import PausedPool, Reason, Slots, WhatIf, plan
+from job_queue.scheduler import PausedPool, Slots, WaitReason, WhatIf, plan
 from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.model import is_larger
 from job_queue.services.advice import advise
@@ -26,7 +26,7 @@ def test_the_size_comes_before_the_pool() -> None:
 
 def test_it_never_fits_only_if_the_smallest_does_not() -> None:
     decided = plan(a_snapshot(waiting("e", *SIZES), waiting("small"), policy=1))
-    assert reasons(decided)["e"] is Reason.NEVER_FITS
+    assert reasons(decided)["e"] is WaitReason.NEVER_FITS
     assert decided.holds[0].message == (
         "Needs 8, 4 or 2 instances of p5, and there are only 1 of p5 in all: it can never start."
     )
@@ -105,7 +105,7 @@ def test_a_patient_one_keeps_slots_for_the_smallest_size() -> None:
     """With that it starts: what it keeps stands idle for no longer than until then."""
     patient, rigid = waiting("e", *SIZES, waited=3600), waiting("e", 8, waited=3600)
     decided = plan(a_snapshot(active("long", 7), patient, waiting("small", 1), policy=8))
-    assert reasons(decided)["small"] is Reason.KEPT_FOR_PATIENT_JOB
+    assert reasons(decided)["small"] is WaitReason.KEPT_FOR_PATIENT_JOB
     # The first that ends leaves it enough: only who has ended by then may pass.
     soon, later = active("soon", 1, ran=0, max_runtime=3600), active("later", 6, ran=0, max_runtime=86400)
     short, longer = waiting("short", 1, max_runtime=1800), waiting("longer", 1, max_runtime=7200)
@@ -124,7 +124,7 @@ def test_a_limit_that_leaves_room_for_the_small_size() -> None:
     assert started(plan(a_snapshot(waiting("e", *SIZES), policy=policy))) == {"e": {"p5": 2}}
     busy = a_snapshot(active("other", 2), waiting("e", *SIZES), policy=policy)
     (hold,) = plan(busy).holds
-    assert hold.reason is Reason.OVER_LIMIT
+    assert hold.reason is WaitReason.OVER_LIMIT
     _, raises = WhatIf(busy, busy.waiting[0]).raised("limit")
     assert [(it.now, it.needed) for it in raises] == [(3, 4)]
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from hypothesis import given
 
-from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, plan
+from job_queue.scheduler import Hold, Snapshot, WaitingJob, WaitReason, plan
 from job_queue.services.advice import advise
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 from tests.unit.scheduler.snapshots import Kind, snapshots
@@ -98,8 +98,8 @@ def test_the_advice(snapshot: Snapshot, advice: str) -> None:
     assert advice in advise(snapshot, hold_of(snapshot))
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_there_is_advice_for_every_reason(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", WaitReason)
+def test_there_is_advice_for_every_reason(reason: WaitReason) -> None:
     snapshot = a_snapshot(active("x", 2), waiting("job"))
     assert advise(snapshot, replace(hold_of(snapshot), reason=reason)), "write a remedy for the new reason"
 
@@ -108,7 +108,7 @@ def test_a_reason_without_a_remedy_gives_no_advice() -> None:
     snapshot = a_snapshot(
         active("x", 2, priority=9), waiting("job"), policy=a_policy(2, [project("a", 2, priority_ceiling=0)])
     )
-    unknown = cast(Reason, "A_NEW_REASON")
+    unknown = cast(WaitReason, "A_NEW_REASON")
     assert advise(snapshot, replace(hold_of(snapshot), reason=unknown)) == []
 
 

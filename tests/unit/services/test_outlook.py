@@ -12,7 +12,7 @@ from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.expectations.outlook import STALE_SECONDS, Arrival, Outlook
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.job import iso
-from job_queue.scheduler import PastUse, Reason
+from job_queue.scheduler import PastUse, WaitReason
 from job_queue.services.outlook import OutlookService
 from job_queue.simulation.forecast import CLOSE, Doubt, Estimate
 from tests.jobs import NOW, OWNER, a_request
@@ -108,7 +108,7 @@ def test_who_is_held_never_starts() -> None:
     queue.submit("job2")
     queue.repository.apply(state_machine.change(queue.job("job2"), "ada", queue.now, priority=1, held=True), queue.now)
     told = look(queue).estimates["job2"]
-    assert (told.start, told.doubt, told.reason) == (None, Doubt.NEVER, Reason.HELD_BY_USER)
+    assert (told.start, told.doubt, told.reason) == (None, Doubt.NEVER, WaitReason.HELD_BY_USER)
 
 
 class Counting(MemoryTables):

@@ -16,10 +16,10 @@ from job_queue.scheduler import (
     Policy,
     Pool,
     Project,
-    Reason,
     Settings,
     Snapshot,
     WaitingJob,
+    WaitReason,
 )
 from job_queue.simulation.forecast import (
     MANY,
@@ -119,12 +119,12 @@ def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preemp
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        (replace(waits("it"), held=True), Reason.HELD_BY_USER),
-        (waits("it", slots=2), Reason.NEVER_FITS),
-        (WaitingJob("it", "all", 1, ({"other": 1},), NOW), Reason.NO_SUCH_POOL),
+        (replace(waits("it"), held=True), WaitReason.HELD_BY_USER),
+        (waits("it", slots=2), WaitReason.NEVER_FITS),
+        (WaitingJob("it", "all", 1, ({"other": 1},), NOW), WaitReason.NO_SUCH_POOL),
     ],
 )
-def test_who_never_starts_is_told_so_and_why(job: WaitingJob, reason: Reason) -> None:
+def test_who_never_starts_is_told_so_and_why(job: WaitingJob, reason: WaitReason) -> None:
     estimates = told(a_snapshot(job, waits("other")), {"it": 10, "other": 10})
     assert estimates["it"] == Estimate("it", None, None, Doubt.NEVER, reason)
     assert starts(estimates)["other"] == 0
@@ -133,13 +133,13 @@ def test_who_never_starts_is_told_so_and_why(job: WaitingJob, reason: Reason) ->
 def test_a_job_that_sagemaker_refuses_is_told_no_start_and_takes_no_slots_in_futures() -> None:
     refused = replace(waits("it"), priority=9, refusal="No quota.", on_free_slots_only=True)
     estimates = told(a_snapshot(refused, waits("other")), {"it": 10, "other": 10})
-    assert estimates["it"] == Estimate("it", None, None, Doubt.REFUSED, Reason.BACKOFF)
+    assert estimates["it"] == Estimate("it", None, None, Doubt.REFUSED, WaitReason.BACKOFF)
     assert starts(estimates)["other"] == 0
 
 
 def test_who_waits_for_jobs_of_unknown_runtime_is_told_nothing() -> None:
     estimates = told(a_snapshot(runs("a", 0), waits("b"), waits("c")), {"b": 10})
-    assert estimates["b"] == Estimate("b", None, None, Doubt.UNKNOWN_RUNTIMES, Reason.WAITING_FOR_CAPACITY)
+    assert estimates["b"] == Estimate("b", None, None, Doubt.UNKNOWN_RUNTIMES, WaitReason.WAITING_FOR_CAPACITY)
     assert estimates["c"].start is None
 
 
@@ -165,7 +165,7 @@ def test_when_a_training_plan_is_over_nobody_starts_on_it() -> None:
     planned = a_snapshot(runs("a", 0), waits("b"))
     planned = replace(planned, calendars={"p5": Calendar(1, NOW - 900, NOW + 500)})
     estimate = told(planned, {"a": 1000, "b": 10})["b"]
-    assert (estimate.start, estimate.reason) == (None, Reason.OUTSIDE_TRAINING_PLAN)
+    assert (estimate.start, estimate.reason) == (None, WaitReason.OUTSIDE_TRAINING_PLAN)
 
 
 def test_where_likely_runtimes_differ_widely_the_estimate_is_no_good() -> None:

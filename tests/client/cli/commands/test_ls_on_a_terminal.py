@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from job_queue.scheduler.model import Reason
+from job_queue.scheduler.model import WaitReason
 from tests.client.samples import Job, job
 from tests.client.terminal import Terminal
 
@@ -87,14 +87,14 @@ def test_wide_leaves_out_what_has_no_room_and_an_explicit_choice_nothing(server:
 def test_every_reason_has_a_short_form_that_fits_and_differs(server: ScriptedServer) -> None:
     waiting = [
         job(f"{number}-resnet-50-on-imagenet", "pending", 1, owner=ANN, reason={"code": code, "message": FULL})
-        for number, code in enumerate(Reason, 1)
+        for number, code in enumerate(WaitReason, 1)
     ]
     server.answers(200, {"jobs": waiting, "next": None})
     with Terminal([*SMQ, "ls"]) as terminal:
         assert terminal.end() == 0, terminal.text
     column = terminal.rows[0].index("Reason")
     told = [row[column:] for row in terminal.rows[1 : len(waiting) + 1]]
-    assert len(set(told)) == len(Reason)
+    assert len(set(told)) == len(WaitReason)
     assert not [words for words in told if "…" in words or FULL.startswith(words)]
 
 

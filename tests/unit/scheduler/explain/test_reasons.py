@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler import ActiveJob, Order, Plan, Project, Reason, WaitingJob, plan
+from job_queue.scheduler import ActiveJob, Order, Plan, Project, WaitingJob, WaitReason, plan
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, starting, waiting
 from tests.unit.scheduler.decided import evicted_by, reasons
 
@@ -15,7 +15,7 @@ def test_the_sentence_has_the_figures() -> None:
     jobs = (active("job-a", 1, priority=5), active("job-b", 1, priority=3, project="b"))
     snapshot = a_snapshot(*jobs, waiting("job", 2, priority=5), policy=a_policy(4, ["a", "b"]), external={"p5": 1})
     (hold,) = plan(snapshot).holds
-    assert hold.reason is Reason.WAITING_FOR_CAPACITY
+    assert hold.reason is WaitReason.WAITING_FOR_CAPACITY
     assert hold.message == (
         "Needs 2 instances of p5; 1 of 4 is free, 2 are used by job-a (priority 5) and job-b (priority 3), "
         "1 by jobs outside the queue. No job of its project there has a lower priority than 5. "
@@ -37,10 +37,10 @@ def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
     decided = plan(a_snapshot(active("busy", 2), *jobs, other, policy=a_policy(2, ["a", "b"])))
     holds = {hold.job: hold for hold in decided.holds}
     assert [hold.job for hold in decided.holds] == ["other", "job0", "job1", "job2", "job3"]
-    assert holds["job0"].reason is Reason.WAITING_FOR_CAPACITY
-    assert holds["other"].reason is Reason.WAITING_FOR_CAPACITY
+    assert holds["job0"].reason is WaitReason.WAITING_FOR_CAPACITY
+    assert holds["other"].reason is WaitReason.WAITING_FOR_CAPACITY
     assert holds["job0"].ahead == ("other",)
-    assert holds["job3"].reason is Reason.BEHIND_HIGHER_PRIORITY
+    assert holds["job3"].reason is WaitReason.BEHIND_HIGHER_PRIORITY
     assert holds["job3"].message.startswith("Waits behind job0 (priority 1) and 2 more, which lack slots, too.")
     assert holds["job3"].ahead == ("other", "job0", "job1", "job2")
 
@@ -83,7 +83,7 @@ def test_who_waits_behind_a_shorter_one_is_told_of_both_and_until_when(
 def test_a_job_of_another_pool_is_not_in_the_way() -> None:
     policy = a_policy({"p5": 1, "p4": 1})
     jobs = (active("x"), active("y", {"p4": 1}), waiting("first", waited=99), waiting("second", {"p4": 1}))
-    assert set(reasons(plan(a_snapshot(*jobs, policy=policy))).values()) == {Reason.WAITING_FOR_CAPACITY}
+    assert set(reasons(plan(a_snapshot(*jobs, policy=policy))).values()) == {WaitReason.WAITING_FOR_CAPACITY}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_sentence_of_who_waits_for_a_stop() -> None:
 # --- among projects ------------------------------------------------------------------------------------------------
 
 
-def reason_of(decided: Plan, name: str) -> tuple[Reason, str]:
+def reason_of(decided: Plan, name: str) -> tuple[WaitReason, str]:
     return next((hold.reason, hold.message) for hold in decided.holds if hold.job == name)
 
 
@@ -143,7 +143,7 @@ def test_behind_fair_share() -> None:
     jobs = (*many(1, "a", project="a"), *many(2, "b", project="b"))
     decided = plan(a_snapshot(*jobs, waiting("w", project="a"), policy=policy))
     assert reason_of(decided, "w") == (
-        Reason.BEHIND_FAIR_SHARE,
+        WaitReason.BEHIND_FAIR_SHARE,
         "Project a holds 1 instance of p5 and is due 1 (quota 1), so nobody has to give way to it; "
         "b holds 2 and is due 2. It needs 1 instance of p5; 0 of 3 are free, 3 are used by "
         "a0 (priority 1), b0 (priority 1) and b1 (priority 1).",
@@ -152,20 +152,20 @@ def test_behind_fair_share() -> None:
 
 def test_at_its_share_alone_it_waits_for_capacity() -> None:
     decided = plan(a_snapshot(*many(2, "a"), waiting("w"), policy=a_policy(2)))
-    assert reasons(decided) == {"w": Reason.WAITING_FOR_CAPACITY}
+    assert reasons(decided) == {"w": WaitReason.WAITING_FOR_CAPACITY}
 
 
 def test_behind_fair_share_comes_before_behind_a_higher_priority() -> None:
     policy = a_policy(2, [project("a", 1), project("b", 1)])
     jobs = (*many(1, "a", project="a"), *many(1, "b", project="b"), *line(2, "w", project="a"))
-    assert set(reasons(plan(a_snapshot(*jobs, policy=policy))).values()) == {Reason.BEHIND_FAIR_SHARE}
+    assert set(reasons(plan(a_snapshot(*jobs, policy=policy))).values()) == {WaitReason.BEHIND_FAIR_SHARE}
 
 
 def test_over_its_limit() -> None:
     policy = a_policy(4, [project("a", 1, limit=2)])
     decided = plan(a_snapshot(*many(2, "a"), waiting("w"), policy=policy))
     assert reason_of(decided, "w") == (
-        Reason.OVER_LIMIT,
+        WaitReason.OVER_LIMIT,
         "Needs 1 instance of p5; project a holds 2 instances of p5 and may never hold more than 2, which is its limit.",
     )
 
@@ -174,7 +174,7 @@ def test_over_its_departments_quota() -> None:
     policy = a_policy(4, [project("a", 2, department="x")], [department("x", 1)])
     decided = plan(a_snapshot(active("r", preemptible=False), waiting("w", preemptible=False), policy=policy))
     assert reason_of(decided, "w") == (
-        Reason.OVER_QUOTA_NON_PREEMPTIBLE,
+        WaitReason.OVER_QUOTA_NON_PREEMPTIBLE,
         "Needs 1 instance of p5 and is not preemptible, so it may use nothing but quota; department x has a quota of "
         "1 instance of p5, and jobs that are not preemptible hold 1 of it.",
     )
@@ -184,7 +184,7 @@ def test_over_the_limit_only_if_every_alternative_is() -> None:
     pools = {"p5": 2, "p4": 1}
     policy = a_policy(pools, [Project("a", quota=pools, limit={"p5": 1})])
     jobs = (active("x"), active("y", {"p4": 1}), waiting("w", {"p5": 1}, {"p4": 1}))
-    assert reasons(plan(a_snapshot(*jobs, policy=policy))) == {"w": Reason.WAITING_FOR_CAPACITY}
+    assert reasons(plan(a_snapshot(*jobs, policy=policy))) == {"w": WaitReason.WAITING_FOR_CAPACITY}
 
 
 def test_a_project_that_is_no_longer_there() -> None:
@@ -192,7 +192,7 @@ def test_a_project_that_is_no_longer_there() -> None:
     decided = plan(
         a_snapshot(active("r", 2, project="a"), waiting("w", project="a"), waiting("v", project="b"), policy=policy)
     )
-    assert reasons(decided)["w"] is Reason.NO_SUCH_POOL
+    assert reasons(decided)["w"] is WaitReason.NO_SUCH_POOL
     assert evicted_by(decided) == {"r": ("v", "reclaim")}
 
 

@@ -16,12 +16,12 @@ from job_queue.scheduler import (
     Policy,
     Pool,
     Project,
-    Reason,
     Rule,
     Settings,
     Snapshot,
     Start,
     WaitingJob,
+    WaitReason,
     plan,
 )
 from job_queue.simulation.basis import Basis
@@ -107,14 +107,14 @@ def test_who_could_start_and_can_no_more_is_named_with_the_reason() -> None:
     jobs = runs("a", slots=4), waits("gang", slots=3), waits("another", slots=3), waits("giant", slots=9), waits("b")
     found = compared(a_policy(4), a_policy(4, limited), *jobs)
     assert [(it.job, it.reason) for it in found.unstartable] == [
-        ("gang", Reason.OVER_LIMIT),
-        ("another", Reason.OVER_LIMIT),
+        ("gang", WaitReason.OVER_LIMIT),
+        ("another", WaitReason.OVER_LIMIT),
     ]
     assert "2" in found.unstartable[0].message
     smaller = compared(a_policy(4), a_policy(2), *jobs)
     assert {(it.job, it.reason) for it in smaller.unstartable} == {
-        ("gang", Reason.NEVER_FITS),
-        ("another", Reason.NEVER_FITS),
+        ("gang", WaitReason.NEVER_FITS),
+        ("another", WaitReason.NEVER_FITS),
     }
 
 
@@ -288,4 +288,4 @@ def test_members_start_on_free_gpus_and_on_carriers_that_are_launched() -> None:
     (figures,) = found.projects
     assert (figures.used_before, figures.used_after) == ({"p5": 1}, {"p5": 2})
     gone = compared(shared(1), shared(1, gpus=4), *jobs)
-    assert [(it.job, it.reason) for it in gone.unstartable] == [("five", Reason.NEVER_FITS)]
+    assert [(it.job, it.reason) for it in gone.unstartable] == [("five", WaitReason.NEVER_FITS)]
