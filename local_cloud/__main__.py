@@ -55,8 +55,10 @@ def open_standard_streams() -> None:
 
 
 def act(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Carry out the parsed command and return its exit status. `command` is the one to run for `exec`."""
-    # Imported late, for a clear sentence where the packages of the extra [local] are missing.
+    """Carry out the parsed command and return its exit status. `command` is the one to run for `exec`.
+
+    The imports below need the packages of the extra [local]. `main` tells the user if these are missing.
+    """
     account = account_of(options)
     if options.action == "demo":
         from local_cloud.commands import demo  # noqa: PLC0415

@@ -20,7 +20,7 @@ from api_contract.routes import PLAN_JOB, PREVIEW_POLICY
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
 from job_queue.adapters.eventbridge import WAKE_UP
 from job_queue.adapters.items import job_from, job_item
-from job_queue.adapters.records.heavy_requests import HEAVY, SLOT_SECONDS
+from job_queue.adapters.records.heavy_requests import HEAVY, PERMIT_SECONDS
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import summary
@@ -508,7 +508,7 @@ def test_the_functions(resources: Json) -> None:
     assert queue["TracingConfig"] == {"Mode": "Active"}
     assert queue["Code"] == read["Code"]
     assert queue["Environment"] == read["Environment"]
-    assert queue["Timeout"] == SLOT_SECONDS == 45
+    assert queue["Timeout"] == PERMIT_SECONDS == 45
     assert read["Timeout"] == 29
 
 

@@ -27,13 +27,13 @@ def fencing_token_is(fencing_token: int) -> ConditionBase:
 
 
 def may_promise(by: str, now: int, soon: int) -> ConditionBase:
-    """Require that no other invocation has promised to look again by then."""
+    """Require that no other invocation has promised to look again at `soon` or earlier, unless the promise is over."""
     is_over = Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now)
     return is_over | Attr("promisedBy").eq(by) | Attr("looksAt").gt(soon)
 
 
 def is_promised_by(by: str) -> ConditionBase:
-    """Require that the promise to look again is in this name."""
+    """Require that this invocation has promised to look again."""
     return Attr("promisedBy").eq(by)
 
 
@@ -47,18 +47,18 @@ def is_lock_available(owner: str, now: int) -> ConditionBase:
     return Attr("until").not_exists() | Attr("owner").eq(owner) | Attr("until").lt(now)
 
 
-def slot_is_free(now: int) -> ConditionBase:
-    """Require that no request holds the slot, or that the invocation that took it can no longer run."""
+def is_permit_free(now: int) -> ConditionBase:
+    """Require that no request holds the permit, or that the invocation that took it can no longer run."""
     return Attr("until").not_exists() | Attr("until").lt(now)
 
 
-def slot_is_not_of(caller: str, now: int) -> ConditionBase:
-    """Require that no request of this caller holds the slot."""
-    return slot_is_free(now) | Attr("caller").ne(caller)
+def is_permit_not_of(caller: str, now: int) -> ConditionBase:
+    """Require that no request of this caller holds the permit."""
+    return is_permit_free(now) | Attr("caller").ne(caller)
 
 
-def is_slot_of(holder: str) -> ConditionBase:
-    """Require that the slot is still held for this request."""
+def is_permit_of(holder: str) -> ConditionBase:
+    """Require that the permit is still held for this request."""
     return Attr("holder").eq(holder)
 
 

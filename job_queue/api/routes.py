@@ -34,7 +34,7 @@ from api_contract.preview import PreviewAnswer, PreviewRequest
 from api_contract.routes import Operation
 from api_contract.shape import Answer
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.records.heavy_requests import DRY_RUN_SLOTS, PREVIEW_SLOTS
+from job_queue.adapters.records.heavy_requests import DRY_RUN_PERMITS, PREVIEW_PERMITS
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.error_mapping import refusal
@@ -167,7 +167,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         wanted, record = read_query(JobSelection, _query(api)), commands.record(name)
         if not (wanted.advice and record.job.state.waits):
             return 200, detail(record, _positions(shared_reader, record.job), [], _shows_values())
-        with repository.heavy_requests.slot(_caller(api), dry_run.now(), DRY_RUN_SLOTS):
+        with repository.heavy_requests.permit(_caller(api), dry_run.now(), DRY_RUN_PERMITS):
             cluster, decided, advice = dry_run.advice(record.job.name)
             plan = PublishedPlan.of(cluster, decided, dry_run.now())
             return 200, detail(record, QueuePosition(plan, cluster.outlook), advice, _shows_values())
@@ -204,7 +204,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:
         request, caller = _training_job(api), _caller(api)
-        with repository.heavy_requests.slot(caller, dry_run.now(), DRY_RUN_SLOTS):
+        with repository.heavy_requests.permit(caller, dry_run.now(), DRY_RUN_PERMITS):
             examined = submissions.examine(request, caller)
             job = examined.job
             cluster, decided, advice = dry_run.what_if(job)
@@ -242,7 +242,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         caller = _caller(api)
         rights.check_preview(caller, policy_service.current().policy.projects)
         wanted = read_body(PreviewRequest, json_object(_body(api), "a policy, or the capacity of pools"))
-        with repository.heavy_requests.slot(caller, dry_run.now(), PREVIEW_SLOTS):
+        with repository.heavy_requests.permit(caller, dry_run.now(), PREVIEW_PERMITS):
             return 200, preview_answer(preview_of(previews, wanted))
 
     @serves(contract.WHO_AM_I)

@@ -1,4 +1,6 @@
-"""Messages between the queue and the agent: JSON objects in S3 below the carrier's prefix.
+"""The agent's side of the mailbox: read and check orders, reject those of others, and write authenticated reports.
+
+The messages are JSON objects in S3 below the carrier's prefix.
 
     in/<attempt>/assign.json     {"order": text, "signature": hex}
     in/<attempt>/stop.json       the same

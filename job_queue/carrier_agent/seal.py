@@ -1,4 +1,4 @@
-"""Encryption of the messages between the queue and an agent, and the verification of signatures.
+"""Cryptography of the messages between the queue and an agent: RSA signatures, key agreement, and encryption.
 
 `adapters/carriers/mailbox.py` makes the signed orders. This module uses only the standard library.
 

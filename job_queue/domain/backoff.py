@@ -1,10 +1,10 @@
-"""Exponential backoff with an upper bound and jitter, and the time after which refusals are lasting (RefusalAlarm)."""
+"""The waits between tries, from 15 s to 15 min with jitter, and how long refusals must last to alarm (RefusalAlarm)."""
 
 from hashlib import sha256
 
 FIRST_SECONDS = 15
 LONGEST_SECONDS = 15 * 60
-LASTING_SECONDS = 30 * 60  # from the first to the last refusal in a row; after that an operator should look
+LASTING_SECONDS = 30 * 60  # from the first to the last refusal in a row; an operator should then look
 
 
 def backoff_seconds(key: str, failures: int) -> int:

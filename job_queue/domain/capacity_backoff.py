@@ -1,6 +1,6 @@
-"""Backoff of capacity keys: one job at a time is tried, after increasing waits, or every 20 s during quota lag.
+"""State of a pool that lacks instances: one job at a time is tried, after the waits of `backoff`, or every 20 s.
 
-SageMaker lacks instances there, or still counts instances of finished jobs.
+The 20 s apply during quota lag: SageMaker still counts instances of finished jobs.
 
 A capacity key identifies what SageMaker can lack: a pool, or for a pool of any type the pool and the instance types,
 `<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller jobs.

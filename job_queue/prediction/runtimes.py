@@ -1,9 +1,9 @@
 """Prediction of a runtime from finished jobs: from the most similar jobs, and if these are few, from less similar ones.
 
 Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. A level's
-distribution is that of its own runtimes, mixed with the next level's. The next level counts like `PRIOR` more jobs.
-So one job has little weight, and twenty jobs have nearly all. Only the latest jobs of a group count, because the
-workload changes within days. A job that has run for a while is predicted from jobs that ran longer than that.
+distribution is that of its own runtimes, mixed with the next level's, which has the weight of `PRIOR` jobs. So one
+job has little weight, and twenty jobs have nearly all. Only the latest jobs of a group count, because the workload
+changes within days. A job that has run for a while is predicted from jobs that ran longer than that.
 MaxRuntimeInSeconds is an upper bound.
 
 The caller decides which jobs are learned: a simulation enters each job that ends, the queue enters its records of
@@ -17,8 +17,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-PRIOR = 3.0  # jobs of the next level that count in addition to the jobs of a level
-RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; more of them order jobs worse (benchmarks/runtimes.py)
+PRIOR = 3.0  # weight of all jobs of the next level together, in jobs of a level
+RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; predictions from more are worse (benchmarks/runtimes.py)
 MAX_GROUPS = 20_000  # groups that are kept; the one not seen for the longest time is dropped first
 MIN_RUNTIMES = 5  # with fewer runtimes there is no prediction
 LOW, HIGH = 0.1, 0.9  # quantiles of the interval
@@ -102,8 +102,8 @@ class RuntimePredictor:
     def learn(self, job: JobTraits, runtime: float) -> None:
         """Add the runtime of a finished job, in seconds over all its attempts.
 
-        The runtime excludes work that was lost by a preemption and done again. Do not enter an attempt that was
-        preempted.
+        For a job that was preempted, enter the useful runtime of all attempts together once it has finished: without
+        work that was lost and done again.
         """
         for key in job.groups():
             group = self._groups.setdefault(key, _Group())

@@ -52,7 +52,7 @@ from job_queue.scheduler.model import (
 )
 from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
-from job_queue.scheduler.sharing.spending import Spending
+from job_queue.scheduler.sharing.spending import Spending, period_end, period_start
 from job_queue.scheduler.what_if import Figure, OutOfTimeError, WhatIf, WhatIfOutcome
 
 __all__ = [
@@ -114,6 +114,8 @@ __all__ = [
     "of_pool",
     "out_of_bounds",
     "oversubscriptions",
+    "period_end",
+    "period_start",
     "plan",
     "policy_from_document",
     "remembers",

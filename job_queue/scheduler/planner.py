@@ -15,7 +15,7 @@ from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 
-MAX_PASSES = 20  # maximum number of passes in a plan, while passes free slots; the next plan continues
+MAX_PASSES = 20  # in a plan; if the last pass still frees slots, the next plan continues with them
 
 
 def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
@@ -54,7 +54,10 @@ def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
 
 
 def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot:
-    """Remove the alternatives of active jobs with a spent hard budget: they could not start again in another pool."""
+    """Remove the alternatives of active jobs with a spent hard budget, so that no such job is moved to another pool.
+
+    After the move the budget would keep it from starting again.
+    """
     if not spending:
         return snapshot
     active = tuple(replace(job, demand=()) if spending.forbids(job) else job for job in snapshot.active)
@@ -62,7 +65,10 @@ def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot
 
 
 class _AdmissionLoop:
-    """Passes over all candidates in two phases, repeated while a pass frees slots for other jobs."""
+    """Passes over all candidates, repeated while a pass frees slots for other jobs.
+
+    A pass has two phases. In the first, only jobs start that keep their project within its entitlement.
+    """
 
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate]) -> None:
         self._state = state
@@ -113,7 +119,8 @@ class _AdmissionLoop:
 class _WaitingJobs:
     """The waiting jobs of a project in the order in which one phase tries them.
 
-    If a job cannot be served, no job of the same shape and of the same or a lower priority can.
+    Jobs of the same shape have the same demand and properties, except priority and time. If a job cannot be served, no
+    job of its shape with the same or a lower priority can.
     """
 
     def __init__(self, candidates: Iterable[Candidate], state: PlanState) -> None:
@@ -143,7 +150,7 @@ class _WaitingJobs:
         self._enter(others, above=None if admitted else candidate.rank)
 
     def _enter(self, jobs: Iterator[Candidate], above: int | None = None) -> None:
-        """Push the next job of a shape that is not served, and whose rank is above `above` (if given)."""
+        """Push the next of these jobs that is not served yet and, if `above` is given, has a higher rank than that."""
         for candidate in jobs:
             if candidate.name not in self._state.settled and (above is None or candidate.rank > above):
                 heappush(self._heap, (candidate.key, candidate, jobs))

@@ -64,7 +64,7 @@ def advise(
     with suppress(OutOfTimeError):
         for remedy in _remedies(what_if, job, hold.reason, submitted=submitted):
             remedies.append(remedy)  # one by one, so that remedies found in time are kept
-    return [*remedies, *filter(None, [LAST_RESORT.get(hold.reason)])]  # a new reason may have none
+    return [*remedies, *filter(None, [LAST_RESORT.get(hold.reason)])]
 
 
 def _remedies(what_if: WhatIf, job: WaitingJob, reason: WaitReason, *, submitted: bool) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _owner_remedies(what_if: WhatIf, job: WaitingJob, *, submitted: bool) -> Ite
 
 
 def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """Yield the first further pool in which the job would start. The pool may have any instance type."""
+    """Yield a remedy with the first other pool in which the job would start, of any instance type."""
     allowed = what_if.pools()
     own = [pool for pool in dict.fromkeys(pool for need in job.demand for pool in need) if pool in allowed]
     count = max(job.demand[0].values())
@@ -103,7 +103,7 @@ def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 
 
 def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """Yield the largest smaller number of instances with which the job would start."""
+    """Yield a remedy with the largest number of instances, below the requested one, with which the job would start."""
     (pool, _), *_ = job.demand[0].items()
     count = min(need[pool] for need in job.demand if pool in need)
 
@@ -117,7 +117,7 @@ def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 
 
 def _shorter_runtime(what_if: WhatIf, gain: str) -> Iterator[str]:
-    """Yield the longest of RUNTIMES with which the job would start.
+    """Yield a remedy with the longest of RUNTIMES with which the job would start.
 
     :param gain: the reason why a shorter runtime helps, for the sentence.
     """
@@ -145,7 +145,7 @@ def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
 def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tuple[int, str] | None:
     """Return the first figure that helps, with its outcome; None if none helps.
 
-    :param figures: if one of them helps, all after it help too, so that a binary search finds the first.
+    :param figures: must be ordered so that after a figure that helps, all figures help. The search is binary.
     :param outcome: returns how the job would start, or None if the figure does not help. Called once per figure.
     """
     outcome = cache(outcome)

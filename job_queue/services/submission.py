@@ -1,4 +1,4 @@
-"""Submission: store a request as a job, or refuse it with the fields that are wrong."""
+"""Submission: store a request as a job, or refuse it: wrong fields, no right, or another owner's place in S3."""
 
 import json
 import math

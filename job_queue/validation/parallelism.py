@@ -32,7 +32,7 @@ class _Cluster:
     """The processes that one alternative of a request starts."""
 
     hosts: Sequence[tuple[str, int]]  # instance type, number of instances
-    per_host: Sequence[int]  # processes on each instance, by item of `hosts`
+    per_host: Sequence[int]  # processes on each instance, in the order of `hosts`
 
     @property
     def processes(self) -> int:

@@ -14,8 +14,8 @@ from job_queue.validation.values import Json, integer, mapping, mappings, repeat
 _WARMEST = 3600  # seconds
 _WAYS = ("InstanceType", "InstanceGroups", "InstancePreferences")
 
-# Families without a local disk (guide: EC2 instance types; the model names c5 and p2). The other families have one, or
-# exist with and without one: for these SageMaker decides.
+# Families without a local disk, by EC2's guide of instance types; SageMaker's service model names c5 and p2. Families
+# in neither pattern are not checked here: some have a disk, and of others there are types with and without one.
 _EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)\.\w+")
 _WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a local disk that the model names
 
@@ -98,7 +98,7 @@ def _read_only(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _storage(request: Json) -> Iterator[ValidationIssue]:
-    """Require a volume size for instances without a disk, and no key for instances with one (model)."""
+    """Require a volume size for instances without a disk, and no KMS key for instances with a disk (model)."""
     config = mapping(request, "ResourceConfig")
     configs = [config, *mappings(config, "InstanceGroups"), *mappings(config, "InstancePreferences")]
     types = [text(part, "InstanceType") for part in configs]

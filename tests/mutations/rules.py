@@ -36,7 +36,7 @@ MUTATIONS = (
     Mutation(
         "odd slots by largest remainder",
         "sharing/division.py",
-        "return (-odd, place)",
+        "return (-remainder, place)",
         "return (0, place)",
     ),
     Mutation(

@@ -378,7 +378,7 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
 
 def takes_a_slot(twin: Twin) -> bool:
     def take() -> None:
-        with twin.store.heavy_requests.slot(twin.arn, time.time(), ("0",)):
+        with twin.store.heavy_requests.permit(twin.arn, time.time(), ("0",)):
             pass
 
     return succeeds(take)

@@ -1,7 +1,7 @@
-"""Limit on dry runs and previews, each of which takes seconds of a processor: each holds one of two slots.
+"""Limit on dry runs and previews, each of which takes seconds of a processor: each holds one of two permits.
 
-A slot is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed, its
-slot is free again once that invocation can no longer run. So at most two such requests are computed at once in an
+A permit is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed,
+its permit is free again once that invocation can no longer run. So at most two such requests are computed at once in an
 account, whatever their number, and a refused request costs one read or write.
 """
 
@@ -9,47 +9,47 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from job_queue.adapters.condition_expressions import is_slot_of, slot_is_free, slot_is_not_of
+from job_queue.adapters.condition_expressions import is_permit_free, is_permit_not_of, is_permit_of
 from job_queue.adapters.dynamodb import Check, Delete, Key, Put, Tables
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Busy, Refused, Unavailable
 
-HEAVY = "heavy-requests"  # the partition of the slots, which holds only these
-PREVIEW_SLOTS = ("0",)
-DRY_RUN_SLOTS = ("1", "0")  # a dry run is short, and previews never take the slot of dry runs
-SLOTS = DRY_RUN_SLOTS  # all slots
-SLOT_SECONDS = 45  # the timeout of the function
+HEAVY = "heavy-requests"  # the partition of the permits, which holds only these
+PREVIEW_PERMITS = ("0",)
+DRY_RUN_PERMITS = ("1", "0")  # a dry run is short, and previews never take the permit of dry runs
+PERMITS = DRY_RUN_PERMITS  # all permits
+PERMIT_SECONDS = 45  # the timeout of the function
 
 
 class HeavyRequests:
-    """The slots, and operations to take and free them."""
+    """The permits, and operations to take and free them."""
 
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
 
     @contextmanager
-    def slot(self, caller: str, now: float, slots: tuple[str, ...]) -> Iterator[None]:
-        """Hold one of these slots during the context. A caller has at most one of them.
+    def permit(self, caller: str, now: float, permits: tuple[str, ...]) -> Iterator[None]:
+        """Hold one of these permits during the context. A caller has at most one of them.
 
         :param now: epoch seconds.
         :raises Busy: all of them are taken, or the caller has one.
         """
         holder = uuid4().hex
-        position = self._take(holder, caller, int(now), slots)
+        position = self._take(holder, caller, int(now), permits)
         try:
             yield
         finally:
             self._free(holder, position)
 
-    def _take(self, holder: str, caller: str, now: int, slots: tuple[str, ...]) -> str:
-        for position in slots:
-            until = now + SLOT_SECONDS
+    def _take(self, holder: str, caller: str, now: int, permits: tuple[str, ...]) -> str:
+        for position in permits:
+            until = now + PERMIT_SECONDS
             row = {**_key(position), "holder": holder, "caller": caller, "until": until, "expires": until}
-            not_of_caller = slot_is_not_of(caller, now)
-            others = [Check(self._lines_table, _key(it), not_of_caller) for it in SLOTS if it != position]
+            not_of_caller = is_permit_not_of(caller, now)
+            others = [Check(self._lines_table, _key(it), not_of_caller) for it in PERMITS if it != position]
             try:
-                self._tables.transact([Put(self._lines_table, row, slot_is_free(now)), *others])
+                self._tables.transact([Put(self._lines_table, row, is_permit_free(now)), *others])
             except Refused as refused:
                 if any(item.get("caller") == caller for item in refused.items.values()):
                     break
@@ -62,9 +62,9 @@ class HeavyRequests:
 
     def _free(self, holder: str, position: str) -> None:
         try:
-            self._tables.transact([Delete(self._lines_table, _key(position), is_slot_of(holder))])
+            self._tables.transact([Delete(self._lines_table, _key(position), is_permit_of(holder))])
         except (Refused, Unavailable) as error:  # it becomes free by itself
-            log.warning("slot not freed", slot=position, why=repr(error))
+            log.warning("permit not freed", permit=position, why=repr(error))
 
 
 def _key(position: str) -> Key:

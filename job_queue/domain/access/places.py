@@ -1,4 +1,6 @@
-"""Places in S3 that a job writes to: its checkpoints, and the folders of its attempts under its output paths.
+"""Names of the places in S3 that a job writes to. `services/submission.py` refuses a place of another owner.
+
+The places are its checkpoints, and the folders of its attempts under its output paths.
 
 A place and all that is below it belongs to one job, and to other jobs of the same owner. A job that writes to another
 owner's place could change checkpoints or results there. An output path itself belongs to no job, because SageMaker puts

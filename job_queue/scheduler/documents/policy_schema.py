@@ -10,7 +10,6 @@ docs/scheduling.md are generated from it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -33,8 +32,6 @@ _LONGEST_WARM_SECONDS = 3600  # SageMaker's maximum for warm instances
 _MOST_BUDGET_HOURS = 1_000_000_000
 _LONGEST_PERIOD_DAYS = 366
 HOUR = 3600
-_DAY = 86400
-_FIRST_MONDAY = 4  # days from the epoch to the first Monday, 1970-01-05
 _NAMED_PERIODS: Mapping[str, int | None] = {"day": 1, "week": 7, "month": None}
 _OVER_QUOTA_WEIGHTS: Mapping[str, float] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 _TEN_YEARS = {"above": f"may be at most {_MOST_SECONDS} seconds, ten years"}
@@ -216,20 +213,6 @@ class Budget:
     def period_name(self) -> str:
         """The period in words: `month`, `week`, `day`, or `14 days`."""
         return next((name for name, days in _NAMED_PERIODS.items() if days == self.days), f"{self.days} days")
-
-    def begins(self, now: float) -> float:
-        """Return the start of the period that contains `now`, in seconds since the epoch."""
-        if (days := self.days) is None:
-            month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-            return month.timestamp()
-        day = int(now // _DAY) - _FIRST_MONDAY
-        return float((day - day % days + _FIRST_MONDAY) * _DAY)
-
-    def ends(self, now: float) -> float:
-        """Return the start of the next period, in seconds since the epoch."""
-        if (days := self.days) is None:
-            return self.begins(self.begins(now) + 32 * _DAY)
-        return self.begins(now) + days * _DAY
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from job_queue.scheduler.ordering import (
     waiting_order,
 )
 from job_queue.scheduler.plan_state import PlanState
-from job_queue.scheduler.sharing.spending import Spending
+from job_queue.scheduler.sharing.spending import Spending, period_end
 from job_queue.scheduler.victims import victim_order
 
 Pools = frozenset[str]
@@ -376,7 +376,7 @@ def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
     spent = spending.spent(account) if account else None
     assert account is not None
     assert spent is not None
-    budget, ends = spent.budget, spent.budget.ends(now)
+    budget, ends = spent.budget, period_end(spent.budget, now)
     whose = f"Project {account[0]} has" if account[1] is None else f"Its owner has, in project {account[0]},"
     period = f"these {budget.period_name}" if budget.period_name.endswith("days") else f"this {budget.period_name}"
     return (

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-STEPS_PER_SLOT = 1000  # steps per slot in which past use is counted
-REMAINDER_STEPS = 100  # steps per slot in which remainders are compared
+STEPS_PER_SLOT = 1000  # past use is rounded to this part of a slot
+REMAINDER_STEPS = 100  # remainders are rounded to this part of a slot before they are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Recipient:
 class Past:
     """Past and present use of a department or project."""
 
-    lately: float  # slots held on average, where use that is long ago counts less
+    lately: float  # slots held on average; older use counts less
     holds: int  # slots held now, except those that are being freed
 
 
@@ -46,13 +46,15 @@ def divide_by_past(
 ) -> tuple[list[int], list[Fraction]]:
     """Divide like `divide`, with past use. Return the slots of each child, and its exact fair share without past use.
 
-    Slots over quota are divided in proportion to max(0, part + fair - lately). `part` is the child's part of them
-    without past use, `fair` is part + the quota that is used. So a child that has held less than its fair share lately
-    gets more than its part until it has caught up. For k = 1 and without quotas this is `W + k (W - U)` of
-    KAI-Scheduler's time-based fair share. Past use does not change quotas.
+    Slots over quota are divided in proportion to max(0, over + fair - lately) of each child. `over` are the slots over
+    quota that it would get without past use. `fair` is `over` plus the smaller of its quota and its request. `lately`
+    are the slots that it held on average. So a child that has held less than its fair share gets more than `over` until
+    it has caught up. Without quotas this is KAI-Scheduler's time-based fair share, weight + k (weight - use), with
+    k = 1. Past use does not change quotas.
 
-    A child that holds an odd slot keeps it: no job is stopped for less than a whole slot. Each other odd slot goes to
-    the child that is furthest below the fraction of a slot that it would be due without past use.
+    The division has fractions of slots, and each is rounded down. The slots that remain go to one child each. A child
+    that already holds such a slot keeps it: no job is stopped for a fraction of a slot. The others go to the children
+    whose fraction has grown most by their past use.
     """
     guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     rest = have - sum(guaranteed)
@@ -70,7 +72,7 @@ def divide_by_past(
         for part, share, had in zip(parts, fair, lately, strict=True)
     ]
     over, all_given = _by_weight(rest, list(zip(requests, due, strict=True)))
-    if not all_given:  # divide the rest without past use, among children that have caught up, too
+    if not all_given:  # divide the rest among all children, without past use
         left = rest - int(sum(over))
         more = [
             (request - int(got), recipient.weight)
@@ -110,9 +112,9 @@ def _round_down(
 ) -> list[int]:
     """Round parts down, and give the remaining slots one each: largest remainder, then policy order.
 
-    With past use the order is: children that hold an odd slot, largest increase of the remainder by past use, largest
-    remainder. If only remainders were compared, a child with a small weight would get a slot only when it is far
-    behind.
+    With past use the order is: children that already hold more than their rounded part, largest growth of the remainder
+    by past use, largest remainder. The growth comes first because the remainder of a child with a small weight is small
+    as long as the child is not far behind.
 
     :param holds: slots over quota that each child holds; empty: past use does not count.
     :param without: the parts without past use.
@@ -120,11 +122,11 @@ def _round_down(
     whole = [int(part) for part in parts]
 
     def turn(place: int) -> tuple[Any, ...]:
-        odd = parts[place] - whole[place]
+        remainder = parts[place] - whole[place]
         if not holds:
-            return (-odd, place)
-        more = round((odd - without[place] % 1) * REMAINDER_STEPS)
-        return (not odd, holds[place] <= whole[place], -more, -odd, place)
+            return (-remainder, place)
+        growth = round((remainder - without[place] % 1) * REMAINDER_STEPS)
+        return (not remainder, holds[place] <= whole[place], -growth, -remainder, place)
 
     order = sorted(range(len(parts)), key=turn)
     for place in order[: total - sum(whole)]:

@@ -1,4 +1,4 @@
-"""Use of projects and owners lately, as one plan sees it: finished attempts and active jobs."""
+"""Recent use by projects and owners, as one plan sees it: by finished attempts and active jobs."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,13 +15,14 @@ Owner = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Lately:
-    """Use lately, as slots held on average.
+    """Recent use, as slots held on average.
 
-    Decayed instance-seconds are divided by those of one slot that was always held (half-life / ln 2).
+    That is the decayed instance-seconds divided by half-life / ln 2, which is the decayed use of one slot that was
+    always held.
     """
 
     projects: Mapping[tuple[str, str], Past]  # project, pool -> use
-    owners: Mapping[Owner, float]  # average slots in all pools, plus the slots that they hold now
+    owners: Mapping[Owner, float]  # average slots in all pools, plus those held now: who holds less now comes first
 
     def of(self, projects: list[str], pool: str) -> Past:
         """Return the total use of some projects in a pool."""
@@ -30,7 +31,7 @@ class Lately:
 
 
 def held_lately(snapshot: Snapshot) -> Lately | None:
-    """Return the use lately; None: the policy has no `usage_half_life`."""
+    """Return the recent use; None: the policy has no `usage_half_life`."""
     half_life = snapshot.policy.settings.usage_half_life
     if half_life is None:
         return None

@@ -1,8 +1,8 @@
-"""Totals of the use by attempts: recent use counts more, and for a budget all use in its period counts in full.
+"""Two totals of past use: one in which recent use counts more, and one in which a budget's period counts in full.
 
 Use that is one half-life old counts half. So an attempt from `b` to `e` counts, at time `t`, for the integral of
-`2^-((t - x) / H)` from `b` to `e`. The totals are exact for any order in which attempts are entered, and for any times
-at which totals are read.
+`2^-((t - x) / H)` from `b` to `e`. The totals are exact for any order in which attempts are entered. A total is
+read for a time that is not before the last end that was entered.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -11,6 +11,7 @@ from math import exp, expm1, inf, log
 
 from job_queue.scheduler.documents.policy_schema import Budget, Policy, Project
 from job_queue.scheduler.model import PastUse, Slots
+from job_queue.scheduler.sharing.spending import period_start
 
 MOST_OWNERS = 10_000  # owners kept in each project; owners with the least use are dropped first
 LN2 = log(2)
@@ -39,7 +40,7 @@ def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
     half_life = policy.settings.usage_half_life
     times = [now if half_life is None else now - half_lives * half_life]
     for project in policy.projects:
-        times += [budget.begins(now) for budget in (project.budget, project.owner_budget) if budget]
+        times += [period_start(budget, now) for budget in (project.budget, project.owner_budget) if budget]
     return min(times)
 
 
@@ -74,10 +75,10 @@ class _PeriodUse:
             self.by_owner[owner] = self.by_owner.get(owner, 0.0) + instances * in_period
 
     def as_of(self, now: float) -> Mapping[str, float]:
-        return self.by_owner if self.budget.begins(now) <= self.began else {}
+        return self.by_owner if period_start(self.budget, now) <= self.began else {}
 
     def _begin_period(self, time: float) -> None:
-        if (began := self.budget.begins(time)) > self.began:
+        if (began := period_start(self.budget, time)) > self.began:
             self.began, self.by_owner = began, {}
 
 
@@ -97,10 +98,10 @@ class _ProjectUse:
             self._pools = {pool: _DecayedUse(value, now) for pool, value in past.lately.items()}
             self._owners = {owner: _DecayedUse(value, now) for owner, value in past.lately_by_owner.items()}
         if self._spent:
-            self._spent.began, self._spent.by_owner = self._spent.budget.begins(now), {"": past.spent}
+            self._spent.began, self._spent.by_owner = period_start(self._spent.budget, now), {"": past.spent}
         if self._spent_by_owner:
             owners = self._spent_by_owner
-            owners.began, owners.by_owner = owners.budget.begins(now), dict(past.spent_by_owner)
+            owners.began, owners.by_owner = period_start(owners.budget, now), dict(past.spent_by_owner)
 
     def enter(self, owner: str, slots: Slots, began: float, ended: float) -> None:
         total = sum(slots.values())
@@ -137,10 +138,10 @@ class _ProjectUse:
 class UseLedger:
     """Use by the finished attempts of a policy's projects. Times are seconds since the epoch.
 
-    The ledger stores one number for each pool and owner of a project, for any number of attempts. Projects that are not
-    in the policy are ignored. Pools that are not in the policy count only for owners and budgets.
+    For each project, the ledger stores one number per pool and one per owner, for any number of attempts. Projects
+    that are not in the policy are ignored. Pools that are not in the policy count only for owners and budgets.
 
-    :param past: use before, as of `now`.
+    :param past: the past use to begin with, as of `now`.
     """
 
     def __init__(self, policy: Policy, past: Mapping[str, PastUse] | None = None, now: float = 0.0) -> None:
@@ -168,7 +169,7 @@ class UseLedger:
 def past_use_after(
     policy: Policy, past: Mapping[str, PastUse], now: float, ended: Iterable["Attempt"]
 ) -> Mapping[str, PastUse]:
-    """Return the past use once these attempts have ended at `now`, too."""
+    """Return the past use as if these active attempts ended at `now`."""
     attempts = list(ended)
     if not attempts or not remembers(policy):
         return past

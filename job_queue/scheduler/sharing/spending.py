@@ -1,8 +1,9 @@
-"""Spending of budgets as one plan sees it: in the present period, by finished attempts and active jobs."""
+"""Budgets: the starts and ends of their periods, and what attempts and active jobs have spent in the present one."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import fsum, inf
 
 from job_queue.scheduler.documents.policy_schema import HOUR, Budget, BudgetKind, Project
@@ -10,6 +11,25 @@ from job_queue.scheduler.model import ActiveJob, Snapshot, WaitingJob
 
 Account = tuple[str, str | None]
 """A project and one of its owners; None: the project itself."""
+
+_DAY = 86400
+_FIRST_MONDAY = 4  # days from the epoch to the first Monday, 1970-01-05
+
+
+def period_start(budget: Budget, now: float) -> float:
+    """Return the start of the budget's period that contains `now`, in seconds since the epoch."""
+    if (days := budget.days) is None:
+        month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        return month.timestamp()
+    day = int(now // _DAY) - _FIRST_MONDAY
+    return float((day - day % days + _FIRST_MONDAY) * _DAY)
+
+
+def period_end(budget: Budget, now: float) -> float:
+    """Return the start of the budget's next period, in seconds since the epoch."""
+    if (days := budget.days) is None:
+        return period_start(budget, period_start(budget, now) + 32 * _DAY)
+    return period_start(budget, now) + days * _DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +55,7 @@ class Spent:
 
         Infinite if the budget is not spent and no instance is active.
         """
-        ends = self.budget.ends(now)
+        ends = period_end(self.budget, now)
         if self.is_over:
             return ends
         return min(ends, now + (self.budget.seconds - self.seconds) / self.instances) if self.instances else inf
@@ -96,7 +116,7 @@ class Spending:
 
     def _count(self, account: Account, budget: Budget) -> Spent:
         (project, owner), now = account, self._snapshot.now
-        began, seconds, jobs = budget.begins(now), 0.0, self._active.get(account, [])
+        began, seconds, jobs = period_start(budget, now), 0.0, self._active.get(account, [])
         if past := self._snapshot.past_use.get(project):
             seconds = past.spent if owner is None else past.spent_by_owner.get(owner, 0.0)
         running = [

@@ -68,7 +68,7 @@ def test_a_job_that_waits_is_told_as_the_cycle_has_decided(api: Api) -> None:
 
 
 def test_advice_takes_a_slot_of_heavy_requests(api: Api) -> None:
-    with api.queue.repository.heavy_requests.slot(OWNER, api.queue.now, ("1", "0")):
+    with api.queue.repository.heavy_requests.permit(OWNER, api.queue.now, ("1", "0")):
         status, refused = api.call("GET", "/jobs/waits", advice="true")
         assert (status, refused["code"]) == (429, "Busy")
         assert api.call("GET", "/jobs/waits")[0] == 200

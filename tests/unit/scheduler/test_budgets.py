@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.scheduler import Budget, BudgetKind, PastUse, Project, Rule, Snapshot, Spending, WaitReason, plan
+from job_queue.scheduler import (
+    Budget,
+    BudgetKind,
+    PastUse,
+    Project,
+    Rule,
+    Snapshot,
+    Spending,
+    WaitReason,
+    period_end,
+    period_start,
+    plan,
+)
 from job_queue.scheduler.documents.policy_schema import Period
 from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, stopping, waiting
@@ -51,7 +63,7 @@ def spent(hours: float, name: str = "a", **by_owner: float) -> dict[str, PastUse
 )
 def test_periods_are_whole_days_in_utc(period: Period, now: str, begins: str, ends: str) -> None:
     budget = Budget(1, period)
-    assert (budget.begins(at(now)), budget.ends(at(now))) == (at(begins), at(ends))
+    assert (period_start(budget, at(now)), period_end(budget, at(now))) == (at(begins), at(ends))
 
 
 # --- hard --------------------------------------------------------------------------------------------
@@ -78,7 +90,7 @@ def test_what_runs_counts_and_goes_on() -> None:
 
 
 def test_of_what_runs_only_this_period_counts() -> None:
-    since_midnight = NOW - Budget(1, 1).begins(NOW)
+    since_midnight = NOW - period_start(Budget(1, 1), NOW)
     long = active("r", 1, ran=since_midnight + 90 * HOUR)
     hours = since_midnight / HOUR
     for budget, reason in ((hours + 0.1, None), (hours - 0.1, WaitReason.OVER_BUDGET)):

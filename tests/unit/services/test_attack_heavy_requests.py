@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.records.heavy_requests import SLOT_SECONDS
+from job_queue.adapters.records.heavy_requests import PERMIT_SECONDS
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import TakesTooLong
 from job_queue.services.preview import SECONDS, PreviewService
@@ -95,34 +95,34 @@ def while_it_is_computed_by(api: Api, caller: str, then: Callable[[], None]) -> 
     return while_it_is_computed(api, lambda api, _: plan(api, caller), then)
 
 
-def test_a_slot_whose_invocation_was_killed_is_free_when_none_can_run_any_more() -> None:
+def test_a_permit_whose_invocation_was_killed_is_free_when_none_can_run_any_more() -> None:
     api = Api()
-    slot = api.queue.repository.heavy_requests.slot(STRANGER, api.queue.now, ("0",))
-    slot.__enter__()
-    api.queue.now += SLOT_SECONDS
+    permit = api.queue.repository.heavy_requests.permit(STRANGER, api.queue.now, ("0",))
+    permit.__enter__()
+    api.queue.now += PERMIT_SECONDS
     assert preview(api, OWNER)[0] == 429
     api.queue.now += 1
     assert preview(api, OWNER)[0] == 200
 
 
-def test_the_end_of_a_killed_request_does_not_free_the_slot_of_the_next() -> None:
+def test_the_end_of_a_killed_request_does_not_free_the_permit_of_the_next() -> None:
     api = Api()
-    slots = api.queue.repository.heavy_requests
-    late = slots.slot(STRANGER, api.queue.now, ("0",))
+    permits = api.queue.repository.heavy_requests
+    late = permits.permit(STRANGER, api.queue.now, ("0",))
     late.__enter__()
-    with slots.slot(OWNER, api.queue.now + SLOT_SECONDS + 1, ("0",)):
+    with permits.permit(OWNER, api.queue.now + PERMIT_SECONDS + 1, ("0",)):
         late.__exit__(None, None, None)
         assert preview(api, OTHERS[0])[0] == 429
 
 
-def test_threads_that_ask_at_the_same_moment_get_two_slots() -> None:
+def test_threads_that_ask_at_the_same_moment_get_two_permits() -> None:
     queue = Harness()
     start, took, end = threading.Barrier(8), list[int](), threading.Event()
 
     def ask(number: int) -> None:
         start.wait()
         try:
-            with queue.repository.heavy_requests.slot(f"{OWNER}{number}", queue.now, ("1", "0")):
+            with queue.repository.heavy_requests.permit(f"{OWNER}{number}", queue.now, ("1", "0")):
                 took.append(number)
                 end.wait(10)
         except Exception:

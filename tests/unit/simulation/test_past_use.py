@@ -20,7 +20,7 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.scheduler.sharing.spending import Spending
+from job_queue.scheduler.sharing.spending import Spending, period_end
 from job_queue.simulation.forecast import forecast
 from job_queue.simulation.simulator import Simulator
 from job_queue.simulation.workload import Overheads, SimulatedJob
@@ -78,7 +78,7 @@ def used_shares(weights: list[int], capacity: int, size: int, seed: int, half_li
         Project(name, over_quota=weight, budget=unlimited) for name, weight in zip(NAMES, weights, strict=False)
     ]
     policy = a_policy(capacity, *projects, usage_half_life=half_life, patience=None, window=5)
-    now = unlimited.ends(0)
+    now = period_end(unlimited, 0)
     count = int(1.3 * capacity / size * days * DAY / mean)
     jobs = tuple(
         WaitingJob(f"{it.name}{number}", it.name, 1, ({"p5": size},), now) for it in projects for number in range(count)

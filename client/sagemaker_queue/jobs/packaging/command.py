@@ -1,6 +1,6 @@
-"""The job of ``smq submit``, which runs a command, its CreateTrainingJob request, and the names of resubmissions.
+"""The job of ``smq submit``: its command with data names checked, its request, and the names of resubmissions.
 
-``container/run.py`` runs the command. The image needs sh and Python.
+``container/run.py`` replaces {data:NAME} and runs the command. The image needs sh and Python.
 """
 
 from __future__ import annotations

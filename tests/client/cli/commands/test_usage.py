@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from job_queue.scheduler import Budget
+from job_queue.scheduler import Budget, period_end, period_start
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.accounting.usage import usage_page
 from sagemaker_queue.queue.models import PastAttempt
@@ -163,8 +163,8 @@ def test_periods_of_budgets_are_the_queues(period: str | int, begins: tuple[int,
     queues = Budget(1, days)  # type: ignore[arg-type]
     assert period_of(period, NOW) == (datetime(*begins, tzinfo=timezone.utc), datetime(*ends, tzinfo=timezone.utc))  # type: ignore[misc, arg-type]
     assert tuple(it.timestamp() for it in period_of(period, NOW)) == (
-        queues.begins(NOW.timestamp()),
-        queues.ends(NOW.timestamp()),
+        period_start(queues, NOW.timestamp()),
+        period_end(queues, NOW.timestamp()),
     )
 
 

@@ -1,4 +1,4 @@
-"""Run a command in a training container as on the user's machine: unpack the code, link the data, set up, start.
+"""Run a command in a training container: unpack the code, link the data, replace {data:NAME}, set up, start.
 
 This file is beside source.tar.gz in an input channel, and runs in the image's Python (3.6 or later). So it uses only
 the standard library, and annotations that 3.6 can evaluate; others are in quotes. The entry point has compared the
