@@ -112,8 +112,10 @@ class Ending:
             name = job.launched or ""
             launch = world.sagemaker.launches.get(name)
             found = f"{job.name} is still {job.state}, SageMaker's {name} has ended"
-            if name in world.sagemaker.deletions or launch is None or launch.submission != job.submission:
-                # It was deleted: for a quarter of an hour an event may tell how it has ended.
+            deleted = name in world.sagemaker.deletions or name in world.sagemaker.again
+            if deleted or launch is None or launch.submission != job.submission:
+                # The attempt was deleted, and a late call may have launched it again, which the queue does not count as
+                # the attempt. For a quarter of an hour an event may tell how the attempt has ended.
                 waits = job.missing_since is not None or name in world.invariants.confused
                 require(waits, "no end is missed for more than two ticks", found)
                 continue
