@@ -22,7 +22,7 @@ class ErrorCode(str, Enum):
 
     INVALID_REQUEST = "InvalidRequest", 400, "The request is wrong; each error says where."
     FORBIDDEN = "Forbidden", 403, "A rule of the queue forbids it."
-    NOT_FOUND = "NotFound", 404, "There is no such job, or no such version of the policy."
+    NOT_FOUND = "NotFound", 404, "The queue has nothing of this name or version; the message says what is missing."
     NAME_TAKEN = "NameTaken", 409, "Another request has this TrainingJobName."
     CONFLICT = (
         "Conflict",

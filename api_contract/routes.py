@@ -69,20 +69,20 @@ ADD_JOB = Operation(
         202: "The job as it is now, waiting or already starting",
     },
     (*_WRITING, ErrorCode.NAME_TAKEN, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
-    SubmitOptions,
-    CreateTrainingJobRequest,
-    """The job is validated as SageMaker would do it, stored, and started when its turn comes. The tag `priority`, a
-whole number, says how important it is (0 without it; the higher, the sooner), `project` whom it counts for,
-`preemptible` (`true` or `false`) whether it may be stopped to make room, `interactive` (`true` or `false`) whether
-people work in it, so that within quota it comes before training jobs, and is not preemptible, `pools` (names, separated
-by spaces, commas or plus signs) where it may run, best first, `group` joins jobs that are listed and cancelled
-together, `max_parallel` says how many jobs of its owner's group in its project may be active at once, `after` names
-jobs that have to complete before
-it starts (`NAME:any` where any end will do; up to 10, with spaces or plus signs between; if one does not complete, the
-job is stopped), and `retries` (0 to 10, 0 without it) says how often it is tried again after it failed by itself; lack
-of capacity, faults of SageMaker and evictions do not count. Submitting the very same request again changes nothing and
-answers with the job as it is, so it is safe to repeat a call whose answer was lost. A request that is certain to come
-to nothing (pre-flight) is refused, too, unless it was taken before.""",
+    query=SubmitOptions,
+    body=CreateTrainingJobRequest,
+    description="""The job is validated as SageMaker would do it, stored, and started when its turn comes. The tag
+`priority`, a whole number, says how important it is (0 without it; the higher, the sooner), `project` whom it counts
+for, `preemptible` (`true` or `false`) whether it may be stopped to make room, `interactive` (`true` or `false`)
+whether people work in it, so that within quota it comes before training jobs, and is not preemptible, `pools` (names,
+separated by spaces, commas or plus signs) where it may run, best first, `group` joins jobs that are listed and
+cancelled together, `max_parallel` says how many jobs of its owner's group in its project may be active at once,
+`after` names jobs that have to complete before it starts (`NAME:any` where any end will do; up to 10, with spaces or
+plus signs between; if one does not complete, the job is stopped), and `retries` (0 to 10, 0 without it) says how
+often it is tried again after it failed by itself; lack of capacity, faults of SageMaker and evictions do not count.
+Submitting the very same request again changes nothing and answers with the job as it is, so it is safe to repeat a
+call whose answer was lost. A request that is certain to come to nothing (pre-flight) is refused, too, unless it was
+taken before.""",
 )
 
 LIST_JOBS = Operation(

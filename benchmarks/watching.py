@@ -17,13 +17,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "client"))
 
+from api_contract.models import JobDetail
 from benchmarks import prices  # noqa: E402
 from job_queue.adapters.items import job_item, live_key  # noqa: E402
 from job_queue.domain.job import Job  # noqa: E402
 from job_queue.services.outlook import OutlookService  # noqa: E402
 from local_cloud.dynamodb.key_throttle import PartitionKey  # noqa: E402
 from local_cloud.dynamodb.units import Item, query_units, size_of  # noqa: E402
-from sagemaker_queue.queue.models import JobDetail  # noqa: E402
 from sagemaker_queue.workflows.job_logs.follower import Follower  # noqa: E402
 from tests.jobs import a_job  # noqa: E402
 from tests.memory_tables import MemoryTables  # noqa: E402

@@ -11,6 +11,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from api_contract import VERSION
+from api_contract.history import PastAttempt
+from api_contract.models import (
+    Attempt,
+    Cancellation,
+    DepartmentStatus,
+    Eviction,
+    Identity,
+    JobDetail,
+    JobSummary,
+    PlanAnswer,
+    PolicyAnswer,
+    PolicyHistory,
+    PoolStatus,
+    ProjectStatus,
+    QueueStatus,
+    Reason,
+    Submission,
+    Transition,
+    Why,
+)
+from api_contract.preview import PreviewAnswer
 from sagemaker_queue.errors import (
     ConfigError,
     Conflict,
@@ -32,27 +53,6 @@ from sagemaker_queue.errors import (
     Unavailable,
 )
 from sagemaker_queue.queue.config.queue_config import QueueConfig, find_config
-from sagemaker_queue.queue.models import (
-    Attempt,
-    Cancellation,
-    DepartmentStatus,
-    Eviction,
-    Identity,
-    JobDetail,
-    JobSummary,
-    PastAttempt,
-    PlanAnswer,
-    PolicyAnswer,
-    PolicyHistory,
-    PoolStatus,
-    PreviewAnswer,
-    ProjectStatus,
-    QueueStatus,
-    Reason,
-    Submission,
-    Transition,
-    Why,
-)
 
 if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.sessions import boto_session as boto_session

@@ -29,7 +29,9 @@ from job_queue.scheduler.explain.messages import clock, duration, instances, joi
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import (
     DEFAULT,
+    LAST_RESORT,
     NOTHING,
+    NOTHING_TO_DO,
     REMEDIES,
     UNTIL_OTHERS_END,
     UNTIL_POLICY_CHANGES,
@@ -68,6 +70,7 @@ __all__ = [
     "Evict",
     "Figure",
     "GPUS",
+    "LAST_RESORT",
     "GpuAllocation",
     "GpuAssignment",
     "Hold",
@@ -79,6 +82,7 @@ __all__ = [
     "MOST_PRICES",
     "MOST_QUOTA_HOLDERS",
     "NOTHING",
+    "NOTHING_TO_DO",
     "Order",
     "OutOfTimeError",
     "PastUse",

@@ -246,6 +246,27 @@ REMEDIES: Mapping[WaitReason, str] = {
     WaitReason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
 }
 """The reasons of jobs that never start under the policy in force, with remedies."""
+NOTHING_TO_DO: Mapping[WaitReason, str] = {
+    WaitReason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
+    WaitReason.BACKOFF: "Nothing to do: it is tried again by itself.",
+    WaitReason.WAITING_FOR_STOPPING: (
+        "Nothing to do: it starts once the jobs that make room have stopped, minutes at most."
+    ),
+}
+"""The advice for reasons that pass by themselves."""
+LAST_RESORT: Mapping[WaitReason, str] = {
+    **REMEDIES,
+    WaitReason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
+    WaitReason.GROUP_LIMIT: "Wait for one of its group to end.",
+    WaitReason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",
+    WaitReason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
+    WaitReason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
+    WaitReason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",
+    WaitReason.BEHIND_FAIR_SHARE: "Wait: it starts by itself when jobs of its project end, or others need less.",
+    WaitReason.BEHIND_HIGHER_PRIORITY: "Wait: it starts by itself when those ahead of it have what they need.",
+    WaitReason.WAITING_FOR_CAPACITY: "Wait: it starts by itself when enough of those in its way have ended.",
+}
+"""The advice for the other reasons, after the remedies that were found to help the job."""
 UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
 UNTIL_OTHERS_END = frozenset({WaitReason.DEPENDENCY, WaitReason.GROUP_LIMIT, WaitReason.OWNER_LIMIT})
 """Reasons that only ends of other jobs can change: those of its dependencies, of its group, or of its owner."""

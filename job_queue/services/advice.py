@@ -1,12 +1,13 @@
 """Advice: changes that would let a waiting job start. Each was tried by planning again with one thing changed."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
 from job_queue.scheduler import (
-    REMEDIES,
+    LAST_RESORT,
+    NOTHING_TO_DO,
     Figure,
     Hold,
     OutOfTimeError,
@@ -23,25 +24,6 @@ from job_queue.scheduler import (
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntimeInSeconds to try
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
-NOTHING_TO_DO: Mapping[WaitReason, str] = {
-    WaitReason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
-    WaitReason.BACKOFF: "Nothing to do: it is tried again by itself.",
-    WaitReason.WAITING_FOR_STOPPING: (
-        "Nothing to do: it starts once the jobs that make room have stopped, minutes at most."
-    ),
-}
-LAST_RESORT: Mapping[WaitReason, str] = {
-    **REMEDIES,
-    WaitReason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
-    WaitReason.GROUP_LIMIT: "Wait for one of its group to end.",
-    WaitReason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",
-    WaitReason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
-    WaitReason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
-    WaitReason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",
-    WaitReason.BEHIND_FAIR_SHARE: "Wait: it starts by itself when jobs of its project end, or others need less.",
-    WaitReason.BEHIND_HIGHER_PRIORITY: "Wait: it starts by itself when those ahead of it have what they need.",
-    WaitReason.WAITING_FOR_CAPACITY: "Wait: it starts by itself when enough of those in its way have ended.",
-}
 
 
 def advise(

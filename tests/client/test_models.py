@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from api_contract.models import JobSummary
 from api_contract.routes import OPERATIONS
 from api_contract.shape import Answer, UnreadableError
-from sagemaker_queue.queue.models import JobSummary
 
 texts = st.text(max_size=20)
 moments = st.datetimes(datetime(2024, 1, 1), datetime(2100, 1, 1), timezones=st.one_of(st.none(), st.timezones()))

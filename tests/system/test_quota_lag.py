@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from api_contract.models import Pause
 from job_queue.domain.capacity_backoff import LAG_SECONDS
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.sagemaker.account.options import Account, Rate
-from sagemaker_queue.queue.models import Pause
 from tests.system.conftest import FOREVER, WAIT, System
 
 pytestmark = pytest.mark.thorough

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
+    from api_contract.models import JobSummary
     from sagemaker_queue.queue.client import QueueClient
-    from sagemaker_queue.queue.models import JobSummary
 
 VARIABLE = "_SMQ_COMPLETE"  # set by the shell's completion function
 PROGRAM = "smq"

@@ -8,8 +8,8 @@ from typing import Any, TextIO
 
 import yaml
 
+from api_contract.models import PolicyAnswer
 from sagemaker_queue.errors import InvalidDocument
-from sagemaker_queue.queue.models import PolicyAnswer
 
 Document = dict[str, Any]
 

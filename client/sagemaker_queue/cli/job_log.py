@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.models import JobDetail
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.errors import NotFound, QueueError
 from sagemaker_queue.queue.client import QueueClient
-from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 from sagemaker_queue.workflows.job_logs.follower import Follower, JobEvent

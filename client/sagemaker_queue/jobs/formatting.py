@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
-from sagemaker_queue.queue.models import Expectation, JobSummary
+from api_contract.models import Expectation, JobSummary
 
 # C0 except tab and line feed, DEL, C1, marks that change the direction of text, and surrogates.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -13,6 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
+from api_contract.history import PastAttempt
+from api_contract.models import JobDetail, JobSummary, PlanAnswer, Submission
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import amount, did_you_mean, file_size, one_line, state_sentence
 from sagemaker_queue.jobs.packaging.command import packed_job
@@ -24,7 +26,6 @@ from sagemaker_queue.notebook.progress import Progress
 from sagemaker_queue.notebook.usage_report import UsageReport, usage_report
 from sagemaker_queue.queue import client
 from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
-from sagemaker_queue.queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
 from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_runs
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 from sagemaker_queue.workflows.job_logs.follower import Follower, Outage

@@ -7,8 +7,8 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from api_contract.models import Expectation, Reason
 from api_contract.shape import Answer
-from sagemaker_queue.queue.models import Expectation, Reason
 
 if TYPE_CHECKING:
     import pandas as pd

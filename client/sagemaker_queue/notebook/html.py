@@ -11,6 +11,8 @@ from html import escape
 from itertools import islice
 from typing import Any, Callable
 
+from api_contract.history import PastAttempt
+from api_contract.models import JobDetail, JobSummary, PlanAnswer, QueueStatus, Submission
 from sagemaker_queue.jobs.formatting import amount, clean, log_line, moment, short_owner, visible
 from sagemaker_queue.presentation.tables.explanations import Section, plan_sections, why_sections
 from sagemaker_queue.presentation.tables.fleet_tables import Part, status_parts
@@ -24,7 +26,6 @@ from sagemaker_queue.presentation.tables.jobs import (
     request_facts,
 )
 from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows
-from sagemaker_queue.queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, QueueStatus, Submission
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget
 
 MOST_ROWS = 100  # rows that are shown; a DataFrame has all

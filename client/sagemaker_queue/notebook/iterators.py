@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.models import JobSummary, Submission
 from api_contract.shape import Answer
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import state_sentence
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.frames import to_frame
 from sagemaker_queue.notebook.progress import Progress
-from sagemaker_queue.queue.models import JobSummary, Submission
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.follower import JobEvent, StateReport
 

@@ -17,8 +17,8 @@ from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usa
 if TYPE_CHECKING:
     import pandas as pd
 
+    from api_contract.history import PastAttempt
     from sagemaker_queue.queue.client import QueueClient
-    from sagemaker_queue.queue.models import PastAttempt
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,25 @@ from typing import Any, TypeVar
 import boto3
 
 from api_contract import routes
-from api_contract.models import MAX_PAGE
-from api_contract.preview import PreviewAnswer
-from api_contract.routes import Operation
-from api_contract.shape import Answer, UnreadableError
-from sagemaker_queue.errors import InvalidRequest, NotFound, QueueError, StalePolicy
-from sagemaker_queue.queue.config.queue_config import QueueConfig, find_config
-from sagemaker_queue.queue.identity import owner_of
-from sagemaker_queue.queue.models import (
+from api_contract.history import PastAttempt
+from api_contract.models import (
+    MAX_PAGE,
     Cancellation,
     Identity,
     JobDetail,
     JobSummary,
-    PastAttempt,
     PlanAnswer,
     PolicyAnswer,
     PolicyHistory,
     QueueStatus,
     Submission,
 )
+from api_contract.preview import PreviewAnswer
+from api_contract.routes import Operation
+from api_contract.shape import Answer, UnreadableError
+from sagemaker_queue.errors import InvalidRequest, NotFound, QueueError, StalePolicy
+from sagemaker_queue.queue.config.queue_config import QueueConfig, find_config
+from sagemaker_queue.queue.identity import owner_of
 from sagemaker_queue.queue.transport import ATTEMPTS, Transport
 
 CONNECT_SECONDS = 5.0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sagemaker_queue.queue.models import Attempt, JobDetail
+from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog
 

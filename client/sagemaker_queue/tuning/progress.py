@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sagemaker_queue.queue.models import WAITING
+from api_contract.models import WAITING
 from sagemaker_queue.tuning.plan import StudyPlan
 from sagemaker_queue.tuning.search import SearchEvent, SearchProgress, TrialChanged
 from sagemaker_queue.tuning.space import Value, text_of

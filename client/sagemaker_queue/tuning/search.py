@@ -11,10 +11,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
+from api_contract.models import JobDetail
 from sagemaker_queue.errors import NameTaken, NotFound
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
-from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.tuning.metric_log import MetricLog
 from sagemaker_queue.tuning.plan import STUDY_TAG, TrialRow
 from sagemaker_queue.workflows.job_logs.follower import Outage, polled

@@ -9,8 +9,8 @@ from typing import Any
 from nicegui import events, ui
 from plotly import graph_objects as go
 
+from api_contract.models import JobSummary
 from sagemaker_queue.jobs.formatting import age, short_owner, visible
-from sagemaker_queue.queue.models import JobSummary
 from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from api_contract.models import JobSummary
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.jobs.formatting import amount, moment, short_owner, visible
 from sagemaker_queue.presentation.tables.csv_text import csv_text, usage_csv
 from sagemaker_queue.presentation.tables.jobs import job_size
-from sagemaker_queue.queue.models import JobSummary
 from sagemaker_queue.ui.figures.fleet_figures import fleet_figure
 from sagemaker_queue.ui.figures.sharing import shares_figure, use_figure
 from sagemaker_queue.ui.figures.style import Theme

@@ -7,8 +7,8 @@ from typing import Any
 
 from nicegui import ui
 
+from api_contract.models import JobSummary
 from sagemaker_queue.jobs.formatting import amount
-from sagemaker_queue.queue.models import JobSummary
 from sagemaker_queue.ui.tab import Tab, show_message
 
 _NAMED = 8  # jobs that a question names

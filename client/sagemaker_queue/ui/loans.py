@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from api_contract.models import QueueStatus
 from sagemaker_queue.jobs.formatting import amount
-from sagemaker_queue.queue.models import QueueStatus
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nicegui import run, ui
 
+from api_contract.models import JobSummary
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import visible
-from sagemaker_queue.queue.models import JobSummary
 from sagemaker_queue.ui.figures.style import Theme
 from sagemaker_queue.ui.view import View
 from sagemaker_queue.workflows.poller import Poller

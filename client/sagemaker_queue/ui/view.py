@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.queue.models import Identity, JobSummary, PastAttempt, QueueStatus
+from api_contract.history import PastAttempt
+from api_contract.models import Identity, JobSummary, QueueStatus
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient

@@ -11,8 +11,8 @@ from sagemaker_queue.jobs.packaging.command import stem
 from sagemaker_queue.jobs.packaging.sweep import Run, expand, fingerprint
 
 if TYPE_CHECKING:
+    from api_contract.models import Submission
     from sagemaker_queue.jobs.packaging.command import CommandJob
-    from sagemaker_queue.queue.models import Submission
 
 MOST = 50  # jobs that are submitted without a confirmation
 _SINGLE_JOB_ERRORS = (InvalidRequest, NameTaken, TooLarge)  # errors that need not concern the other jobs

@@ -14,9 +14,9 @@ from sagemaker_queue.queue.data_links import S3Address
 from sagemaker_queue.workflows.submission import storage_of
 
 if TYPE_CHECKING:
+    from api_contract.models import JobDetail
     from sagemaker_queue.jobs.packaging.storage import Progress
     from sagemaker_queue.queue.client import QueueClient
-    from sagemaker_queue.queue.models import JobDetail
 
 ARCHIVES = {"model.tar.gz": "model", "output.tar.gz": "data"}  # SageMaker's archive -> folder for its content
 

@@ -9,10 +9,11 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from api_contract.history import PastAttempt
+from api_contract.models import ACTIVE, WAITING, JobSummary
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.jobs.formatting import short_owner
 from sagemaker_queue.queue.identity import matches, owner_of
-from sagemaker_queue.queue.models import ACTIVE, WAITING, JobSummary, PastAttempt
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient

@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
+from api_contract.models import JobDetail, JobSummary
 from sagemaker_queue.jobs.formatting import amount, state_sentence
-from sagemaker_queue.queue.models import JobDetail, JobSummary
 from sagemaker_queue.workflows.job_logs.follower import OUTAGES_ENDURED, Outage, polled
 
 if TYPE_CHECKING:

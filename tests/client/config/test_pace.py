@@ -2,6 +2,7 @@
 
 import pytest
 
+from api_contract.models import JobSummary, QueueStatus
 from sagemaker_queue.queue.config.pace import (
     GROWTH,
     JITTER,
@@ -11,7 +12,6 @@ from sagemaker_queue.queue.config.pace import (
     PollingPace,
     states,
 )
-from sagemaker_queue.queue.models import JobSummary, QueueStatus
 
 HOUR = 3600.0
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from api_contract.history import PastAttempt
 from sagemaker_queue import JobDetail, JobSummary, PlanAnswer, QueueClient, QueueStatus, Submission
 from sagemaker_queue.notebook import html
-from sagemaker_queue.queue.models import PastAttempt
 from tests.client.samples import ATTEMPT, DETAIL, STATUS, job
 
 if TYPE_CHECKING:

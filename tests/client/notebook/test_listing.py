@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from api_contract.models import PoolStatus
 from sagemaker_queue import InvalidOption, QueueClient, to_frame
 from sagemaker_queue.queue import client
-from sagemaker_queue.queue.models import PoolStatus
 from tests.client.samples import ATTEMPT, P5, job
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from api_contract.models import FINISHED, JobDetail, JobSummary
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.queue.config.notice_settings import NoticeFilter
-from sagemaker_queue.queue.models import FINISHED, JobDetail, JobSummary
 from sagemaker_queue.workflows.notices.watch import JobWatch
 
 

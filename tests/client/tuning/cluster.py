@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
+from api_contract.models import JobDetail
 from sagemaker_queue.errors import NameTaken, NotFound
-from sagemaker_queue.queue.models import JobDetail
 
 URL = "http://127.0.0.1:1/prod"
 Script = Callable[[Mapping[str, Any]], list[str]]  # what a trial writes, one line at each tick

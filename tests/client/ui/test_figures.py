@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from api_contract.preview import PreviewAnswer, ProjectPreview
-from sagemaker_queue.queue.models import (
+from api_contract.history import PastAttempt
+from api_contract.models import (
     Identity,
     JobDetail,
     JobSummary,
-    PastAttempt,
     Pause,
     PoolStatus,
     ProjectStatus,
     QueueStatus,
     Transition,
 )
+from api_contract.preview import PreviewAnswer, ProjectPreview
 from sagemaker_queue.ui.view import View
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from sagemaker_queue.queue.models import Expectation, JobSummary, PastAttempt, PoolStatus, ProjectStatus, QueueStatus
+from api_contract.history import PastAttempt
+from api_contract.models import Expectation, JobSummary, PoolStatus, ProjectStatus, QueueStatus
 from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, runs_of, spans
 from sagemaker_queue.ui.loans import Loan, loans
 
@@ -64,7 +65,7 @@ def test_who_waits_is_expected_where_it_may_run_and_soonest() -> None:
 
 
 def test_what_is_not_the_queues_is_there_too_and_the_past_is_cut() -> None:
-    from sagemaker_queue.queue.models import ExternalJob
+    from api_contract.models import ExternalJob
 
     status = QueueStatus(pools=(P5,), external=(ExternalJob("by-hand", {"p5": 1}, since=NOW - 9 * HOUR),))
     gone = PastAttempt("gone", 1, slots={"p5": 1}, launched=NOW - 9 * HOUR, ended=NOW - 8 * HOUR)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from api_contract.models import ACTIVE, FINISHED, WAITING, JobSummary
 from sagemaker_queue.cli.arguments import JobChoice, job_choice_arguments
 from sagemaker_queue.cli.completion import one_of
 from sagemaker_queue.cli.output import DONE, colours, print_json, raw, width
@@ -15,7 +16,6 @@ from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.presentation.tables.jobs import COLUMNS
 from sagemaker_queue.presentation.text.job_text import ARTICLE, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
-from sagemaker_queue.queue.models import ACTIVE, FINISHED, WAITING, JobSummary
 from sagemaker_queue.workflows.selection import Selection
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.integrations.boto import combined_attempts, job_descriptions
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue.queue.models import Attempt, JobDetail
 
 MOST_ASKED = 25
 """Earlier attempts of one job that SageMaker is asked for: the first and the latest ones. For the attempts between

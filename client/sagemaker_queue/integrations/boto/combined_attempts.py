@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Optional
 
+from api_contract.models import WAITING, Attempt, JobDetail
 from sagemaker_queue.jobs.formatting import state_sentence
-from sagemaker_queue.queue.models import WAITING, Attempt, JobDetail
 
 Description = dict[str, Any]
 AttemptDescriptions = Mapping[int, Optional[Mapping[str, Any]]]

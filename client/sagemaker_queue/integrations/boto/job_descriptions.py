@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from api_contract.models import JobDetail, JobSummary
 from sagemaker_queue.integrations.boto import combined_attempts
 from sagemaker_queue.integrations.boto.combined_attempts import ENDED, SECONDARY, AttemptDescriptions, Description
-from sagemaker_queue.queue.models import JobDetail, JobSummary
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 _NOT_DESCRIBED = frozenset({"Tags"})

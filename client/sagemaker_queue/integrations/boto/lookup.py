@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 
+from api_contract.models import JobDetail, JobSummary
 from sagemaker_queue.errors import NotFound, Unavailable
 from sagemaker_queue.queue.client import QueueClient
-from sagemaker_queue.queue.models import JobDetail, JobSummary
 
 RECENT_SECONDS = 2.0
 LISTED_SECONDS = 60.0

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
-from sagemaker_queue.queue.models import JobDetail
+from api_contract.models import JobDetail
 
 Find = Callable[[str], Optional[JobDetail]]
 """Returns the job with a name; None if there is none."""

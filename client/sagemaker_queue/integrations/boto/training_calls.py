@@ -10,6 +10,7 @@ from typing import Any
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
+from api_contract.models import JobDetail
 from sagemaker_queue.errors import InvalidRequest, NotFound
 from sagemaker_queue.integrations.boto import attempt_descriptions, job_descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
@@ -19,7 +20,6 @@ from sagemaker_queue.integrations.boto.listing.training_jobs import list_jobs
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.jobs import preflight
 from sagemaker_queue.jobs.formatting import state_sentence
-from sagemaker_queue.queue.models import JobDetail
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from api_contract.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
 from sagemaker_queue.jobs.formatting import age, amount, clean, instances, place, predicate
-from sagemaker_queue.queue.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
 
 LISTED = 10  # jobs that are named before "and n more"
 AHEAD = 20  # the queue names at most this many jobs ahead

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from api_contract.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
 from sagemaker_queue.jobs.formatting import age, amount, moment
-from sagemaker_queue.queue.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
 
 POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
 _MARKETS = {"spot": "spot", "training_plan": "training plan"}

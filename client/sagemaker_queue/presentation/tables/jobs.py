@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from api_contract.models import ACTIVE, JobDetail, JobSummary, Transition
 from sagemaker_queue.jobs.formatting import (
     age,
     amount,
@@ -23,7 +24,6 @@ from sagemaker_queue.jobs.formatting import (
     starts_in,
 )
 from sagemaker_queue.queue.identity import sharing
-from sagemaker_queue.queue.models import ACTIVE, JobDetail, JobSummary, Transition
 
 HISTORY_HEADERS = ["Time (UTC)", "Attempt", "State", "Cause"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from api_contract.models import JobDetail, PlanAnswer
 from sagemaker_queue.presentation.tables.explanations import Section, plan_sections, why_sections
 from sagemaker_queue.presentation.text.layout import folded
-from sagemaker_queue.queue.models import JobDetail, PlanAnswer
 
 
 def why_page(job: JobDetail, width: int | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from api_contract.models import ACTIVE, FINISHED, JobDetail, JobSummary, Transition
 from sagemaker_queue.jobs.formatting import (
     clean,
     visible,
@@ -19,7 +20,6 @@ from sagemaker_queue.presentation.tables.jobs import (
     request_facts,
 )
 from sagemaker_queue.presentation.text.layout import columns_that_fit, facts, table
-from sagemaker_queue.queue.models import ACTIVE, FINISHED, JobDetail, JobSummary, Transition
 
 _NAMES = ("Job Name", "Training Job")  # never cut in wide tables: users copy them
 SHOWN = 10  # transitions on the page about a job

@@ -5,9 +5,9 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
+from api_contract.models import QueueStatus
 from sagemaker_queue.jobs.formatting import one_line
 from sagemaker_queue.presentation.text.top import ORDER_KEYS, Style, TopPage, TopView, top_page
-from sagemaker_queue.queue.models import QueueStatus
 from sagemaker_queue.workflows.poller import Poller
 
 REDRAW_MILLISECONDS = 250

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from api_contract.models import ACTIVE, FINISHED, Submission
 from sagemaker_queue.jobs.formatting import amount, clean, cut, ordinal, place, predicate
-from sagemaker_queue.queue.models import ACTIVE, FINISHED, Submission
 
 _LEAST_REASON = 20  # characters: a reason that is cut to fewer is not shown
 

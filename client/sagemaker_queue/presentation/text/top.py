@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 
+from api_contract.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
 from sagemaker_queue.jobs.formatting import amount, cut
 from sagemaker_queue.presentation.tables.fleet_tables import (
     POOL_HEADERS,
@@ -20,7 +21,6 @@ from sagemaker_queue.presentation.tables.fleet_tables import (
 )
 from sagemaker_queue.presentation.text.job_text import jobs_table
 from sagemaker_queue.presentation.text.layout import table
-from sagemaker_queue.queue.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
 from sagemaker_queue.workflows.selection import ORDERS, QUEUE_ORDER, Selection
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}

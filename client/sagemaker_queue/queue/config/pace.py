@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagemaker_queue.queue.models import QueueStatus
+    from api_contract.models import QueueStatus
 
 POLL_SECONDS = 5.0  # between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow

@@ -8,8 +8,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from api_contract.history import PastAttempt
+from api_contract.models import PoolStatus, QueueStatus
 from sagemaker_queue.jobs.formatting import age, instances, moment, short_owner
-from sagemaker_queue.queue.models import PastAttempt, PoolStatus, QueueStatus
 from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, runs_of, spans
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sagemaker_queue.queue.models import JobSummary, PastAttempt, QueueStatus
+from api_contract.history import PastAttempt
+from api_contract.models import JobSummary, QueueStatus
 
 RAN, RUNS, GOES_ON, EXPECTED, EXTERNAL = "ran", "runs", "goes on", "expected", "external"
 UNKNOWN_LENGTH = timedelta(hours=1)  # drawn length of an expected attempt without a known end

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 import plotly.graph_objects as go
 
-from sagemaker_queue.queue.models import PastAttempt, QueueStatus
+from api_contract.history import PastAttempt
+from api_contract.models import QueueStatus
 from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plain
 
 _ROW = 34  # pixels

@@ -7,8 +7,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from api_contract.models import FINISHED, JobDetail
 from sagemaker_queue.jobs.formatting import age, amount, moment
-from sagemaker_queue.queue.models import FINISHED, JobDetail
 from sagemaker_queue.ui.figures.style import Theme, figure, plain
 
 _ROW = 34  # pixels

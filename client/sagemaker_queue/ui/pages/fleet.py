@@ -6,8 +6,8 @@ from datetime import datetime
 
 from nicegui import ui
 
+from api_contract.models import JobSummary, PoolStatus
 from sagemaker_queue.jobs.formatting import age, amount, gpus, moment
-from sagemaker_queue.queue.models import JobSummary, PoolStatus
 from sagemaker_queue.ui.elements import (
     getting_started,
     grid,

@@ -8,11 +8,11 @@ from itertools import islice
 
 from nicegui import ui
 
+from api_contract.models import JobDetail
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
 from sagemaker_queue.jobs.packaging.storage import Stored
 from sagemaker_queue.queue.data_links import S3Address
-from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
 from sagemaker_queue.ui.job_buttons import JobButtons

@@ -6,9 +6,9 @@ from itertools import islice
 
 from nicegui import ui
 
+from api_contract.models import JobSummary
 from sagemaker_queue.jobs.formatting import amount
 from sagemaker_queue.presentation.tables.jobs import job_size
-from sagemaker_queue.queue.models import JobSummary
 from sagemaker_queue.ui.elements import (
     getting_started,
     grid,

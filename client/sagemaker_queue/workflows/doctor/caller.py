@@ -7,10 +7,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from api_contract import VERSION as CLIENT_VERSION
+from api_contract.models import Identity
 from sagemaker_queue.errors import ConfigError, Forbidden, NotAuthenticated, QueueError
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.queue_config import QueueConfig
-from sagemaker_queue.queue.models import Identity
 from sagemaker_queue.queue.transport import region_of
 from sagemaker_queue.workflows.doctor.findings import Finding, failed, ok, skipped
 from sagemaker_queue.workflows.doctor.network import SECONDS

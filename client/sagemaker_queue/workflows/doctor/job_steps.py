@@ -10,10 +10,10 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.models import Identity
 from sagemaker_queue.queue.bucket_owners import BucketOwners
 from sagemaker_queue.queue.config.job_defaults import JobDefaults
 from sagemaker_queue.queue.config.queue_config import QueueConfig
-from sagemaker_queue.queue.models import Identity
 from sagemaker_queue.workflows.doctor.findings import Finding, failed, ok, skipped
 from sagemaker_queue.workflows.doctor.network import SECONDS
 

@@ -14,10 +14,10 @@ from typing import Any, TypeVar, Union
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.errors import Unavailable
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
-from sagemaker_queue.queue.models import Attempt, JobDetail
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 

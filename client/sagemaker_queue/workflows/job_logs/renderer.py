@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable
 from typing import TextIO
 
+from api_contract.models import JobDetail
 from sagemaker_queue.jobs.formatting import clean, log_line, moment, state_sentence, visible
-from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.follower import JobEvent, Outage, StateReport
 

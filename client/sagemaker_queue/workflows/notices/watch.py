@@ -8,14 +8,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from api_contract import notices
+from api_contract.models import FINISHED, WAITING
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.jobs.formatting import duration, since
 from sagemaker_queue.queue.config.notice_settings import NoticeFilter
-from sagemaker_queue.queue.models import FINISHED, WAITING
 
 if TYPE_CHECKING:
+    from api_contract.models import JobDetail, JobSummary
     from sagemaker_queue.queue.client import QueueClient
-    from sagemaker_queue.queue.models import JobDetail, JobSummary
 
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 

@@ -8,10 +8,10 @@ from typing import Union
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.models import FINISHED, Attempt, JobDetail
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.pace import PollingPace
-from sagemaker_queue.queue.models import FINISHED, Attempt, JobDetail
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
 from sagemaker_queue.workflows.remote_shell.session import NotConnected, Port, Session, Sessions, SessionTarget

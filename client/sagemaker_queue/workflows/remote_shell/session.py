@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.models import Attempt
 from sagemaker_queue.errors import Forbidden, QueueError
 from sagemaker_queue.queue.client import QueueClient
-from sagemaker_queue.queue.models import Attempt
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from api_contract.history import PastAttempt
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.queue.models import PastAttempt
 from sagemaker_queue.workflows.selection import Selection
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from api_contract.history import PastAttempt
 from sagemaker_queue.jobs.formatting import short_owner
-from sagemaker_queue.queue.models import PastAttempt
 
 MARKETS = ("on_demand", "spot", "training_plan")
 HOUR = 3600

@@ -11,9 +11,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from api_contract.models import Submission
 from sagemaker_queue.cli import main
 from sagemaker_queue.presentation.text.submission_text import submission_line
-from sagemaker_queue.queue.models import Submission
 from tests.client.conftest import Received, ScriptedServer
 from tests.client.samples import job, refused
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from api_contract.history import PastAttempt
 from job_queue.scheduler import Budget, period_end, period_start
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.accounting.usage import usage_page
-from sagemaker_queue.queue.models import PastAttempt
 from sagemaker_queue.workflows.usage import budgets
 from sagemaker_queue.workflows.usage.budgets import period_of
 from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage

@@ -6,8 +6,8 @@ from typing import Union
 
 import pytest
 
+from api_contract.models import QueueStatus
 from sagemaker_queue.errors import Forbidden, QueueError, Unavailable
-from sagemaker_queue.queue.models import QueueStatus
 from sagemaker_queue.workflows.poller import Poller
 from tests.waiting import until
 

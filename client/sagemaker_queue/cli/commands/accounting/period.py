@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from api_contract.history import PastAttempt
 from sagemaker_queue.cli.arguments import JobConditions, filter_options, names_argument
 from sagemaker_queue.cli.parser import Decorator, bundled, checked, option
-from sagemaker_queue.queue.models import PastAttempt
 from sagemaker_queue.workflows.usage.period import moment_of, past_attempts
 
 if TYPE_CHECKING:

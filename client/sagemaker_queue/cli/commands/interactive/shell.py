@@ -15,8 +15,8 @@ from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import clean, in_words, ordinal, state_sentence
 
 if TYPE_CHECKING:
+    from api_contract.models import Attempt, JobDetail
     from sagemaker_queue.queue.client import QueueClient
-    from sagemaker_queue.queue.models import Attempt, JobDetail
     from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer
     from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand
     from sagemaker_queue.workflows.remote_shell.job_sessions import JobSessions
@@ -120,7 +120,7 @@ def enter(
 def _opened(
     sessions: JobSessions, what: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
 ) -> Session:
-    from sagemaker_queue.queue.models import JobDetail  # noqa: PLC0415
+    from api_contract.models import JobDetail  # noqa: PLC0415
 
     try:
         for step in sessions.enter(what, wait=follow):

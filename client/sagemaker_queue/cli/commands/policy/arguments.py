@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from api_contract.models import PolicyAnswer
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import print_warning
 from sagemaker_queue.cli.parser import argument
-from sagemaker_queue.queue.models import PolicyAnswer
 
 policy_file = argument(
     "file", metavar="FILE", shell_complete=files, help="a policy in YAML or JSON; - is the standard input"

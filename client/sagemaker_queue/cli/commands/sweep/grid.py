@@ -17,11 +17,11 @@ from sagemaker_queue.presentation.text.submission_text import sweep_line
 from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_runs
 
 if TYPE_CHECKING:
+    from api_contract.models import Submission
     from sagemaker_queue.jobs.packaging.command import CommandJob
     from sagemaker_queue.jobs.packaging.job_options import JobKeywords
     from sagemaker_queue.jobs.packaging.sweep import Run
     from sagemaker_queue.queue.client import QueueClient
-    from sagemaker_queue.queue.models import Submission
 
 
 def submit_grid(

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from api_contract.models import JobDetail
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.cloudwatch.logs import attempts_of
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP, instance_of, list_streams
 
 _NAME = r"(?P<name>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})"

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from api_contract.models import JobDetail
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue.queue.models import JobDetail
 from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP, LogSource, instance_of, list_streams
 
 _MOST_EVENTS = 10_000  # CloudWatch's maximum number of events on a page

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from api_contract.models import JobSummary
 from sagemaker_queue.integrations.boto import job_descriptions
 from sagemaker_queue.integrations.boto.call import Answer
 from sagemaker_queue.integrations.boto.lookup import JobListing, attempt_name
-from sagemaker_queue.queue.models import JobSummary
 
 _STAMPED = re.compile(r"(?P<stem>.+)-qstamp-(?P<number>\d+)", re.ASCII)
 _LAG = timedelta(minutes=5)  # later changes may be missing in the queue's list; it also covers differences of clocks

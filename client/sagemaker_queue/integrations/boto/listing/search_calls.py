@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from api_contract.models import JobDetail, JobSummary
 from sagemaker_queue.integrations.boto import job_descriptions
 from sagemaker_queue.integrations.boto.attempt_descriptions import describe
 from sagemaker_queue.integrations.boto.call import Answer, Call
@@ -14,7 +15,6 @@ from sagemaker_queue.integrations.boto.listing.expression import Expression, mat
 from sagemaker_queue.integrations.boto.listing.job_lists import Attempts, summary, time_key
 from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, ListEntry, PageIsFullError, merge
 from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
-from sagemaker_queue.queue.models import JobDetail, JobSummary
 
 _DEFAULT_PAGE = 10
 _MOST_LOOKUPS = 50

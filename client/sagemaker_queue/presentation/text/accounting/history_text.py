@@ -6,10 +6,10 @@ import csv
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
+from api_contract.history import PastAttempt
 from sagemaker_queue.jobs.formatting import duration, gpus, moment, short_owner
 from sagemaker_queue.presentation.tables.csv_text import cell
 from sagemaker_queue.presentation.text.layout import table
-from sagemaker_queue.queue.models import PastAttempt
 
 _HEADERS = [
     *("Job Name", "Attempt", "Owner", "Project", "Pool", "Instances"),
