@@ -57,8 +57,8 @@ class PastAttempt(Answer, frozen=True):
     instance_count: Count = 0
     """The number of all instances; 0 for an attempt that shared an instance, which counts for its carrier."""
     gpus: Optional[Annotated[float, schema(minimum=0)]] = None
-    """The number of all its accelerators; null if one of its instance types is not known to have any. For an attempt
-    that shared an instance, its part, such as 1 or 0.5."""
+    """The number of accelerators of all its instances; null if the queue does not know one of the instance types. For
+    an attempt that shared an instance, the GPUs that it held there, such as 1 or 0.5."""
     carrier: Optional[str] = None
     """The job whose instance the attempt shared; null if it shared none."""
     carries: Optional[Count] = None

@@ -40,7 +40,7 @@ class _RequiredRequestFields(TypedDict):
 
 
 class CreateTrainingJobRequest(_RequiredRequestFields, total=False):
-    """A request of SageMaker's CreateTrainingJob, with all its fields, of which a few are shown here.
+    """A request of SageMaker's CreateTrainingJob. All its fields are accepted; only some of them are listed here.
 
     Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
     one of the roles that the queue may pass on.
@@ -76,8 +76,8 @@ class JobSelection(Body, frozen=True):
     """The query of `/jobs/{name}`."""
 
     advice: bool = False
-    """`true` also looks for changes that would let a waiting job start, and makes plans for them, which takes up to
-    seconds. Only one such request of a caller is answered at a time."""
+    """`true` also looks for changes that would let a waiting job start. A plan is made to test each of them, so the
+    answer can take seconds. Only one such request of a caller is answered at a time."""
 
 
 class JobChange(Body, frozen=True):
@@ -148,7 +148,7 @@ class Expectation(Answer, frozen=True):
     - `FAR`: the job starts in more than two days, if at all
     - `OUTRANKED`: most jobs that are submitted to its project have a higher priority
     - `SPREAD`: likely runtimes and arrivals lead to very different starts
-    - `NO_TIME`: too many jobs wait to compute more, or anything, in the available time
+    - `NO_TIME`: so many jobs wait that there was no time for a better estimate, or for any
     - `NOT_ALL_READ`: more jobs wait than were read
     - `REFUSED`: SageMaker refuses to launch the job, for example beyond a quota of the account; its reason says why"""
     told_at: Optional[Time] = None
@@ -303,7 +303,7 @@ class Why(Answer, frozen=True):
     """More about why a job waits."""
 
     ahead: tuple[JobName, ...] = ()
-    """The first 20 of the waiting jobs that come first and need the same pools, the next one first."""
+    """The first 20 waiting jobs that are ahead of this job and need the same pools, in the order of the queue."""
     blockers: tuple[JobName, ...] = ()
     """The jobs that hold the slots that the job needs."""
     advice: tuple[str, ...] = ()
@@ -315,7 +315,7 @@ class JobDetail(JobSummary, frozen=True):
     """All that the queue knows of a job."""
 
     history: tuple[Transition, ...] = ()
-    """The transitions of the job, the oldest first. Of a very long history, only the latest 100 or so."""
+    """The transitions of the job, the oldest first. A very long history has only the latest 100 or so."""
     attempts: tuple[Attempt, ...] = ()
     """The attempts of the job, the oldest first."""
     request: TrainingJob = {}
@@ -363,7 +363,7 @@ class PlanAnswer(Answer, frozen=True):
     reason: Optional[Reason] = None
     """The reason why the job would wait; null if it would not wait."""
     ahead: tuple[JobName, ...] = ()
-    """The first 20 of the waiting jobs that come first and need the same pools, the next one first."""
+    """The first 20 waiting jobs that are ahead of this job and need the same pools, in the order of the queue."""
     blockers: tuple[JobName, ...] = ()
     """The jobs that hold the slots that the job needs."""
     advice: tuple[str, ...] = ()
@@ -417,7 +417,7 @@ class DepartmentStatus(Answer, frozen=True):
     name: str
     """The name in the policy."""
     quota: Slots = {}
-    """The slots that it is entitled to."""
+    """The slots that its jobs are sure to get when they need them."""
     limit: Slots = {}
     """The largest number of slots that it may hold; a pool that is not named has no limit."""
     share: Slots = {}
@@ -440,7 +440,7 @@ class ProjectStatus(DepartmentStatus, frozen=True):
 class ExternalJob(Answer, frozen=True):
     """A training job that was started outside the queue, by hand, by a tuner or by a pipeline, and uses instances.
 
-    It counts where it runs and is left alone.
+    Its instances count as used, and the queue leaves it alone.
     """
 
     training_job_name: JobName

@@ -12,7 +12,10 @@ def started(waited: str, *, again: bool = False) -> str:
 
 
 def preempted(claimant: str | None = None, cause: str = "") -> str:
-    """Return the news of a preemption: for the claimant, or else with its cause as the history has it."""
+    """Return the news of a preemption.
+
+    ``claimant`` is the job for which it was preempted, ``cause`` the cause in the job's history; both may be unknown.
+    """
     makes_room = f" for {claimant}" if claimant else ""
     return f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again" + _because(cause)
 

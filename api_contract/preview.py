@@ -75,7 +75,7 @@ class ProjectPreview(Answer, frozen=True):
     waiting: Count = 0
     """The number of its waiting jobs that were read."""
     known: Count = 0
-    """The number of these jobs that have an expected start, or certainly start after `until`."""
+    """The number of these jobs whose expected start is known, or is certainly later than `until`."""
     wait_now: Optional[float] = None
     """The average wait of the `known` jobs from now on, in seconds. A start later than `until` counts as `until`."""
     wait_then: Optional[float] = None
@@ -110,11 +110,11 @@ class PreviewAnswer(Answer, frozen=True):
     more_unstartable: Count = 0
     """The number of further such jobs."""
     sooner: tuple[ChangedWait, ...] = ()
-    """Jobs that would wait a shorter time and do not start now, by the size of the difference, the largest first."""
+    """Jobs that would start sooner, the largest difference first, without the jobs in `starts`."""
     more_sooner: Count = 0
     """The number of further such jobs."""
     later: tuple[ChangedWait, ...] = ()
-    """Jobs that would wait a longer time, by the size of the difference, the largest first."""
+    """Jobs that would start later, the largest difference first."""
     more_later: Count = 0
     """The number of further such jobs."""
     projects: tuple[ProjectPreview, ...] = ()

@@ -29,13 +29,13 @@ REFERENCE = Path(__file__).with_name("cost_reference.json")
 PAGE = ROOT / "docs" / "deploy.md"
 BEGIN, END = "<!-- costs: python benchmarks/cost.py --keep -->", "<!-- end of costs -->"
 MINUTES = 20  # time in which the counted jobs are submitted
-JOBS = 14  # number of counted jobs: 1,000 a day
+JOBS = 14  # jobs submitted in these minutes: about 1,000 a day
 RUN_SECONDS = 1200.0
 SLOTS = 16
 WATCHED_SECONDS = 3600.0
 JOBS_A_MONTH = 1000 * 30
 WATCHED_HOURS = 50 * 8 * 22  # 50 people, 8 hours a day, 22 days a month
-METRICS = 5, 6  # number of metrics of the queue, of a project
+METRICS = 5, 6  # numbers of metrics: of the queue, of one project
 TICKS = prices.HOURS * 60
 DOLLARS: Mapping[str, float] = {
     "API requests": prices.API_REQUEST,
@@ -87,7 +87,7 @@ class Meter:
         return {
             "API requests": counts["API GET"] + counts["API POST"],
             "invocations": counts["Lambda queue"] + counts["Lambda reads"],
-            "traces": counts["Lambda queue"],  # the function for requests that read records none
+            "traces": counts["Lambda queue"],  # ReadFunction records no traces
             "GB-seconds": sum(self._cloud.seconds.values()),
             "read units": tables.units[KeyAccess.READ],
             "write units": tables.units[KeyAccess.WRITE],
@@ -97,7 +97,7 @@ class Meter:
 
 
 def minutes(cloud: SimulatedCloud, count: float) -> None:
-    """Let the schedule fire once a minute."""
+    """Simulate `count` minutes. The schedule fires once in each minute."""
     for number in range(int(count)):
         cloud.timeline.spawn(cloud.tick, 60.0 * number + 30)
     cloud.timeline.run(cloud.timeline.now + 60 * count)
@@ -181,7 +181,7 @@ def reference() -> Counted:
 def dearer(now: Counted, before: Counted, tolerance: float = 0.1) -> list[str]:
     """Return a message for each situation that became more expensive, with the units that increased.
 
-    :param tolerance: the part by which the price may increase.
+    :param tolerance: the allowed increase, as a fraction of the price.
     """
     found = []
     for what in ("minute", "job", "hour"):

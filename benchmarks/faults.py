@@ -37,9 +37,9 @@ FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,s
 JOBS = 60
 THREADS = 8
 SLOTS = 12
-INSTANCES = (1, 1, 2, 1, 3)  # the numbers of successive jobs
+INSTANCES = (1, 1, 2, 1, 3)  # of successive jobs, repeated
 PRIORITIES = 5
-SHORT, LONG = 0.3, 3.0  # seconds of training; the jobs of the lowest priority are long, and also wait for the gate
+SHORT, LONG = 0.3, 3.0  # seconds of training; LONG for the lowest priority, whose jobs also wait for the gate file
 PATIENCE = 1800.0  # seconds
 KIND = "ml.p5.48xlarge"
 NOT_ITS_FAULT = ("CapacityError", "InternalServerError")
@@ -129,7 +129,7 @@ def request(cloud: LocalCloud, name: str, number: int, gate: Path) -> dict[str, 
 
 
 def described(sagemaker: Any) -> Iterator[dict[str, Any]]:
-    """Yield SageMaker's descriptions of all training jobs, without those of a strict account's past."""
+    """Yield SageMaker's descriptions of all training jobs, except for the past jobs of a strict account."""
     for page in sagemaker.get_paginator("list_training_jobs").paginate():
         for job in page["TrainingJobSummaries"]:
             if job["TrainingJobName"].startswith(PAST):
@@ -210,7 +210,7 @@ def _instance_seconds(attempt: dict[str, Any]) -> float:
 
 
 def dead_letters(cloud: LocalCloud) -> int:
-    """Return the number of events in dead-letter queues: the function failed to handle them."""
+    """Return the number of events that the function failed to handle: they are in dead-letter queues."""
     sqs = cloud.client("sqs")
     counts = [
         sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]

@@ -1,4 +1,4 @@
-"""Load in simulated time: followers of jobs, many ends at once, and submissions. Part of `benchmarks/load.py`."""
+"""The simulated part of `benchmarks/load.py`: people follow jobs while many jobs end and others are submitted."""
 
 import random
 import statistics
@@ -15,7 +15,7 @@ from tests.jobs import a_body
 
 OWNERS = 50
 TICK_SECONDS = 60.0
-ENDS_AT = 15.0  # seconds after the beginning
+ENDS_AT = 15.0  # seconds after the beginning; then all running jobs end
 HEADER = (
     "| followers | concurrency | read units/s, hottest key | write units/s, hottest key | throttled calls | cycles | "
     "median s | 95 % s | longest s | ends recorded after s | submissions refused | requests answered | "
@@ -92,7 +92,7 @@ class Outcome:
     refused: int = 0  # submissions that were refused after all tries of the client
     looks: int = 0  # answered requests of followers
     looks_refused: int = 0  # requests of followers that were refused after all tries of the client
-    ends_after: float = 0.0  # seconds until the last end was recorded
+    ends_after: float = 0.0  # seconds until the queue had recorded the end of the last job
 
 
 class Load:
@@ -176,7 +176,7 @@ class Load:
             self.cloud.timeline.sleep(pace.after(status, job))
 
     def _watch_ends(self, attempts: list[str]) -> None:
-        """Record when no job of these attempts is active any more."""
+        """Record the seconds until no job of these attempts is active any more."""
         began, rows = self.cloud.timeline.now, self.cloud.tables.rows
         names = {attempt.partition("-qstamp-")[0] for attempt in attempts}
         while any(place[2] in names for place in rows if place[1] == "active"):

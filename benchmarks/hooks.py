@@ -92,7 +92,7 @@ def main() -> None:
     print(
         f"S3 call, two clients without hooks: {without * 1e6:.0f} and {same * 1e6:.0f} µs, ratio {same / without:.3f}"
     )
-    gc.freeze()  # so that install() does not find the first client, and leaves it without hooks
+    gc.freeze()  # hides the first client from install(), so that it stays without hooks
     install(everywhere=True, queue=QueueClient(url=NOWHERE, region="eu-west-1"))
     hooked = s3_client()
     without, same = compared(bare, hooked, options.calls, options.rounds)

@@ -72,7 +72,7 @@ class Times:
 
 
 class Events:
-    """SageMaker's events, which are delivered. Events of ends are also kept, to be sent again."""
+    """Delivers SageMaker's events. Events of ended jobs are also kept, so that `storm` can repeat them."""
 
     def __init__(self) -> None:
         self.targets: RuleTargets | None = None
@@ -141,7 +141,7 @@ class Load:
                 if due > began + seconds:
                     break
                 time.sleep(max(0.0, due - time.monotonic()))
-                # Synchronous calls: the local cloud would start a process for each event that finds no idle one.
+                # Calls are synchronous: for an asynchronous call without an idle process, the local cloud starts one.
                 invoke = partial(self._function.invoke, FunctionName=self._cloud.function_name)
                 sent.append(pool.submit(invoke, Payload=event))
         wall = time.monotonic() - began

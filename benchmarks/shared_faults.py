@@ -35,12 +35,12 @@ from sagemaker_queue import QueueClient  # noqa: E402
 
 FAULTS = "throttle=0.1,duplicate=0.3,late=0.3,lost=0.2,slow=0.1,unanswered=0.05"
 JOBS = 60
-GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # the tags of successive jobs
+GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # the tags of successive jobs, repeated
 PRIORITIES = 5
 KIND = "ml.p5.48xlarge"
 PATIENCE = 1800.0  # seconds
 KILLED_AT = (8, 20, 40)  # finished jobs at which an agent is killed
-STOPPED_AT = 50  # finished jobs at which a carrier is stopped past the queue
+STOPPED_AT = 50  # finished jobs at which a carrier is stopped in SageMaker, not by the queue
 NO_EVENTS_FROM, NO_EVENTS_TO = 10, 30  # finished jobs between which the queue gets no events about reports
 POLICY = {
     "pools": [{"name": "p5", "instance_type": KIND, "capacity": 2, "shared": True, "keep_warm": 30}],
@@ -84,7 +84,7 @@ class Run:
         return time.monotonic() - began
 
     def request(self, name: str, number: int) -> dict[str, Any]:
-        """Return the request for a member that needs almost no processor time. Each twelfth ignores SIGTERM."""
+        """Return the request for a member that needs almost no processor time. Every twelfth job ignores SIGTERM."""
         ignoring = "trap '' TERM; " if number % 12 == 5 else ""
         return {
             "TrainingJobName": name,
@@ -130,7 +130,7 @@ class Run:
     # --- checks ------------------------------------------------------------------------------------------
 
     def check_gpus(self) -> None:
-        """Check that the members on each GPU have no more than the whole of it."""
+        """Record an error for each GPU whose members have more than one whole GPU together."""
         self.looks += 1
         members = {env["SMQ_MEMBER"]: env for _, env in self.processes() if "SMQ_MEMBER" in env}
         taken: Counter[tuple[str, str]] = Counter()

@@ -1,7 +1,8 @@
-"""The queue's own functions in simulated time, with API Gateway, Lambda, DynamoDB and SageMaker.
+"""A simulated AWS account, in which the queue's own functions run in simulated time.
 
-DynamoDB limits the rate of each partition key. Invocations run concurrently, each with an App of its own, as in Lambda.
-Every call and every row that is read takes a fixed time, so the figures are the same on any machine.
+API Gateway, Lambda, DynamoDB and SageMaker are simulated. DynamoDB limits the rate of each partition key. Invocations
+run concurrently, each with an App of its own, as in Lambda. Every call and every row that is read takes a fixed time,
+so the figures are the same on any machine.
 """
 
 import copy
@@ -72,7 +73,7 @@ class Timeline:
 
     def switch(self) -> None:
         """Let other processes run until the present process is woken."""
-        router: Any = BaseRouter  # Powertools keeps the present request in class attributes
+        router: Any = BaseRouter  # Powertools keeps the present request in class attributes: restore it later
         seen = router.__dict__.get("current_event"), router.__dict__.get("lambda_context")
         self._hub.switch()
         router.current_event, router.lambda_context = seen
@@ -99,7 +100,7 @@ class Pool:
         self._timeline = timeline
 
     def submit(self, work: Callable[[], Any]) -> "Task":
-        """Start work concurrently. Outside of a process, it runs when its result is requested."""
+        """Start work concurrently. Outside of a process, the work runs only when its result is requested."""
         task = Task(self._timeline, work)
         if not self._timeline.outside:
             self._timeline.spawn(task.run)
@@ -140,7 +141,7 @@ class Task:
 
 
 class Calls:
-    """Access to the tables, whose calls take time and are counted.
+    """Access to the tables. Each call takes simulated time and is counted.
 
     :param consistent: whether reads are strongly consistent, which doubles their units.
     """
@@ -196,7 +197,7 @@ class Tables(UnitTables):
 
 
 class SimulatedTraining(FakeTraining):
-    """SageMaker's training API, whose calls take time and are counted."""
+    """SageMaker's training API. Each call takes simulated time and is counted."""
 
     def __init__(self, cloud: "SimulatedCloud") -> None:
         super().__init__()
@@ -223,7 +224,7 @@ class Output(io.StringIO):
         self._cloud = cloud
 
     def write(self, text: str) -> int:
-        """Count a line or a part of one. A metric CycleTime is always within one call."""
+        """Count a line or a part of a line. A metric CycleTime is never split between two calls."""
         self._cloud.counts["log bytes"] += len(text)
         if '"CycleTime"' in text:
             found = json.loads(text)["CycleTime"]
@@ -235,7 +236,7 @@ class SimulatedCloud:
     """A simulated AWS account with the queue.
 
     :param concurrency: maximum concurrent executions of the account.
-    :param reads: executions that are reserved for the function that answers requests that read; 0: none.
+    :param reads: executions that are reserved for ReadFunction, which answers GET requests; 0: none.
     :param slots: instances that the queue may use.
     :param settings: further settings of the deployment.
     """

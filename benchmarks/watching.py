@@ -32,11 +32,11 @@ from tests.unit.queue_api import Api  # noqa: E402
 
 HOUR = 3600.0
 TICK_SECONDS = 120.0  # less than the age at which a plan, or an outlook, counts as old
-MEMORY_GB = 1.0  # the function's, as in template.yaml
-CALL_SECONDS = 0.005  # that the function waits for a call of DynamoDB
+MEMORY_GB = 1.0  # memory of the function, as in template.yaml
+CALL_SECONDS = 0.005  # for which the function waits for one call of DynamoDB
 OWN_SECONDS = 0.010  # assumed processor time of the function per request; the benchmark prints its own measurement
 LOOK_AHEAD_SECONDS = 2.0  # processor time for each computation of the outlook
-LOG_BYTES = 600  # that Lambda logs for an invocation
+LOG_BYTES = 600  # logged by Lambda for one invocation
 
 
 class HourOverError(Exception):
@@ -110,7 +110,7 @@ def _store(queue: Harness, job: Job) -> None:
 def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
     """Follow a waiting job for an hour in which its state does not change.
 
-    :param foreseen: whether the queue computes an outlook, and so may have an expected start of the job.
+    :param foreseen: whether the queue computes an outlook, which may have the expected start of the job.
     """
     consistent, eventual = CountedTables(queue.tables, consistent=True), CountedTables(queue.tables, consistent=False)
     api = Api(queue=queue, consistent=consistent, eventual=eventual)

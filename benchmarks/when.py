@@ -41,13 +41,13 @@ from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
 HOUR = 3600.0
 DAY = 24 * HOUR
 LOAD = 0.9
-GANG = 2  # instances
+GANG = 2  # instances; jobs with so many or more are in the row "several"
 LIKELY = 20  # equally likely runtimes of each job
 
 
 @dataclass(frozen=True)
 class Checked:
-    """An estimate that was made at a moment, and the run of its job."""
+    """An estimate, the simulated time of the estimate (`at`), and the run of its job."""
 
     run: JobRun
     at: float
@@ -60,7 +60,7 @@ class Checked:
 
     @property
     def is_right(self) -> bool:
-        """Whether the estimated start was close to the start."""
+        """Whether the estimated start was close to the start in the simulation."""
         return self.estimate.start is not None and is_close(self.estimate.start - self.at, self.waited)
 
     @property
@@ -75,7 +75,7 @@ class Replay:
 
     :param every: seconds between two moments at which starts are estimated.
     :param arrivals: whether estimates expect further jobs.
-    :param futures: futures of each estimate; None: as many as are fast.
+    :param futures: number of futures for each estimate; None: as many as can be computed fast.
     """
 
     def __init__(self, trace: Sequence[TraceJob], every: float, *, arrivals: bool, futures: int | None) -> None:
@@ -112,7 +112,7 @@ class Replay:
         live = {job.name for job in snapshot.active} | {job.name for job in snapshot.waiting}
 
         def work(job: SimulatedJob, random: Random) -> float:
-            """Return the work of an arrival: its own, or a likely one if the job has not ended yet."""
+            """Return the work of a repeated job: the actual work if the job has ended, else a likely one, or 0."""
             if job.name not in live or job.name not in runtimes:
                 return 0.0 if job.name in live else job.work
             return max(0.0, random.choice(runtimes[job.name]) - self._overheads.provisioning)

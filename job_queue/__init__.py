@@ -1,1 +1,1 @@
-"""The brain: everything that the queue's Lambda function runs."""
+"""The queue: the code of its Lambda functions, which accept, schedule and launch jobs, and of the carriers' agent."""

@@ -152,7 +152,7 @@ class App:
         return self._api.resolve(event, context)
 
     def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext) -> None:
-        """Apply an event of SageMaker. Run a cycle if the event may let it do more than the last one.
+        """Apply an event of SageMaker. Run a cycle if the event may have made something new possible.
 
         :param detail: the detail of SageMaker's event "Training Job State Change".
         """

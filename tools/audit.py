@@ -1,4 +1,4 @@
-"""Audit of the pinned libraries for known vulnerabilities, by pip-audit, if its service can be reached.
+"""Check the pinned libraries for known vulnerabilities, by pip-audit, if its service can be reached.
 
     .venv-audit/bin/python tools/audit.py constraints.txt ...
 

@@ -1,4 +1,4 @@
-"""Environments of the programs that `make clients` runs, each made with its language's own tools."""
+"""Install the programs that `make clients` runs into environments, with the tools of their languages."""
 
 import json
 import os
@@ -17,7 +17,7 @@ SCRIPTS = ROOT / "tools/client_scripts"
 
 
 class Failed(Exception):
-    """A row that does not work, and the reason."""
+    """A program cannot be installed, or does not work; the message is the reason in its row of the table."""
 
 
 def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
@@ -113,7 +113,7 @@ def _by_cargo(client: Client, home: Path) -> Path:
 
 
 def versions(client: Client, programs: Path) -> str:
-    """Return the versions of the packages that the table shows."""
+    """Return the versions of the client's packages that the table shows (``Client.shown``)."""
     if client.installer == "npm":
         files = {name: programs.parent / name / "package.json" for name in client.shown}
         return ", ".join(f"{name} {json.loads(file.read_text())['version']}" for name, file in files.items())

@@ -3,9 +3,9 @@
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
 Each program has its own environment in build/clients, made by uv: the program as pip installs it, and the client of
-this checkout. Programs that use smq proxy have no client of this package; if they are not in Python, they are built
-with their own tools. A job that needs all instances preempts the program's job in the middle. The program must see the
-job end as if it had not been preempted.
+this checkout. The environments of programs that use smq proxy do not contain this client. Programs that are not in
+Python are built with the tools of their languages. A job that needs all instances preempts the program's job in the
+middle. The program must see the job end as if it had not been preempted.
 
 The option --write puts the rows of this run into the table of docs/clients.md.
 """
@@ -64,7 +64,7 @@ class Trial:
         cloud.client("s3").create_bucket(Bucket="clients")
 
     def run(self, name: str, client: Client, programs: Path) -> str:
-        """Run a program of the environment with these ``programs``; its job's name contains ``name``.
+        """Run the client's command in the environment with the folder ``programs``; its job's name contains ``name``.
 
         Return the notes that it printed. Raise Failed.
         """
@@ -194,7 +194,7 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """Return the document with these rows instead of those with the same program and way, in the order of CLIENTS."""
+    """Return the document with these rows in its table, in place of the same clients' rows, in the order of CLIENTS."""
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)

@@ -3,9 +3,8 @@
     .venv/bin/python tools/dynamodb_local.py pytest tests/contract --dynamodb-url {url}
 
 `make setup` does not install DynamoDB Local. Maven downloads it once into build/dynamodb-local, from the repository in
-its settings.
-Java 17 is required. The server keeps its data in memory, listens on a free port of this machine, and ends with the
-command.
+its settings. Java 17 is required. The server keeps its data in memory, listens on a free port of this machine, and ends
+with the command.
 """
 
 import os
@@ -38,7 +37,7 @@ def main(command: Sequence[str]) -> int:
 
 
 def fetched() -> bool:
-    """Download the jars if they are missing or older than the project file. Return whether they are complete then."""
+    """Download the jars if they are missing or older than the project file. Return whether they are complete."""
     complete = JARS / ".complete"
     if complete.exists() and complete.stat().st_mtime >= PROJECT.stat().st_mtime:
         return True

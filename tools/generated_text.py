@@ -1,4 +1,4 @@
-"""Pages whose first part is written by hand, and whose rest is generated from docstrings."""
+"""Replace the generated part of a page of the documentation; the part above it is written by hand."""
 
 import sys
 from collections.abc import Callable, Iterable

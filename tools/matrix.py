@@ -23,7 +23,7 @@ PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 # Packages of the tests themselves, always in the newest compatible versions.
 TEST_TOOLS = ("hypothesis", "moto[events,s3]", "psutil", "pyte", "pytest", "pytest-timeout", "pytest-xdist")
-# The SDK's tests are part of the ordinary tests: the SDK has its own lowest version.
+# The tests with the SDK are left out: they are part of the ordinary tests, and the SDK has its own lowest version.
 OPTIONS = ["--ignore", "tests/client/integrations/test_sdk_v2.py", "-p", "no:cacheprovider", "--timeout", "600"]
 PYTEST_INI = f"""\
 [pytest]
@@ -77,7 +77,7 @@ def tested(python: str, age: str, uv: Mapping[str, str]) -> str:
 
 
 def interpreter(python: str) -> str:
-    """Return pyenv's interpreter of this version, which is not on PATH; else the version, for uv to find."""
+    """Return the path of pyenv's interpreter, which uv does not find; without one, the version, which uv looks for."""
     versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     return str(max(versions.glob(f"{python}.*/bin/python"), default=python))
 

@@ -1,4 +1,4 @@
-"""Generator of the OpenAPI document: `python -m tools.openapi docs/openapi.yaml`."""
+"""``python -m tools.openapi docs/openapi.yaml``: generate the OpenAPI document from api_contract and the policy."""
 
 import ast
 import dataclasses
@@ -197,9 +197,9 @@ def _inline(kind: Any) -> Json:
 
 
 def _with_references(schema: Any, enums: dict[str, Json]) -> Any:
-    """Replace a schema that is described elsewhere by a reference (see `shape.schema`), and that of an enum by itself.
+    """Replace a schema that names a ``document`` (see `shape.schema`) by a reference to that schema of the API.
 
-    :param enums: the schema of an enum by its reference.
+    Replace a reference to an enum by the enum's own schema; ``enums`` maps references to schemas.
     """
     if isinstance(schema, dict):
         if "document" in schema:

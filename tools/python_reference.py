@@ -94,7 +94,7 @@ def _is_made_by_users(kind: Any) -> bool:
 
 
 def _methods(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Yield public methods and properties in the order of the source, those of base classes in this package last."""
+    """Yield public methods and properties in the order of the source, then those of base classes in this package."""
     if issubclass(kind, Shape):
         return
     for base in kind.__mro__:
@@ -121,7 +121,7 @@ def _fields(kind: Any) -> list[tuple[str, str]]:
 
 
 def _type(annotation: ast.expr) -> str:
-    """Return a type without its annotations for the API's document."""
+    """Return a type as text: of ``Annotated``, which adds facts for the OpenAPI document, only the type."""
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
         assert isinstance(annotation.slice, ast.Tuple)
         return _type(annotation.slice.elts[0])

@@ -3,8 +3,9 @@
     .venv/bin/python -m tools.sdk_tests [SOURCE]
 
 The SDK is the v2 of constraints.txt, in an environment in build/sdk-tests. The SDK's tests for sessions, jobs and
-estimators run twice there: with its session, and with ours (sdk_tests_plugin.py), which asks a queue on this machine
-that knows no job. A test that passes with theirs must pass with ours, or have its reason in REASONS.
+estimators run twice there: with the SDK's session ("theirs"), and with QueueTrainingJobSession ("ours"), which
+sdk_tests_plugin.py puts in its place. Our session asks a queue on this machine that has no jobs. A test that passes
+with theirs must pass with ours, or have its reason in REASONS.
 
 SOURCE is a checkout, or an archive, of the SDK's repository at that version. Without SOURCE, the source distribution of
 the package index is tried, and then the version's archive is downloaded from GitHub.
@@ -117,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def proves_something(theirs: Run, ours: Run) -> bool:
-    """Return whether tests passed with theirs, and made sessions of ours."""
+    """Return whether the comparison proves something: a test passed with theirs, and a session of ours was made."""
     return theirs.passed() > 0 and ours.sessions > 0
 
 
@@ -126,7 +127,7 @@ Fetch = Callable[[str, Path], Path]
 
 
 def source_of(version: str, given: Path | None, folder: Path, ways: Sequence[Fetch]) -> Path:
-    """Return a folder with the SDK's tests: the given one, or the first one that a way provides.
+    """Return a folder with the SDK's tests: in ``given``, or in the first archive that a function of ``ways`` gets.
 
     Files are downloaded and unpacked in ``folder``. Raise Failed, which names the places that were tried.
     """
@@ -181,7 +182,7 @@ def source_distribution(version: str, folder: Path) -> Path:
 
 
 def archive(version: str, folder: Path) -> Path:
-    """Download the repository at the version."""
+    """Download an archive of the SDK's repository at the version from GitHub."""
     url = ARCHIVE.format(version=version)
     try:
         answer = requests.get(url, timeout=300)
@@ -212,7 +213,7 @@ def environment(version: str) -> Path:
 
 
 def tested(python: Path, source: Path, tests: Sequence[str], queue_url: str = "") -> Run:
-    """Run tests of the folder, with our session if there is a queue for it. Raise Failed."""
+    """Run tests of the folder ``source``, with our session if ``queue_url`` is set, else with theirs. Raise Failed."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(PLUGIN, folder)  # no code of this checkout is imported except the installed client
         notes = Path(folder, "notes.json")
@@ -275,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def queue_without_jobs() -> Iterator[QueueWithoutJobs]:
-    """Serve while the block runs."""
+    """Run a queue without jobs while the block runs."""
     with QueueWithoutJobs() as queue:
         thread = threading.Thread(target=queue.serve_forever)
         thread.start()

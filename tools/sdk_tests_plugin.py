@@ -1,4 +1,4 @@
-"""A plugin of pytest for tools/sdk_tests.py: it writes the result of each test to the file that SDK_TESTS_NOTES names.
+"""A plugin of pytest for tools/sdk_tests.py: it writes each test's result to the file that SDK_TESTS_NOTES names.
 
 If SDK_TESTS_QUEUE names a queue, QueueTrainingJobSession replaces the Session of the SageMaker SDK v2. The plugin runs
 in an environment with the SDK, from a folder without other files.
@@ -14,7 +14,7 @@ import boto3
 import pytest
 import sagemaker.local
 import sagemaker.session
-import sagemaker.workflow.pipeline_context  # before the replacement: it derives sessions
+import sagemaker.workflow.pipeline_context  # before the replacement, as it derives classes from the session
 from botocore.hooks import BaseEventHooks, HierarchicalEmitter
 
 from sagemaker_queue import QueueClient, QueueTrainingJobSession
@@ -26,8 +26,8 @@ sessions: list[None] = []  # an item for each created session of this package
 
 
 def replace_session(url: str) -> None:
-    """Replace the SDK's session in all its modules, and in those that import from it later."""
-    # Sessions of these tests are mocks, and so are their credentials: requests to the queue need others.
+    """Replace the SDK's session in all loaded modules of the SDK; modules that are loaded later import ours."""
+    # The tests' sessions and their credentials are mocks. Requests to the queue are signed with other credentials.
     asks_as = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="us-west-2")
     queue = QueueClient(url=url, boto_session=asks_as)
     theirs = sagemaker.session.Session
@@ -48,7 +48,7 @@ def replace_session(url: str) -> None:
 def give_events(owner: Any) -> None:
     """Give a mock the events that a session or client of boto3 has.
 
-    Otherwise it counts our handlers, which are registered there, among its own calls, and tests look at those.
+    Otherwise the mock records the registration of our handlers as calls, and tests that check its calls fail.
     """
     if owner is not None and not isinstance(getattr(owner, "events", None), BaseEventHooks):
         owner.events = HierarchicalEmitter()

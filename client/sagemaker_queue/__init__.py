@@ -1,10 +1,11 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
 ``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
-``install(everywhere=True)`` does so for every boto3 and aioboto3 session of the process, ``hook()`` for one emitter.
-``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which needs the extra
-``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with the same estimators and Optuna, which needs
-the extra ``[tune]``. ``QueueClient`` provides the queue's API and the functions of ``smq`` to notebooks and scripts.
+``install(everywhere=True)`` does so for every boto3 and aioboto3 session of the process. ``hook()`` does so for the
+clients of one event emitter of botocore. ``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2; it
+needs the extra ``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with estimators of the SDK v2 and
+Optuna; it needs the extra ``[tune]``. ``QueueClient`` provides the queue's API and the functions of ``smq`` to
+notebooks and scripts.
 """
 
 from importlib import import_module
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# QueueTrainingJobSession is left out: "import *" must not need the SageMaker SDK.
+# QueueTrainingJobSession is not listed, because "import *" must not need the SageMaker SDK.
 __all__ = [
     "Attempt",
     "Cancellation",

@@ -34,8 +34,8 @@ class QueueError(Exception):
     """Root of the errors of this package; its message names the error and a remedy.
 
     ``field`` is the path of the invalid member, such as ``ResourceConfig.InstanceCount``; None if the error concerns no
-    single member. ``errors`` are the single errors of the queue's answer; empty if the queue was not asked.
-    ``retry_after`` is the number of seconds to wait before a retry, as stated by the answer; None: not stated.
+    single member. ``errors`` are the single errors of the queue's answer; empty if there was no answer. ``retry_after``
+    is the number of seconds to wait before a retry, as stated by the answer; None: not stated.
     """
 
     def __init__(self, message: str = "", field: str | None = None) -> None:
@@ -46,7 +46,7 @@ class QueueError(Exception):
 
     @classmethod
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:
-        """Return one error with all messages of ``errors`` (at least one), and each remedy once."""
+        """Return one error for ``errors`` (at least one): its text has all their messages, and each remedy once."""
         remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
         made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
         made.field = errors[0].field

@@ -1,8 +1,8 @@
 """A launcher that delivers SIGTERM to scripts of the SageMaker SDKs, so that they can save their work on a stop.
 
 SageMaker sends SIGTERM only to the first process of a container. With an estimator of the SDK v2 or a ModelTrainer of
-the SDK v3, this process is a shell that does not forward the signal: the script is killed 120 seconds later without
-notice. The launcher replaces the first process and forwards SIGTERM. The request contains the launcher as the
+the SDK v3, this process is a shell that does not forward the signal: the script gets no notice, and is killed 120
+seconds later. The launcher replaces the first process and forwards SIGTERM. The request contains the launcher as the
 container's entry point, so images need no change.
 
     PyTorch(..., container_entry_point=launcher.entry_point())                          # SDK v2
@@ -56,7 +56,7 @@ def use(boto_session: boto3.Session) -> boto3.Session:
         if isinstance(params.get("AlgorithmSpecification"), Mapping):  # otherwise botocore reports the missing member
             params.update(wrap(params))
 
-    # Not provide-client-params: botocore uses the result of only one of its handlers.
+    # The event provide-client-params does not work here: botocore uses the result of only one of its handlers.
     register: Any = boto_session.events.register
     register("before-parameter-build.sagemaker.CreateTrainingJob", wrapped)
     return boto_session

@@ -1,7 +1,7 @@
-"""The queue's metrics: collected during an invocation, and printed to its log at the end, from which CloudWatch reads.
+"""The queue's metrics: collected during an invocation, and printed to its log at the end, where CloudWatch reads.
 
-Dimensions are the service and, for some metrics, the project or the pool, but never a job. Each value of a dimension is
-a metric of its own, and each metric costs money.
+Dimensions are the service and, for some metrics, the project or the pool, but never a job: CloudWatch bills each value
+of a dimension as a metric of its own.
 """
 
 from collections import defaultdict
@@ -48,7 +48,7 @@ class Metric(Enum):
     RECONCILIATION_AGE = ("MinutesSinceReconciliation", MetricUnit.NoUnit)  # since the last comparison with SageMaker
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
     FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
-    UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker denied the queue to stop them
+    UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker did not let the queue stop them
     UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # their rows cannot be written, so plans leave them out
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
@@ -138,6 +138,6 @@ def _print(of: Dimension | None, measured: Values) -> None:
     for metric, values in measured.items():
         name, unit = metric.value
         for value in values:
-            lines.add_metric(name, unit, value)  # prints values beyond the limit of a line by itself
+            lines.add_metric(name, unit, value)  # begins a new line by itself when a line is full
     if lines.metric_set:
         lines.flush_metrics()

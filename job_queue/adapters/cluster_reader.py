@@ -1,4 +1,4 @@
-"""Strongly consistent reads of the cluster's state from the tables."""
+"""Read the cluster's state: metadata, active, waiting and external jobs, and the outlook if plans depend on it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class Parallel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterReads:
-    """The reads of live jobs that some metadata makes necessary, and of other data that plans depend on.
+    """The reads that the cluster's state needs besides the metadata, which determines them.
 
-    :param calls: reads of active and external jobs, then of the waiting queues, then of the outlook and the attempts
-        that have ended lately, if plans depend on them.
+    :param calls: the active and external jobs together, then each waiting queue, then, if plans depend on them, the
+        outlook and the attempts that have ended lately.
     """
 
     policies: Policies
@@ -35,7 +35,10 @@ class ClusterReads:
     calls: tuple[Callable[[], Any], ...]
 
     def cluster_state(self, metadata: Metadata, answers: Sequence[Any]) -> ClusterState | None:
-        """Return the cluster's state from the results; None if metadata read at the same time needs other reads."""
+        """Return the cluster's state from the results of the calls; None if this metadata needs other reads.
+
+        That happens if the reads were determined by earlier metadata, and it has changed since.
+        """
         applied = self.policies.of(metadata.policy)
         calls = 1 + len(self.queues) + _calls_ahead(applied.policy)
         if (
@@ -55,7 +58,11 @@ class ClusterReads:
         active: list[list[Job]],
         others: Sequence[Any],
     ) -> ClusterState:
-        """Return the cluster's state from the results of all calls but the first, and from the other reads."""
+        """Return the cluster's state from the reads.
+
+        :param active: one or several reads of the active jobs; the latest version of each job counts.
+        :param others: the results of all calls but the first.
+        """
         waiting = dict(zip(self.queues, others, strict=False))
         further = others[len(self.queues) :]
         jobs = latest_versions([*active, *(queue[: self.window] for queue in waiting.values())])
@@ -72,7 +79,7 @@ class ClusterReads:
 
 
 def _calls_ahead(policy: Policy) -> int:
-    """Return how many calls read the outlook and the past use."""
+    """Return how many calls read the data that plans depend on: the outlook, then the attempts that ended lately."""
     if remembers(policy):
         return 2
     return 1 if plans_with_outlook(policy) else 0
@@ -110,8 +117,9 @@ def read_cluster_state(
 ) -> ClusterState:
     """Read the cluster's state, as the holder of the lease.
 
-    A job that changes during the reads may be read twice or not at all. Planning with a stale version is harmless,
-    because its write will be refused. The change of a missed job has raised the generation.
+    A job that changes during the reads may be read twice or not at all. A plan with a stale version of a job is
+    harmless, because the write of the job is refused. A missed job is in the next cycle, because its change has raised
+    the generation.
 
     :param now: epoch seconds.
     :param metadata: the metadata, if it was read before.
@@ -151,12 +159,15 @@ def observe_cluster_state(
 
 
 def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalTrainingJob]]:
-    """Read active jobs, then external ones: the warm pool of an attempt is recorded before the attempt's end."""
+    """Read active jobs before external ones, so that no warm pool of an attempt that ends meanwhile is missed.
+
+    The warm pool of an attempt is recorded, among the external jobs, before the attempt's end.
+    """
     return repository.active(), repository.external()
 
 
 def _waiting_queue_reads(
     repository: JobRepository, queues: Sequence[str], window: int
 ) -> list[Callable[[], list[Job]]]:
-    """Return reads of one job more than is planned with, which shows whether there are more."""
+    """Return reads of the window of each waiting queue and of one job more, which shows whether further jobs wait."""
     return [partial(repository.waiting, key, window + 1) for key in queues]

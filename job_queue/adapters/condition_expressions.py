@@ -17,7 +17,7 @@ def is_as_read(job: Job) -> ConditionBase:
 
 
 def lease_is_free(holder: str, now: int) -> ConditionBase:
-    """Require that the lease is free or over, or that this holder has it (an answer was lost)."""
+    """Require that the lease is free or over, or that this holder has it already (the first answer was lost)."""
     return Attr("token").not_exists() | Attr("expiresAt").lt(now) | Attr("owner").eq(holder)
 
 
@@ -27,7 +27,7 @@ def fencing_token_is(fencing_token: int) -> ConditionBase:
 
 
 def may_promise(by: str, now: int, soon: int) -> ConditionBase:
-    """Require that no other invocation has promised to look again at `soon` or earlier, unless the promise is over."""
+    """Require that no other invocation has a promise in force to look for work again at `soon` or earlier."""
     is_over = Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now)
     return is_over | Attr("promisedBy").eq(by) | Attr("looksAt").gt(soon)
 
@@ -87,5 +87,5 @@ EXISTS = Attr("line").exists()  # an item of the lines table
 
 
 def is_published_before(fencing_token: int) -> ConditionBase:
-    """Require that the published plan is of an earlier cycle, or that there is none."""
+    """Require that the stored plan is of an earlier cycle, or that no plan is stored."""
     return Attr("token").not_exists() | Attr("token").lt(fencing_token)

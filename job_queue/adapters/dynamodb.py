@@ -27,7 +27,7 @@ Key = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A write of a whole row, for line rows and new jobs only."""
+    """A write of a whole row, used only for rows of the lines table and the history, and for new jobs."""
 
     table: str
     item: Item
@@ -71,7 +71,7 @@ Write = Put | Update | Delete | Check
 class Tables(Protocol):
     """The operations of a database that the repository needs.
 
-    Every read is strongly consistent, except `page`, which reads an index, and except reads for readers only.
+    Reads are strongly consistent, except `page`, which reads an index, and except on tables for readers only.
     """
 
     def get(self, table: str, key: Key) -> Item | None:
@@ -84,7 +84,10 @@ class Tables(Protocol):
         """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
 
     def update(self, update: Update) -> Item:
-        """Make one update outside a transaction; return the new row. Raise Refused, also while a transaction has it."""
+        """Make one update outside a transaction; return the new row.
+
+        :raises Refused: the row does not meet the condition, or another transaction has it (then without a row).
+        """
 
     def transact(self, writes: Sequence[Write]) -> None:
         """Make all writes or none. Raise Refused with the rows that did not meet their condition."""
@@ -138,7 +141,7 @@ class DynamoDBTables:
             TableName=table,
             IndexName=index,
             KeyConditionExpression="#listed = :yes",
-            # A sparse index is named after the attribute that it lists. An index that replaces it also has a number.
+            # A sparse index is named after the attribute that it lists. An index that replaces it is named `<name>-2`.
             ExpressionAttributeNames={"#listed": index.partition("-")[0]},
             ExpressionAttributeValues={":yes": {"S": "yes"}},
             ScanIndexForward=False,
@@ -201,7 +204,7 @@ _PASSING = frozenset(
 
 
 class Postponed(Exception):
-    """A transaction that met another one or a throttled key, without a refused condition. The SDK does not retry."""
+    """A transaction that failed only because of another transaction or a throttled key. The SDK does not retry it."""
 
 
 TRANSACTION_TRIES = 8

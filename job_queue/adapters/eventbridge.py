@@ -95,11 +95,14 @@ class Notifier:
             self._put(_job_entry(event, transition.new, details))
 
     def wake_up(self, by: str) -> None:
-        """Wake another invocation of the function to look for work, in the name of this one."""
+        """Start another invocation of the function, which looks for work.
+
+        :param by: the name of the present invocation.
+        """
         self._put(_entry(WAKE_UP, {"by": by}))
 
     def flush(self, seconds: float) -> None:
-        """Wait until all events are sent, or for this many seconds. Between invocations the process is frozen."""
+        """Wait until all events are sent, or for this many seconds: Lambda freezes the process between invocations."""
         with self._lock:
             sending = self._sending
         if sending is not None:

@@ -54,7 +54,7 @@ HISTORY_KEPT = 100  # the latest entries and attempts are kept in a job's item
 HISTORY_BYTES = 40_000  # ... and at most these bytes of the history
 CAUSE_BYTES = 500  # of a cause in the history
 RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
-COUNT_KEPT_SECONDS = 60 * 86_400  # for an owner without further submissions
+COUNT_KEPT_SECONDS = 60 * 86_400  # retention of an owner's count after the last submission
 MAX_WRITES = 100  # in one DynamoDB transaction
 MOST_REMEMBERED = 5000  # recorded ends; a forgotten end is looked up
 METADATA_WRITES = 3  # fencing token, policy, reservations
@@ -62,7 +62,7 @@ METADATA_WRITES = 3  # fencing token, policy, reservations
 
 @dataclass(frozen=True, slots=True)
 class SubmissionCount:
-    """The number of an owner's submissions since the owner's waiting jobs were counted, plus that count."""
+    """An upper bound of an owner's waiting jobs: their number when they were counted, plus all submissions since."""
 
     submitted: int
     counted_at: int  # epoch seconds; 0: never
@@ -93,7 +93,7 @@ class JobRepository(MetadataRepository):
     :param tables: DynamoDB, or a replacement that passes the same contract suite.
     :param history_seconds: retention of finished jobs.
     :param attempts: keeps the attempt records.
-    :param notify: notifies the observers, at once of each job and each transition that is recorded.
+    :param notify: notifies the observers of each job and each transition as soon as it is recorded.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class JobRepository(MetadataRepository):
     def add(
         self, job: Job, details: str, now: float, metadata: Metadata | None = None, *, plain: bool = False
     ) -> JobRecord | None:
-        """Store a new job in its waiting queue. Return the record that already has its name, None if the name was free.
+        """Store a new job in its waiting queue. If its name is taken, return the record that has it; else None.
 
         :param metadata: the metadata, if it was read before in this invocation.
         :param plain: whether its waiting queue is one of the few that each project always has.
@@ -156,20 +156,23 @@ class JobRepository(MetadataRepository):
         return None
 
     def submissions_of(self, owner: str) -> SubmissionCount:
-        """Return how much an owner has submitted since the owner's waiting jobs were counted."""
+        """Return the count of an owner's waiting jobs and later submissions."""
         row = self._tables.get(self._lines_table, owner_key(owner)) or {}
         return SubmissionCount(int(row.get("submitted", 0)), int(row.get("countedAt", 0)))
 
     def count_submission(self, owner: str, now: float) -> None:
-        """Count a submission, for `check_waiting`. It is not in the submission's transaction, to avoid conflicts."""
+        """Count a submission, for `check_waiting`.
+
+        The transaction that adds the job does not do this, because the submissions of an owner would then conflict.
+        """
         kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
         self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))
 
     def check_waiting(self, owner: str, count: SubmissionCount, limit: int, now: float, metadata: Metadata) -> None:
         """Check that fewer than `limit` jobs of an owner wait.
 
-        The waiting jobs of an owner with this many submissions since the last count are counted again, as jobs have
-        started since. A few more jobs may be accepted meanwhile, so that submissions of one owner need not wait for
+        If the count has reached the limit, the waiting jobs are counted again, because some have started since. A few
+        jobs more than the limit may be accepted meanwhile: otherwise submissions of one owner would have to wait for
         each other.
 
         :raises TooMany: the limit is reached.
@@ -339,7 +342,7 @@ def writes_of(transition: JobTransition) -> int:
 
 
 def transactions(transitions: Iterable[JobTransition]) -> list[list[JobTransition]]:
-    """Return transitions in as few transactions as possible, in their order."""
+    """Group transitions into as few transactions as possible, in their order."""
     parts: list[list[JobTransition]] = [[]]
     room = MAX_WRITES - METADATA_WRITES
     for transition in transitions:
@@ -352,7 +355,7 @@ def transactions(transitions: Iterable[JobTransition]) -> list[list[JobTransitio
 
 
 def _latest(record: JobRecord) -> dict[str, list[Item]]:
-    """Return the part of a job's past that is kept."""
+    """Return the latest part of a job's history and attempts, which its row keeps."""
     return {
         "history": _latest_that_fit([HISTORY.item(entry) for entry in record.history[-HISTORY_KEPT:]]),
         "attempts": [ATTEMPT.item(attempt) for attempt in record.attempts[-HISTORY_KEPT:]],

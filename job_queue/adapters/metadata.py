@@ -51,8 +51,8 @@ from job_queue.scheduler import policy_from_document
 UPDATE_TRIES = 10
 WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is limited
 WAITING_QUEUES_IN_ALL = 1000
-WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty one is forgotten after this time; no pending write is as old
-WAITING_QUEUE_FRESH_SECONDS = 1800  # ... and a waiting queue is registered again after this time
+WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty one is forgotten after this time; no write takes as long
+WAITING_QUEUE_FRESH_SECONDS = 1800  # a registration that is older than this is renewed when a job is added
 
 
 LEASE_SECONDS = 20  # from the last transaction of its holder
@@ -62,8 +62,8 @@ LEASE_SECONDS = 20  # from the last transaction of its holder
 class Lease:
     """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token and renews the lease.
 
-    A holder that is too slow loses the lease and may still call SageMaker. Names, and calls that are recorded first,
-    make that harmless.
+    A holder that is too slow loses the lease, and may then still call SageMaker. That is harmless, because SageMaker
+    accepts an attempt's name once, and each call is recorded before it is made.
     """
 
     holder: str
@@ -104,7 +104,7 @@ class Policies:
         return self._latest
 
     def read(self, stored: StoredPolicy) -> AppliedPolicy:
-        """Return a stored policy, in force or not. Its meaning is limited by the stack's ceiling."""
+        """Return a stored policy, in force or not, with `max_capacity` as the ceiling of its pools together."""
         document = _with_one_market(json.loads(stored.document))
         return AppliedPolicy(
             policy_from_document(document),
@@ -117,7 +117,10 @@ class Policies:
 
 
 def _with_one_market(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored policy in the present form. Pools once could have both `spot` and a plan, which counts."""
+    """Return a stored policy in the present form: without `spot` in pools that have a training plan.
+
+    Earlier versions of the queue allowed both; the plan counts.
+    """
     pools = [
         {name: value for name, value in pool.items() if name != "spot" or not pool.get("training_plan")}
         for pool in document["pools"]
@@ -143,7 +146,7 @@ class MetadataRepository:
     # --- capacity backoffs -----------------------------------------------------------------------
 
     def end_capacity_backoff(self, backoff: CapacityBackoff, left: CapacityBackoff | None = None) -> bool:
-        """End a backoff. Return False if SageMaker has refused a job since, or another invocation was first.
+        """End a backoff. Return False if SageMaker has refused a job since, or another invocation has ended it.
 
         :param left: the remaining backoff; None: none remains.
         """
@@ -224,7 +227,7 @@ class MetadataRepository:
     # --- the lease -------------------------------------------------------------------------------
 
     def acquire(self, holder: str, now: float) -> Lease | LeaseHeld:
-        """Take the lease for `LEASE_SECONDS`, unless another invocation holds it, which will see the new generation."""
+        """Take the lease for `LEASE_SECONDS`. If another invocation holds it, that one will see the new generation."""
         try:
             item = self._tables.update(
                 Update(
@@ -256,7 +259,10 @@ class MetadataRepository:
         return self.last_cycle().fencing_token != metadata.fencing_token
 
     def still_held(self, lease: Lease) -> bool:
-        """Return whether the lease is still held after a refused fencing token, because a write took effect unseen."""
+        """Return whether the holder still has the lease although its fencing token was refused, and update the token.
+
+        That is so if one of its writes took effect and the answer was lost.
+        """
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
         if item.get("owner") != lease.holder:
             return False
@@ -277,7 +283,7 @@ class MetadataRepository:
         )
 
     def promise(self, by: str, now: float, until: float, looks_at: float, soon: float) -> bool:
-        """Promise to look again. Return False if another invocation has promised it already, and looks soon enough.
+        """Promise to look for work again. Return False if another invocation has promised that and looks soon enough.
 
         All times are epoch seconds.
 
@@ -294,7 +300,7 @@ class MetadataRepository:
         return True
 
     def withdraw(self, by: str) -> None:
-        """End a promise: from now on others must look themselves."""
+        """End this invocation's promise to look for work again, so that other invocations do not rely on it."""
         with suppress(Refused):
             over = {"promisedUntil": 0}
             self._update_alone(Update(self._lines_table, metadata_key(LEASE), set=over, when=is_promised_by(by)))
@@ -344,10 +350,12 @@ class MetadataRepository:
             return
 
     def check_number_of_waiting_queues(self, job: Job, metadata: Metadata) -> None:
-        """Check that one more waiting queue may be opened, and that the owner leaves as many in its project to others.
+        """Check that a job's waiting queue is in use, or that its project and its owner may open one more.
 
-        :raises TooMany: the waiting queue is not in use, and its project, or its owner in that project, has the maximum
-            number.
+        An owner who has opened as many of a project's waiting queues as are left in it may open no more. So one owner
+        cannot take all of them.
+
+        :raises TooMany: the waiting queue is not in use and may not be opened.
         """
         key, keys = job.waiting_queue, metadata.waiting_queues
         project = project_of_waiting_queue(key)
@@ -373,7 +381,12 @@ class MetadataRepository:
             )
 
     def _update_alone(self, update: Update) -> None:
-        """Make an update that only another transaction can refuse: its item exists, or it has no condition."""
+        """Make an update, and repeat it while another transaction has the row.
+
+        A refusal without a row can only be due to such a transaction, because each row that has a condition exists.
+
+        :raises Refused: the row does not meet the update's condition.
+        """
         for _ in range(UPDATE_TRIES):
             try:
                 self._tables.update(update)

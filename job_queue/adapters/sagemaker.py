@@ -36,7 +36,7 @@ ENDED = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer reports how it ended
 WARM = frozenset({"Available", "InUse"})  # of an ended training job: its instances are kept, or about to be
 
-# The codes for requests that SageMaker will never accept. Other refusals may pass: permissions, expired credentials.
+# The codes for requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
 
@@ -63,7 +63,7 @@ class LaunchResult(Enum):
     NAME_TAKEN = auto()  # a training job of that name exists; it may be the attempt
     REFUSED = auto()  # the request itself is wrong: it will never be accepted
     NO_CAPACITY = auto()  # refused: the account has no such instances left
-    NO_QUOTA = auto()  # refused: another quota of the account, or one that is too small for this request
+    NO_QUOTA = auto()  # refused: another quota of the account is used up, or the quota is smaller than this request
     POOL_AT_FAULT = auto()  # refused because of the fields that the pool added to the request
     THROTTLED = auto()  # refused: too many calls in this second
     NOT_NOW = auto()  # refused, but may be accepted later: no permission, or expired credentials
@@ -71,7 +71,7 @@ class LaunchResult(Enum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the call has launched nothing, and its attempt gives its slots back."""
+        """Whether the call has certainly launched nothing, so that its attempt gives its slots back."""
         return self not in (
             LaunchResult.LAUNCHED,
             LaunchResult.NAME_TAKEN,
@@ -85,7 +85,7 @@ class StopResult(Enum):
 
     ASKED = auto()
     ENDED_ALREADY = auto()  # or SageMaker does not know it
-    DENIED = auto()  # the queue has no right to: the attempt's tags were removed, or the permission
+    DENIED = auto()  # the queue may not stop it: the attempt's tags, or the queue's permission, were removed
     UNKNOWN = auto()  # no answer
 
 
@@ -128,8 +128,8 @@ class TrainingJob:
     def is_attempt_of(self, job: Job) -> bool:
         """Return whether the training job is the current (or next) attempt of this submission, in the recorded place.
 
-        A training job is never the attempt of a member, and a report from a carrier is never the attempt of any other
-        job.
+        The place is SageMaker or a carrier. A member's attempt is only in reports of its carrier, any other attempt
+        only in SageMaker's answers and events.
         """
         placed = self.carrier == job.carrier_attempt
         if self.is_older_than_launch_of(job) or self.is_newer_than_launch_of(job):
@@ -164,7 +164,7 @@ class TrainingJob:
         than the attempt counts only while a late call of the queue can have launched it.
         """
         job, ended = record.job, ended_attempt(self.name, record)
-        # When SageMaker had the attempt, as far as the queue has heard.
+        # A time at which SageMaker certainly had the attempt.
         had = (ended.started or ended.ended) if ended else None
         is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(had)
         if is_newer:
@@ -177,7 +177,10 @@ class TrainingJob:
         return self.created is None or self.created <= job.late.until + CLOCK_SECONDS
 
     def _is_newer_than(self, started: str | None) -> bool:
-        """Return whether it was created after SageMaker had an attempt (ISO time)."""
+        """Return whether the training job was created later than an attempt of its name.
+
+        :param started: a time at which SageMaker had the attempt, ISO format; None: unknown.
+        """
         if started is None or self.created is None:
             return False
         return self.created > epoch(started) + CLOCK_SECONDS
@@ -208,7 +211,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
 
 
 def _status(report: Mapping[str, Any]) -> str:
-    """Return the status. During a deletion, return the status with which it ended if the report has a trace of it."""
+    """Return the status. While the training job is being deleted, return how it ended, if the report shows that."""
     status: str = report["TrainingJobStatus"]
     if status != DELETING:
         return status
@@ -223,7 +226,7 @@ def _status(report: Mapping[str, Any]) -> str:
 def _ended_at(report: Mapping[str, Any]) -> float | None:
     if report["TrainingJobStatus"] not in (*ENDED, DELETING):
         return None
-    # The deletion also counts as a modification.
+    # A deletion changes LastModifiedTime, so that time is the end only before a deletion.
     fields = ("TrainingEndTime", "LastModifiedTime") if report["TrainingJobStatus"] in ENDED else ("TrainingEndTime",)
     times = [_seconds(report[field]) for field in fields if report.get(field)]
     return times[0] if times else None
@@ -278,7 +281,7 @@ def _seconds(time: datetime | float | str) -> float:
 def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the detail of a `SageMaker Training Job State Change`; None if it has no valid name or status.
 
-    If other fields are not valid, the result has only these two, so that SageMaker is asked.
+    If other fields are not valid, the result has only these two, so that the caller asks SageMaker for the rest.
     """
     detail = event.get("detail")
     if not isinstance(detail, dict):
@@ -404,7 +407,7 @@ class SageMakerTraining:
         return plan_parts(self._client, arn, in_use)
 
     def training_jobs(self) -> TrainingJobList:
-        """Return all training jobs of the account, for one walk through them."""
+        """Return SageMaker's list of all training jobs of the account, for one walk."""
         return TrainingJobList(self._client, self._sleep)
 
 

@@ -21,7 +21,7 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
 from job_queue.validation.issue import quoted
 
-# Formats of the positions in tokens. They are checked first, since DynamoDB fails for keys that no row can have.
+# Formats of the positions in tokens. A position is checked before DynamoDB is asked, which fails for impossible keys.
 _NAME, _TIME = r"[A-Za-z0-9-]{1,63}", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 LIVE_KEY = re.compile(rf"\d{{10}}#{_TIME}#{_NAME}", re.ASCII)
 INDEX_KEY = {

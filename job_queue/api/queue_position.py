@@ -36,8 +36,8 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1.
 
-        None if the job does not wait or is not in the plan. None also if the reason why it waits has no place in the
-        order, such as a hold or a dependency.
+        None if the job does not wait or is not in the plan. None also if it waits for a reason that does not depend on
+        the order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
@@ -86,7 +86,7 @@ class QueuePosition:
         return self._not_planned(job)
 
     def _not_planned(self, job: Job) -> Reason:
-        """Return why a job waits that the plan does not hold, or that changed after the plan."""
+        """Return why a job waits if it has no hold in the plan, or if it has changed since the plan."""
         if job.name in self._plan.unrecorded:
             message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
             return Reason("NOT_RECORDED", message)
@@ -98,7 +98,7 @@ class QueuePosition:
         return self._not_held(job)
 
     def _not_held(self, job: Job) -> Reason:
-        """Return why a job waits that was planned, but has no hold in the published plan."""
+        """Return why a job waits if it was planned but has no hold in the published plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
@@ -112,15 +112,15 @@ class QueuePosition:
         return Reason("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
-        """Return the jobs ahead of a waiting job, its blockers, and advice; None if the plan does not hold the job."""
+        """Return the jobs ahead of a waiting job, its blockers, and advice; None if it has no hold in the plan."""
         hold = self._holds.get(job.name) if job.state.waits else None
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
 
 
 def _kept_back(job: Job) -> Reason | None:
-    """Return the reason to wait that the job's own record has; None if it has none.
+    """Return the reason to wait that is in the job's own record; None if there is none.
 
-    The plan does not hold such a job, since the job is parked or waits for other jobs.
+    Such a job has no hold in the plan, because it is parked or waits for other jobs.
     """
     if job.parked is not None and job.held:
         return Reason(WaitReason.HELD_BY_USER.value, "It is held: it starts only once it is released.")

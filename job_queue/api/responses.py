@@ -144,7 +144,8 @@ def queue_status(
     :param plan: the last published plan. Waiting jobs that are not in the plan come last.
     :param now: epoch seconds.
     :param room: bytes for the answer. Pools and projects are always complete. External jobs get at most a quarter of
-        the rest. Active jobs take precedence over waiting jobs, for which half of the remaining room is reserved.
+        the rest. Waiting jobs get half of what remains, if they need it, and active jobs the other half. Each of the
+        two may use the room that the other one leaves.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
     external, pools = cluster.external_slots(), cluster.pools_at(now)

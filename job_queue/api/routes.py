@@ -69,7 +69,7 @@ from job_queue.services.submission import MAX_REQUEST_BYTES, SubmissionService
 from job_queue.validation.issue import quoted
 from job_queue.validation.json_text import json_object
 
-MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # more than is kept, since white space and escapes are dropped
+MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # the stored form is smaller: it has no white space and fewer escapes
 RETRY_AFTER = {"Retry-After": "2"}  # seconds
 
 ACTIONS = {

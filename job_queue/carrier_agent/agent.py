@@ -17,7 +17,7 @@ from .processes import adopt_orphans, log, protect
 from .s3 import S3, CredentialSource, S3Error
 
 POLL_SECONDS = 2.0
-LOG_DELAY_POLLS = 2  # polling intervals in which CloudWatch Logs usually shows a line
+LOG_DELAY_POLLS = 2  # polling intervals after which CloudWatch Logs usually shows a new line, here the key's digest
 ALIVE_SECONDS = 15.0
 
 
@@ -144,9 +144,9 @@ class Agent:
             self._gpus.give_back(member.assignment["gpus"], int(member.assignment.get("tenths", 10)))
 
     def _forget(self, member: Member) -> None:
-        """Remove a member whose end is reported. The carrier ends if the member's processes cannot be ended.
+        """Remove a member whose end is reported. If its processes cannot be ended, close the carrier.
 
-        Such a member keeps its GPUs.
+        The GPUs of such a member never become free.
         """
         if member.stuck:
             log(CARRIER, f"[agent] processes of {member.attempt} cannot be ended: closing")

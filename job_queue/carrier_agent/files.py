@@ -1,9 +1,9 @@
 """Access to files that a member controls: without following links, without blocking, and within limits.
 
 A path is a tuple of names below an open directory. Each name is opened relative to the directory before it with
-O_NOFOLLOW. So a link that appears between two steps is an error and leads nowhere. Only regular files are read. Other
-files (FIFOs, devices, sockets) are never opened unless they replace a file between the check and the opening;
-O_NONBLOCK keeps even that from blocking.
+O_NOFOLLOW. So a link that appears between two steps causes an error and is not followed. Only regular files are read.
+Other files (FIFOs, devices, sockets) are rejected before they are opened. If one of them replaces a regular file after
+this check, O_NONBLOCK keeps the opening from blocking.
 """
 
 import errno
@@ -167,7 +167,7 @@ class Bounds:
 
 
 class Source(PosixPath):
-    """An open file in the form of a path, which `S3.put` accepts; its name is never looked up again."""
+    """An open file that can be used as a path, so that `S3.put` sends it without looking up its name again."""
 
     file: OpenFile
     tick: Callable[[], None]
@@ -222,7 +222,7 @@ class _Reader:
 
 
 class Target(PosixPath):
-    """A new file in the form of a path, into which `S3.download` writes. The complete file gets its final name."""
+    """A new file that can be used as a path, so that `S3.download` writes to it. `finish` gives it its final name."""
 
     folder: Directory
     final: str
@@ -300,8 +300,8 @@ class _Writer:
 def remove(parent: Directory, name: str, check: Callable[[], None]) -> None:
     """Remove a file, or a folder and all its content, without following links and with few open directories.
 
-    Folders inside are moved up before they are emptied, so depth and long paths do not matter. Entries that cannot be
-    removed stay.
+    Inner folders are moved to the top level before they are emptied, so that neither depth nor long paths are a
+    problem. Entries that cannot be removed stay.
 
     :param check: called for each entry; raises if the time is over.
     """
@@ -347,7 +347,7 @@ def _removed_some(root: Directory, folder: Directory, check: Callable[[], None])
 
 
 def _opened(parent: Directory, name: str) -> Directory:
-    """Open a folder to remove it; its owner gets the rights that may be missing."""
+    """Open a folder that is to be removed. If its mode forbids that, give the owner all rights first."""
     try:
         return parent.below((name,))
     except PermissionError:
@@ -361,7 +361,7 @@ def _check(name: str) -> None:
 
 
 def allocated(folder: Directory, most: int) -> int:
-    """Return the bytes on the disk below a folder; raise LimitExceeded if it has more bytes, entries or levels."""
+    """Return the bytes of disk that a folder takes; raise LimitExceeded above `most`, or if it has too many entries."""
     bounds = Bounds(most)
     for entry in walk(folder, MOST_ENTRIES, DEEPEST * 4):
         bounds.add_bytes(0, entry.status.st_blocks * 512)

@@ -1,7 +1,8 @@
-"""A member's own /opt/ml, below the carrier's, and the variables that name it.
+"""Make a member's own tree in place of /opt/ml, and adapt the member's command and variables to it.
 
-Two members cannot both have /opt/ml. The SM_* variables name a member's tree. `/opt/ml` at the beginning of a word of
-its command, or of a variable's value, is replaced by its tree. A path that is written in its code is not replaced.
+The members of a carrier cannot share one /opt/ml. So each has a tree below the carrier's, which its SM_* variables
+name. If a word of the command or a variable's value begins with `/opt/ml`, that part is replaced by the path of the
+tree. Paths in the member's code are not replaced.
 """
 
 import json
@@ -22,7 +23,7 @@ Json = Dict[str, Any]
 class Folders:
     """The tree of one member.
 
-    :param root: the path of the tree; nothing is there yet.
+    :param root: the path of the tree, which does not exist yet.
     :param request: the fields of CreateTrainingJob, as the queue accepted them.
     """
 
@@ -95,7 +96,7 @@ class Folders:
         return [self._relocated(str(word)) for word in words]
 
     def environment(self, inherited: Mapping[str, str]) -> Dict[str, str]:
-        """Return all variables except those of its GPUs. Variables of the request win over all others."""
+        """Return the member's variables except those for its GPUs. The request's variables replace all others."""
         kept = {name: value for name, value in inherited.items() if not name.startswith(CARRIER_VARIABLES)}
         asked = {
             str(name): self._relocated(str(value)) for name, value in (self._request.get("Environment") or {}).items()

@@ -1,9 +1,9 @@
 """Allocation of GPUs to members, and the isolation of members that share one.
 
-A member with whole GPUs sees only these (CUDA_VISIBLE_DEVICES). If members share a GPU, NVIDIA MPS limits memory and
-threads if its daemon can be started. Otherwise members take turns (time slicing), and frameworks must read their limits
-from the environment: JAX and TensorFlow do. PyTorch reads no limit; its code gets SMQ_GPU_MEMORY_FRACTION to pass on to
-torch.cuda.set_per_process_memory_fraction.
+A member with whole GPUs sees only its own (CUDA_VISIBLE_DEVICES). For members that share a GPU, NVIDIA MPS limits
+memory and threads if its daemon can be started. Otherwise the members take turns (time slicing), and only the member's
+framework can limit memory. JAX and TensorFlow read a variable for that. PyTorch does not: the member's code has to pass
+SMQ_GPU_MEMORY_FRACTION on to torch.cuda.set_per_process_memory_fraction.
 """
 
 import os
@@ -22,7 +22,7 @@ QUERY_SECONDS = 20.0
 
 
 class GpuUnavailable(Exception):
-    """An assignment of a GPU that does not exist, or of which other members have too much."""
+    """An assignment of a GPU that does not exist, or of more tenths of a GPU than are free."""
 
 
 class Gpus:
@@ -60,12 +60,12 @@ class Gpus:
         common = {
             "SM_NUM_GPUS": "1",
             "SMQ_GPU_MEMORY_FRACTION": f"{share:g}",
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # for JAX; contexts need some memory themselves
+            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # for JAX; the rest is for CUDA contexts
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         }
         if self._has_mps(gpus[0]):
             limits = {
-                "CUDA_VISIBLE_DEVICES": "0",  # the number in the daemon, which sees only this GPU
+                "CUDA_VISIBLE_DEVICES": "0",  # its number in the MPS daemon, which sees only this GPU
                 "CUDA_MPS_PIPE_DIRECTORY": str(self._pipes(gpus[0])),
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(tenths * 10),
             }
@@ -76,7 +76,7 @@ class Gpus:
         return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": shown}
 
     def close(self) -> None:
-        """End the daemons; by SIGKILL if they do not end on SIGTERM, since a member may have stopped them."""
+        """End the MPS daemons by SIGTERM, then by SIGKILL: SIGTERM fails if a member has sent them SIGSTOP."""
         for daemon in self._mps.values():
             daemon.terminate()
         for daemon in self._mps.values():

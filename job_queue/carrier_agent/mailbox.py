@@ -4,8 +4,9 @@ The messages are JSON objects in S3 below the carrier's prefix.
 
     in/<attempt>/assign.json     {"order": text, "signature": hex}
     in/<attempt>/stop.json       the same
-    out/agent.json               {"key": hex}: the agent's public number, written once when it starts. The carrier's
-                                 log has its digest: other programs can write to S3, but not to this log
+    out/agent.json               {"key": hex}: the agent's public number, written once when the agent starts. The
+                                 carrier's log has the digest of this number, because other programs can write to S3,
+                                 but not to this log
     out/<attempt>/started.json   {"report": text, "code": hex}
     out/<attempt>/ended.json     the same, written as soon as no process of the attempt is left
     out/alive.json               the same, every few seconds
@@ -14,8 +15,8 @@ An order is JSON text that the deployment's key has signed: {"do": "assign" or "
 "submission", "call"}. An assignment also has {"gpus": [0], "tenths": 10, "sealed"}, where `tenths` is the part of each
 GPU. `sealed` is {"request": fields of CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent;
 "disk" and "grace" may be missing. `submission` distinguishes jobs that have the same name at different times. `call`
-counts the launches of a job. An agent accepts one assignment for each pair of attempt and submission. A stop applies to
-an assignment whose `call` is not larger than its own. So no order can be replayed, or moved to another carrier or
+counts the launches of a job. An agent accepts one assignment for each pair of attempt and submission. It obeys a stop
+only if the stop's `call` is at least the assignment's. So no order can be replayed, or moved to another carrier or
 attempt.
 
 A report is JSON text with an authentication code, made with the key that the queue and this agent share. Every report

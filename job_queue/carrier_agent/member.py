@@ -1,4 +1,4 @@
-"""One attempt of a member, from its assignment to its report."""
+"""Run one attempt of a member: download its data, run its command, save checkpoints and results, report its end."""
 
 import os
 import re
@@ -23,10 +23,10 @@ Json = Dict[str, Any]
 SYNC_SECONDS = 15.0  # between two copies of new checkpoints, and two measurements of the disk
 POLL_SECONDS = 0.2  # between two checks for the end of the process and for a stop
 GRACE_SECONDS = 100.0  # from SIGTERM to SIGKILL; SageMaker gives the carrier 120 s
-SAVING_SECONDS = 120.0  # for checkpoints and results of a stopped member, from the end of its processes
-STALL_SECONDS = 120.0  # without a byte read or sent; then saving is given up, also if the member ended by itself
-MOST_SAVING_SECONDS = 4 * 3600.0  # for a member that ended by itself, while its upload makes progress
-REMOVING_SECONDS = 30.0  # before the end is reported; the rest is removed in the background
+SAVING_SECONDS = 120.0  # limit for saving files of a stopped member, from the end of its processes
+STALL_SECONDS = 120.0  # saving is given up if no byte is read or sent for this time
+MOST_SAVING_SECONDS = 4 * 3600.0  # limit for saving files of a member that ended by itself, while bytes are sent
+REMOVING_SECONDS = 30.0  # limit for removing files before the end is reported; the rest is removed in the background
 MOST_REMOVING_SECONDS = 3600.0
 REASON_LENGTH = 1024
 STUCK = "InternalServerError: processes could not be ended"
@@ -44,9 +44,9 @@ class Member:
     """Runs an attempt in its own thread.
 
     :param assignment: see `mailbox`; its GPUs are allocated.
-    :param freed: called when no process of it is left and its files are saved, before its end is reported. So the next
-        member on its GPUs finds them free. `freed` is not called if processes are left (see `stuck`).
-    :param done: called when its end is reported.
+    :param freed: called before the member's end is reported, once its processes have ended and its files are saved. So
+        the next member finds the GPUs free. `freed` is not called if processes are left (see `stuck`).
+    :param done: called when the member's end is reported.
     """
 
     stuck = False  # whether some of its processes could not be ended, so that its GPUs are not free
@@ -128,7 +128,7 @@ class Member:
         self._done(self)
 
     def _report(self, report: Json) -> None:
-        """Report the end, and retry until that succeeds: until then the queue takes the attempt for running."""
+        """Report the end, and retry until S3 has the report: without it, the queue takes the attempt for running."""
         while True:
             try:
                 self._mailbox.report(self.attempt, "ended", report)
@@ -161,7 +161,7 @@ class Member:
     # --- before ------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """Remove processes and files of the attempt that were left by an earlier agent, which was killed."""
+        """End the processes and remove the files that an earlier, killed agent has left of this attempt."""
         if not end_marked(self._folders.root):
             self.stuck = True
             raise Ended("Failed", STUCK)
@@ -177,7 +177,10 @@ class Member:
             self._step(f"InputDataConfig[{number}]", partial(self._fetch, channel, bounds))
 
     def _step(self, field: str, step: Callable[[Pace], None]) -> None:
-        """Run a step, which a stop interrupts. Raise Ended if it fails, with the field of the request that it needs."""
+        """Run a step, which a stop interrupts. If the step fails, raise Ended, whose reason names the `field`.
+
+        :param field: the field of the request that the step carries out.
+        """
         pace = Pace(stopped_at=lambda: self._stopped_at, after_stop=0)
         try:
             within(pace, partial(step, pace))
@@ -229,8 +232,8 @@ class Member:
     def _watch(self, processes: Processes) -> Ended:
         """Wait until the first process has ended, and return the end of the attempt.
 
-        Measurements of the disk and copies of checkpoints run in their own threads. They depend on the member's files
-        and on the network, and a stop must be noticed meanwhile.
+        Measurements of the disk and copies of checkpoints run in their own threads, because the member's files or the
+        network can make them slow, and a stop must be noticed meanwhile.
         """
         limits = self._request.get("StoppingCondition") or {}
         until = time.monotonic() + float(limits.get("MaxRuntimeInSeconds") or 86_400)
@@ -310,10 +313,10 @@ class Member:
     # --- after -------------------------------------------------------------------------------------------
 
     def _save(self, ended: Ended) -> Ended:
-        """Save checkpoints after every end, and results too, as SageMaker does for stopped jobs.
+        """Save checkpoints and results after every end: SageMaker also saves both for stopped jobs.
 
         A member that was stopped or killed has `SAVING_SECONDS` for both. A member that ended by itself has
-        `MOST_SAVING_SECONDS` while bytes move, and `SAVING_SECONDS` from a stop on.
+        `MOST_SAVING_SECONDS` while bytes are sent. If it is stopped meanwhile, it has `SAVING_SECONDS` from the stop.
         """
         by_itself = ended.status == "Completed" or ended.reason.startswith("AlgorithmError")
         pace = Pace(
@@ -329,7 +332,7 @@ class Member:
             home = f"{output.rstrip('/')}/{self.attempt}/output"
             for folder in ("model", "output"):
                 self._try("results", partial(self._send, folder, f"{home}/{folder}.tar.gz", pace), pace)
-        if not self._unsaved or ended.status == "Stopped":  # the queue compares reasons of stops
+        if not self._unsaved or ended.status == "Stopped":  # the queue reads the reason of a stop, so it stays as it is
             return ended
         problem = "; ".join(self._unsaved)
         if ended.status == "Completed":
@@ -337,7 +340,7 @@ class Member:
         return Ended(ended.status, f"{ended.reason}; {problem}")
 
     def _last_sync(self, checkpoints: Checkpoints, pace: Pace) -> int:
-        """Copy changed checkpoints, after the running copy has ended."""
+        """Wait for the copy in progress, then copy the checkpoints that have changed since it began."""
         if self._syncing is not None:
             self._syncing.join(pace.left())
         pace.moved()

@@ -17,7 +17,7 @@ class Pace:
     :param total: seconds from now.
     :param stall: seconds without a call of `moved`.
     :param stopped_at: returns the time (of time.monotonic) at which the member was stopped, or None.
-    :param after_stop: seconds from that time.
+    :param after_stop: seconds from the stop.
     """
 
     def __init__(

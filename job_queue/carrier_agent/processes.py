@@ -1,8 +1,8 @@
-"""A member's processes: their group, their output in the log, and their complete end.
+"""Start a member's command, copy its output to the log, and end all its processes, also those that left its group.
 
-Some processes leave the group. They are found by a variable that they inherit (the mark), and by their ancestors and
-sessions as seen while the member ran. They are also found as orphans: orphans become children of the agent. Children of
-the agent that belong to no other running member are ended with the next member that ends.
+A process that left the member's process group is found in three ways: by a variable that it inherits (the mark); by its
+ancestors and its session, which are noted while the member runs; and as an orphan, because orphans become children of
+the agent. Children of the agent that belong to no running member are ended with the next member that ends.
 """
 
 import ctypes
@@ -21,18 +21,18 @@ from typing import IO, Callable, Dict, List, Mapping, NamedTuple, Optional, Set,
 MARK = "SMQ_MEMBER"
 LONGEST_LINE = 32_768  # bytes; CloudWatch takes 256 KB
 BYTES_PER_SECOND = 1 << 20  # of a member's output, written to the log on average
-LEAST_LINE = 128  # bytes that a line counts at least: short lines cost as much
+LEAST_LINE = 128  # a shorter line counts as this many bytes, since each line has a cost of its own
 BURST = 8 << 20  # bytes that may go to the log at once
 MOST_READ_PER_SECOND = 64 << 20  # bytes of output; a member that writes more waits
 ENDING_SECONDS = 20.0  # limit for ending all processes of a member
-LAST_OUTPUT_SECONDS = 2.0  # limit for reading its output after that
-INCOMPLETE_SCANS = 10  # empty scans in a row after which no process is left, although each scan can miss one
+LAST_OUTPUT_SECONDS = 2.0  # limit for reading a member's output after its processes have ended
+INCOMPLETE_SCANS = 10  # one scan can miss a process; after this many empty scans in a row, no process is left
 TABLE_SECONDS = 1.0  # between two readings of all processes
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 _AGENT_PREFIX = "[agent]"
-# Line ends of all readers of logs, except \r, which progress bars need.
+# Characters that any reader of logs takes for the end of a line, except \r, which progress bars need.
 _BREAKS = re.compile("[\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 # Control characters, except \t and \r, and characters that change the order of the displayed text.
@@ -84,17 +84,17 @@ def log(name: str, line: str) -> None:
 
 
 def log_output(name: str, line: str) -> int:
-    """Write a line of a member's output to the log, in a form that differs from the agent's own lines about it.
+    """Write a line of a member's output to the log. Return the number of bytes written.
 
-    Return the number of bytes written.
+    The agent's prefix is quoted in it, so that it cannot pass for a line of the agent.
     """
     return _write(name, _COLOURS.sub("", line).replace(_AGENT_PREFIX, f"'{_AGENT_PREFIX}'"))
 
 
 def _write(name: str, line: str) -> int:
-    """Write a line after the name of its member. The name is repeated after each line end of any reader of logs.
+    """Write a line after the name of its member. Repeat the name wherever a reader of logs could see a new line.
 
-    Control characters are replaced, several in a row by one character, since a terminal would obey them.
+    Control characters, which a terminal would obey, are replaced: several in a row by one character.
     """
     parts = (it.rstrip("\r") for it in _BREAKS.split(line.rstrip("\r\n")))
     lines = (_CONTROLS.sub("\ufffd", it).replace("\r", f"\r{name}| ") for it in parts)
@@ -181,8 +181,8 @@ class Processes:
     def _scan(self, thorough: bool) -> "Scan":
         """Find processes that must be ended.
 
-        With `thorough`, also find marks and orphans, and read all states again. Without it, a scan is fast enough for
-        processes that live for some milliseconds.
+        With `thorough`, also find marks and orphans, and read the states of known processes again. Without it, a scan
+        is fast enough to find processes that live for only some milliseconds.
         """
         with _lock:
             over = self._first.returncode is not None
@@ -205,8 +205,8 @@ class Processes:
                 for pid in _with_descendants(found - taken, table) - taken - _own - {os.getpid()}
                 if table[pid].state not in "ZX"
             }
-            # A process that no scan finds forks and ends during the scan.
-            # The zombie that it leaves is reaped by the agent only.
+            # A scan misses a process only if that process forks and ends during the scan. Then it leaves a zombie,
+            # which only the agent can reap. So a scan without such a zombie has missed no process.
             complete = _adopting and over and not left
             if complete:
                 sessions = {table[pid].session for other in others for pid, _ in other._seen if pid in table}
@@ -249,12 +249,12 @@ def end_marked(folder: Path, seconds: float = ENDING_SECONDS) -> bool:
 
 
 def _end(scan: Callable[[bool], Scan], seconds: float, poll: Callable[[], object]) -> bool:
-    """Stop all processes, so that they cannot start others, then kill them; repeat until there are none.
+    """Stop all processes (SIGSTOP), so that they cannot start others, then kill them; repeat until none is left.
 
-    There are none after one complete scan, or `INCOMPLETE_SCANS` others in a row, without a find. When the time is
-    over, two in a row are enough, since other members can make scans incomplete and slow.
+    No process is left if one complete scan, or `INCOMPLETE_SCANS` other scans in a row, found none. When the time is
+    over, two empty scans in a row are enough, since other members can make scans incomplete and slow.
 
-    Return False if some are left after that time: they fork faster than they are stopped, or the kernel holds them.
+    Return False if processes are left then: they fork faster than they are stopped, or the kernel holds them.
     """
     until = time.monotonic() + seconds
     empty = 0  # scans in a row that found no process
@@ -318,7 +318,7 @@ def _reap(table: Dict[int, Process]) -> List[Process]:
 
 
 def _table(known: "Mapping[int, Process]" = MappingProxyType({})) -> Dict[int, Process]:
-    """Return all processes by their numbers. Only unknown processes are read from /proc."""
+    """Return all processes by their numbers. Processes in `known` are not read from /proc again."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and int(name) in known:
@@ -364,9 +364,9 @@ def _read(path: str) -> bytes:
 class Reader:
     """A thread that copies a member's output to the log, line by line, within limits.
 
-    Output beyond `BYTES_PER_SECOND` on average, or 8,192 short lines, is left out, and the log says how much. The
-    thread reads at most `MOST_READ_PER_SECOND`. The thread ends with the member, even if a process that was not found
-    keeps the pipe open.
+    Output beyond `BYTES_PER_SECOND` on average (8,192 short lines a second) is left out, and the log says how much. The
+    thread reads at most `MOST_READ_PER_SECOND`. It ends with the member, even if a process that was not found keeps the
+    pipe open.
     """
 
     def __init__(self, attempt: str, source: "IO[bytes]") -> None:
@@ -407,7 +407,7 @@ class Reader:
         self._source.close()
 
     def _take(self, block: bytes, *, last: bool = False) -> None:
-        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # faster than line by line
+        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # drop it at once
             self._left_out += len(self._rest) + len(block)
             self._rest = b""
             return

@@ -26,7 +26,7 @@ TRIES = 8
 PART = 64 << 20  # bytes of a part; S3 accepts 10,000 parts
 BLOCK = 1 << 20
 TIMEOUT = 60  # seconds
-REFRESH = 300  # seconds before they expire, credentials are requested again
+REFRESH = 300  # credentials are requested again this many seconds before they expire
 METADATA = "http://169.254.170.2"  # address where containers get credentials
 
 Body = Union[bytes, Path]
@@ -129,9 +129,9 @@ class S3:
         self._ask("GET", bucket, key, into=target)
 
     def put(self, bucket: str, key: str, body: Body, *, new: bool = False, kms_key: Optional[str] = None) -> bool:
-        """Write an object, large files in parts. With `new`, only if there is none.
+        """Write an object; send a large file in parts. With `new`, write it only if the key has no object.
 
-        Return False if there was one, or if another write was in progress.
+        Return False if the key had an object, or if another write to it was in progress.
         """
         headers = {}
         if kms_key:
@@ -348,7 +348,7 @@ class _Opened:
         left = self._length
         while left:
             block = self._file.read(min(BLOCK, left))
-            # The file became shorter: send zeros up to the announced length. The next change sends it again.
+            # If the file became shorter, send zeros up to the announced length. The next sync sends the file again.
             block = block or b"\0" * min(BLOCK, left)
             left -= len(block)
             yield block

@@ -64,7 +64,7 @@ def shared_key(private: int, public: int, context: str) -> bytes:
 
     :param public: the other side's number.
     :param context: binds the key to its purpose: the carrier's attempt.
-    :raises ValueError: the number is outside of the group, or generates a small part of it.
+    :raises ValueError: the number is outside of the group, or generates only a small subgroup.
     """
     if not 1 < public < PRIME - 1:
         raise ValueError("the number is not an element of the group")

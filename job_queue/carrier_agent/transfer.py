@@ -1,6 +1,7 @@
 """Transfers between S3 and a member's folders, as SageMaker does them: channels, checkpoints, results.
 
-Messages of errors contain no text of a request and no name of a file: they end in reasons that other users can read.
+Error messages contain no text of a request and no file name, because other users can read them: the reason of an
+attempt's end contains the message.
 """
 
 import os
@@ -20,7 +21,7 @@ Signature = Tuple[int, int, int]
 
 MOST_OBJECTS = 2_000_000  # objects that are downloaded for one channel, or restored
 LONGEST_KEY = 1_024  # bytes
-_NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not in XML, so not in a list of keys
+_NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # XML, and so S3's lists, cannot contain them
 
 
 def fetch_channel(s3: S3, source: Json, root: Directory, folder: Parts, bounds: Bounds, pace: Pace) -> None:
@@ -69,7 +70,7 @@ class Unusable(S3Error):
 
 
 class Checkpoints:
-    """A folder and its address in S3: restored once; then new and changed files are copied to S3.
+    """A member's checkpoint folder: downloaded from S3 once; then new and changed files are copied to S3.
 
     A file that is removed from the folder stays in S3, as with SageMaker.
 
@@ -101,7 +102,7 @@ class Checkpoints:
                     raise LimitExceeded(f"more than {MOST_OBJECTS} objects")
 
     def sync(self, pace: Pace) -> int:
-        """Copy changed files, the oldest first: a checkpoint is written before the file that points to it.
+        """Copy changed files, the oldest first, so that a checkpoint is in S3 before the file that points to it.
 
         Return the number of files that cannot be saved because of their names. Links and special files are left out.
         Raise LimitExceeded, before any file is copied, if the folder has more bytes or files than it may.
@@ -179,7 +180,7 @@ def _packed(
     seen: Dict[Tuple[int, int], str],
     pace: Pace,
 ) -> bool:
-    """Add an entry to an archive; return False if it has changed its kind and is left out."""
+    """Add an entry to an archive; return False if it is left out, because it is no longer a file, folder or link."""
     info = tarfile.TarInfo("/".join(parts))
     info.mode, info.mtime = stat.S_IMODE(status.st_mode) & 0o777, int(status.st_mtime)
     if stat.S_ISDIR(status.st_mode):
@@ -199,7 +200,7 @@ def _packed(
             info.type, info.linkname = tarfile.LNKTYPE, seen[identity]
         else:
             seen[identity] = info.name
-            info.size = min(file.status.st_size, status.st_size)  # as counted: later bytes are left out
+            info.size = min(file.status.st_size, status.st_size)  # later bytes are not counted, so left out
             archive.addfile(info, _Content(file, info.size, pace.moved))
             return True
     archive.addfile(info)

@@ -1,4 +1,4 @@
-"""Facts about an attempt at its end, from SageMaker's report, the policy, and earlier records of the queue."""
+"""Collect the facts of an ended attempt for its attempt record: its times, instances, market and last checkpoint."""
 
 from job_queue.adapters.items import stored_request
 from job_queue.adapters.sagemaker import TrainingJob

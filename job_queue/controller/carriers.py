@@ -1,7 +1,8 @@
-"""Carry out a plan's decisions about carriers and members, and read the mailboxes (ADR 0079, 0080, 0082).
+"""Create and stop carriers (shared instances), assign members to them, and apply their agents' reports (ADR 0079).
 
-A carrier is a job that never waits: a carrier that is not launched is given up, and one that has ended is not tried
-again. Members follow the protocol of all jobs, but their attempts are in mailboxes instead of SageMaker.
+A carrier never waits: a carrier that was not launched is given up, and one that has ended is not tried again. Members
+follow the protocol of all jobs, but their orders and reports go through mailboxes (ADR 0080, 0082) instead of
+SageMaker's API.
 """
 
 import json
@@ -32,10 +33,10 @@ from job_queue.scheduler import JobState, Launch, Plan, Start
 
 SILENT_SECONDS = 5 * 60  # a carrier without an authentic heartbeat for this time is stopped
 BEAT_SECONDS = 60  # an older heartbeat says nothing about members
-START_SECONDS = 60 * 60  # from a carrier's launch until its agent must have introduced itself
+START_SECONDS = 60 * 60  # from a carrier's launch until its agent must have introduced itself (published its key)
 ASSIGNED_SECONDS = 60  # an agent has seen an assignment after this time
 DEFAULT_RUNTIME = 86_400  # SageMaker's MaxRuntimeInSeconds, if a request has none
-OVERDUE_SECONDS = 6 * 3600  # beyond MaxRuntimeInSeconds, which excludes downloads and up to four hours of saving
+OVERDUE_SECONDS = 6 * 3600  # beyond MaxRuntimeInSeconds, for downloads and up to four hours of saving
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
 TRIES = 5  # against writers that change the same carrier at the same time
 CLOCK_SECONDS = 5  # the largest difference between the clocks of S3 and SageMaker
@@ -44,7 +45,7 @@ LOST = "InternalServerError: its carrier has ended"
 
 @dataclass(frozen=True, slots=True)
 class CarrierChanges:
-    """The result of a plan's decisions about carriers."""
+    """The changes by which a plan's decisions about carriers and members are carried out."""
 
     cluster: ClusterState  # with the carriers that are to be launched
     plan: Plan  # a plan that starts these carriers
@@ -53,7 +54,7 @@ class CarrierChanges:
 
 
 class Carriers(ControllerPart):
-    """Carriers and their members, for the holder of the lease. Only `listen` needs no lease."""
+    """Carriers and their members, for the holder of the lease. Only `apply` and `listen` need no lease."""
 
     def __init__(self, backend: Backend, reconciler: Reconciler) -> None:
         super().__init__(backend)
@@ -81,7 +82,7 @@ class Carriers(ControllerPart):
         now = self._clock()
         for carrier in [job for job in cluster.waiting.values() if job.carries is not None]:
             given_up = [transitions.give_up(carrier, now)]
-            if carrier.backoff_until is not None:  # its own backoff; the backoff of a pool is recorded for all jobs
+            if carrier.backoff_until is not None:  # of its own; a pool's backoff already holds for the members
                 first_members = (cluster.waiting.get(name) for name in carrier.first_members)
                 given_up += [transitions.back_off_with(job, carrier, now) for job in first_members if job is not None]
             for part in transactions(given_up):
@@ -96,7 +97,7 @@ class Carriers(ControllerPart):
         return cluster
 
     def _end_of(self, job: Job) -> Job | None:
-        """End the attempt of a member whose carrier has ended, as the member's report says, or else as lost."""
+        """Record the end of a member whose carrier has ended, from the member's report if it is valid."""
         try:
             found = self._training.describe_attempt(job)
             record = self._repository.record(job.name)
@@ -191,8 +192,8 @@ class Carriers(ControllerPart):
     def apply(self, reported: Iterable[tuple[str, str | None]]) -> bool:
         """Apply reports. Return whether a cycle may do more now.
 
-        An object in a mailbox only says where to look. Nothing is read, written or counted unless a live carrier has
-        the attempt, or a live job that is recorded on exactly this carrier.
+        An object in a mailbox only says where to look. A pair is ignored unless the carrier is alive and introduces
+        itself, or the member is alive and recorded on exactly this carrier.
 
         :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
             member means that the agent has introduced itself.
@@ -260,14 +261,14 @@ class Carriers(ControllerPart):
     def _listen_to(self, carrier: Job, members: Sequence[Job]) -> bool:
         now = self._clock()
         if carrier.state is not JobState.RUNNING or carrier.cancelled:
-            return sum(self._examine(job) for job in members) > 0  # each of them
+            return sum(self._examine(job) for job in members) > 0  # not `any`: each member is examined
         if carrier.agent_key is None:
             if self._record_agent_key(carrier):
                 return True
             since, limit = epoch(carrier.started or carrier.since), START_SECONDS
         else:
             heard = self._training.heard_of(carrier)
-            more = sum(self._look_for_end(job, heard) for job in members) > 0  # each of them
+            more = sum(self._look_for_end(job, heard) for job in members) > 0  # not `any`, as above
             # Some seconds pass between the introduction and the first heartbeat.
             since, limit = heard.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
             if more or (since + limit >= now and not any(_is_due(job, now) for job in members)):
@@ -281,7 +282,7 @@ class Carriers(ControllerPart):
         return False
 
     def _stop_for_a_member(self, carrier: Job, members: Sequence[Job], now: float) -> bool:
-        """Stop a carrier with a member that should have ended. Return whether there is such a member."""
+        """Stop a carrier if one of its members should have ended long ago. Return whether it was stopped."""
         for job in members:
             if _is_due(job, now):
                 log.warning("member does not end", job=job.name, attempt=job.launched, state=job.state)
@@ -325,7 +326,7 @@ def _is_due(job: Job, now: float) -> bool:
 
 
 def _lost(job: Job) -> TrainingJob:
-    """Return the end of a member whose agent can no longer report."""
+    """Return the end of a member without a valid report: Stopped if it was evicted, else Failed."""
     status = "Stopped" if job.evicted_for is not None else "Failed"
     return TrainingJob(
         job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.carrier_attempt

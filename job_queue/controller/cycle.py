@@ -1,6 +1,6 @@
-"""The scheduling cycle. Each change wakes the controller. The holder of the lease runs cycles, one at a time.
+"""The scheduling cycle: read the cluster's state, plan, record the intents, and only then call SageMaker.
 
-A cycle reads the cluster's state, plans, records its intents, and only then calls SageMaker.
+Each change wakes the controller. Only the holder of the lease runs cycles, one at a time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -45,9 +45,9 @@ from job_queue.scheduler import JobState, Plan, Policy, WaitReason, plan
 LAUNCH_SECONDS = 15  # time that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # time that must be left to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
-UNAVAILABLE_SECONDS = 2.0  # pause before a cycle is tried again that AWS did not answer
-UNRECORDED_SECONDS = 10 * 60  # time for which a job that cannot be recorded is left out of plans
-MOST_UNRECORDED = 500  # limit on the remembered jobs that cannot be recorded
+UNAVAILABLE_SECONDS = 2.0  # pause before the next try, if AWS did not answer a call of a cycle
+UNRECORDED_SECONDS = 10 * 60  # time for which plans leave out a job whose row cannot be written
+MOST_UNRECORDED = 500  # limit on the jobs that are left out for this reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class Invocation:
     remaining: Callable[[], float]  # seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # whether to start a further cycle
     may_wait: bool = False  # no caller waits for its answer, so it may sleep until there is more to do
-    woken_by: str | None = None  # the holder that has promised that this invocation looks
+    woken_by: str | None = None  # the holder that woke this invocation to keep its promise, see `opening.Watch`
 
     def has_time(self) -> bool:
-        """Return whether there is time for more work before the cycle."""
+        """Return whether there is time for more work and for a cycle after it."""
         return self.remaining() > CYCLE_SECONDS and self.may_go_on()
 
 
 @dataclass(slots=True)
 class _Work:
-    """The work that a cycle leaves."""
+    """The work that remains after a cycle."""
 
     more: bool = False  # another cycle may do more at once
     unrecorded: bool = False  # some of the plan could not be recorded
@@ -82,7 +82,7 @@ class Controller(ControllerPart):
     :param newest_object: returns when an object was last written under an address in S3; None if access is not granted.
     :param create_rate: the rate at which attempts may be launched.
     :param sleep: waits for a number of seconds.
-    :param wake_up: lets another invocation, which may wait, run cycles in the name of the given holder.
+    :param wake_up: starts another invocation, which may wait, to keep the promise of the given holder.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class Controller(ControllerPart):
     def tick(self, invocation: Invocation) -> None:
         """Compare the records with SageMaker, then do the same as `wake`.
 
-        SageMaker is asked before the lease is taken, so that no other invocation waits for it. Mailboxes are read after
-        the cycle, because users can make that work large. They are not read if there is no carrier.
+        SageMaker is asked before the lease is taken, so that no other invocation waits for its answers. Mailboxes are
+        read after the cycle, because reading takes long if users fill them. They are not read if there is no carrier.
         """
         compared = Comparison()
         try:
@@ -185,7 +185,7 @@ class Controller(ControllerPart):
         except QueueError as error:
             log.warning("left to the next cycle", why=error.message, exc_info=error)
         except Exception as error:
-            log.exception("left to the next cycle", exc_info=error)  # the submitter of a job need not know
+            log.exception("left to the next cycle", exc_info=error)  # not raised: the caller's change is stored
 
     def _wake(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
         opening = Opening(self._backend, invocation.holder)
@@ -210,13 +210,14 @@ class Controller(ControllerPart):
                 finally:
                     self._repository.release(opened.lease)
                 if work is unfinished:
-                    self._sleep(UNAVAILABLE_SECONDS)  # a throttled key has units again after this pause
+                    self._sleep(UNAVAILABLE_SECONDS)  # DynamoDB accepts calls for a throttled key again after this
                     opened = opening.acquire()
                     continue
-                # Read after the release: a raise during the lease has left the cycle to this invocation.
+                # Read after the release: an invocation that raised it during the lease has left its cycle to this one.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
-                if not more and work.due is None and watch.end():  # others that relied on the promise raised it before
+                # After the end of the promise, read it again: others that relied on the promise have raised it before.
+                if not more and work.due is None and watch.end():
                     more = self._repository.generation() != generation
                 planned = generation
                 ends = not (more and invocation.may_go_on())
@@ -307,7 +308,7 @@ class Controller(ControllerPart):
         not_launched = [job for job, (result, _) in results if result.is_refusal or result is LaunchResult.NAME_TAKEN]
         self._warm_pools.put_back(placement, not_launched)
         more_started, throttled = self._settle_all(lease, results, _after(recorded, placement, cluster))
-        # 7. Keep the window for jobs that can start, and forget data that is no longer needed.
+        # 7. Park jobs that cannot start, and forget metadata that is no longer needed.
         more = self._parking.tidy(lease, cluster, decided) or more
         loads = cluster.loads(_new(recorded))
         lasting = cluster.lasting_refusals(loads, now)
@@ -368,7 +369,7 @@ class Controller(ControllerPart):
         return recorded, bool(unwritable)
 
     def _plan_without(self, cluster: ClusterState, names: list[str], now: float) -> None:
-        """Note jobs whose rows cannot be written, so that they do not hold the slots of others."""
+        """Note jobs whose rows cannot be written. Plans leave them out for a while and give the slots to others."""
         if not names:
             return
         noted = {name: until for name, until in cluster.metadata.unrecorded.items() if now < until}
@@ -378,7 +379,7 @@ class Controller(ControllerPart):
             self._repository.notify(UnrecordedJob(name))
 
     def _raise_generation(self) -> None:
-        """Count a change that was recorded without the lease: a holder may have read the state before the change."""
+        """Raise the generation after a change that was recorded without the lease, so that a later cycle reads it."""
         try:
             self._repository.raise_generation()
         except Unavailable as error:
@@ -404,7 +405,7 @@ class Controller(ControllerPart):
         throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
         if lease.bucket and throttled:
             lease.bucket = lease.bucket.throttled()
-        more = [self._settle(lease, job, result, cluster) for job, result in results]  # each of them is settled
+        more = [self._settle(lease, job, result, cluster) for job, result in results]  # a list, so that each is settled
         return any(more), throttled
 
     def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str], cluster: ClusterState) -> bool:
@@ -436,7 +437,7 @@ def _after(recorded: Iterable[JobTransition], placement: Placement, cluster: Clu
 
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return when jobs that wait because of quota lag are tried again (epoch seconds)."""
+    """Return when the next jobs are tried during quota lag (epoch seconds), if jobs wait for it."""
     backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]

@@ -2,7 +2,7 @@
 
 A dependency in the cluster's state is alive. Any other dependency has ended, or is waiting behind the window. Ends that
 this process has recorded are remembered. For the rest, the cycle reads at most `MOST_LOOKED_UP` records in one step.
-Therefore an end needs no message to the dependents, none can be lost, and a cycle without dependents reads nothing.
+So an end sends no message to dependents that could be lost, and a cycle without dependents reads nothing.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ Ends = dict[Dependency, JobState | None]
 
 
 class Dependencies(ControllerPart):
-    """The settlement of dependents, for the holder of the lease."""
+    """The release and the stop of dependents, for the holder of the lease."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
@@ -53,7 +53,7 @@ class Dependencies(ControllerPart):
         return cluster, True
 
     def transitions(self, jobs: Iterable[Job], cluster: ClusterState) -> list[JobTransition]:
-        """Return the transitions of these jobs that have a dependency that has ended."""
+        """Return a transition for each of these jobs that has an ended dependency."""
         now = self._clock()
         unrecorded = cluster.unrecorded(now)
         dependents = [job for job in jobs if job.after and job.state.waits and job.name not in unrecorded]
@@ -67,7 +67,7 @@ class Dependencies(ControllerPart):
         ]
 
     def _ends(self, dependents: Iterable[Job], cluster: ClusterState) -> Ends:
-        """Return the dependencies that have ended, as far as this step finds out."""
+        """Return the dependencies that are known to have ended, after at most `MOST_LOOKED_UP` reads."""
         live = {(job.name, job.submission) for job in (*cluster.active.values(), *cluster.waiting.values())}
         ends: Ends = {}
         unseen: dict[Dependency, None] = {}
@@ -109,7 +109,7 @@ class Dependencies(ControllerPart):
 
 
 class Lookups:
-    """The choice of records to look up, with look-ups shared between owners."""
+    """The choice of records to look up, with the look-ups shared fairly between the owners of dependents."""
 
     def __init__(self) -> None:
         self._of_names: dict[str, int] = {}  # name -> number of its last look-up
@@ -121,10 +121,10 @@ class Lookups:
         self._of_names.pop(name, None)
 
     def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
-        """Return at most `MOST_LOOKED_UP` names, one per owner in turn. Names not looked up for longest come first.
+        """Return at most `MOST_LOOKED_UP` names, one per owner in turn: first new names, then the longest unread.
 
-        A name that is wanted again after a look-up was found alive, so it comes after new names. A new process has no
-        such memory; there the order starts at another position each minute.
+        A name is wanted again only if its job was alive at the last look-up, so new names come first. A new process
+        remembers no look-ups, so it starts at another position of the sorted names each minute.
 
         :param names: owner of dependents -> names of their dependencies.
         """

@@ -1,4 +1,4 @@
-"""The transitions that a cycle intends: those of its plan, and those that continue earlier decisions."""
+"""Make a cycle's transitions: starts and evictions of the plan, repeated launches, and stops of cancelled jobs."""
 
 import secrets
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from job_queue.scheduler import JobState, Plan
 
 
 def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Stop attempts of cancelled jobs. Attempts that SageMaker has never received need no stop."""
+    """Stop attempts of cancelled jobs. A job whose attempt SageMaker has never received ends at once."""
     transitions = []
     for job in cluster.active.values():
         if job.cancelled and job.state is JobState.RUNNING and not job.is_stop_denied(now):
@@ -48,9 +48,9 @@ def start_transitions(
 ) -> tuple[list[JobTransition], bool]:
     """Return the starts of the plan as transitions, in the plan's order.
 
-    Where SageMaker lacked instances, only one job of each capacity key is started; the others are deferred.
-    Return also whether starts were deferred. The next plan knows that the capacity key backs off again, and may start
-    a deferred job in another pool.
+    Where SageMaker lacked instances, only one job of each capacity key is started, and the others are deferred. Also
+    return whether starts were deferred: in the next plan the capacity key backs off again, so a deferred job may start
+    in another pool.
     """
     transitions, deferred = [], False
     used = _used_by_project(cluster)
@@ -73,7 +73,7 @@ def start_transitions(
 
 
 def paced(starts: list[JobTransition], decided: Plan, calls: int) -> tuple[list[JobTransition], Plan]:
-    """Return the first `calls` starts. The others keep their slots, so that the next plan keeps the decision."""
+    """Return the first `calls` starts, and the plan with slots reserved for the others, so that they start next."""
     kept = {it.new.name: it.new.slots for it in starts[calls:]}
     return starts[:calls], replace(decided, reservations={**decided.reservations, **kept})
 

@@ -1,7 +1,7 @@
-"""Launches, exactly once: ask SageMaker for an attempt whose intent is recorded, and record the result.
+"""Launch attempts exactly once: call CreateTrainingJob for a recorded intent, and record SageMaker's answer.
 
-The fencing token guards the tables, not SageMaker: a late call still takes effect there. The attempt's name and the
-order of these steps make that harmless, see "Launching exactly once" in docs/design.md.
+The fencing token guards the tables, not SageMaker: a late call still takes effect in SageMaker. The attempt's name and
+the order of these steps make that harmless, see "Launching exactly once" in docs/design.md.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class Launcher(ControllerPart):
         self._reconciler = reconciler
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
-        """Ask SageMaker once, unless an earlier attempt is alive again."""
+        """Call CreateTrainingJob once, unless an earlier attempt is alive again. Return the result and its message."""
         if again := self._earlier_attempt(job):
             return LaunchResult.NOT_NOW, again
         request = attempt_request(job, details, policy)
@@ -81,8 +81,8 @@ class Launcher(ControllerPart):
             return self._training.assign(job, request)
         result, message = self._training.create(request)
         if result is LaunchResult.REFUSED and is_changed(stored_request(details), TrainingRequest.read(request)):
-            # The user did not ask for this: SageMaker may object to fields that the pool adds. The job never fails for
-            # it.
+            # The pool has changed the request, so SageMaker may object to fields that the user did not write. The job
+            # never fails for that.
             of_pool = len(job.slots) == 1 and objects_to_pool(message)
             return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
@@ -91,9 +91,10 @@ class Launcher(ControllerPart):
         return result, message
 
     def _earlier_attempt(self, job: Job) -> str | None:
-        """Return why the attempt must not be launched yet: an earlier, deleted attempt is alive again. None: it may.
+        """Return why the attempt must not be launched yet; None if it may be launched.
 
-        A late call may have launched it. No such call can take effect any more, so one check is enough.
+        A late call may have launched an earlier attempt again, after the attempt was deleted. All late calls have
+        expired by now, so one check is enough.
         """
         if job.late is None:
             return None
@@ -113,7 +114,7 @@ class Launcher(ControllerPart):
         log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
         match result:
             case LaunchResult.LAUNCHED:
-                # The agent of a carrier may have obeyed an earlier call.
+                # None for a member: its agent may have obeyed an earlier call, so the call is not known.
                 more = self._launched(lease, job, job.sent if job.carrier_attempt is None else None)
                 return self._end_lag(job, cluster) or more
             case LaunchResult.NAME_TAKEN:
@@ -128,7 +129,7 @@ class Launcher(ControllerPart):
 
     def _launched(self, lease: Lease, job: Job, call: int | None) -> bool:
         recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock(), call))
-        # A job whose launch was unanswered can be stopped or preempted only now. A new carrier can take members.
+        # Plan again: a job whose launch was unanswered can be stopped only now, and a new carrier can take members.
         return recorded is not None and (recorded.cancelled or job.in_doubt or job.carries is not None)
 
     def _end_lag(self, job: Job, cluster: ClusterState) -> bool:
@@ -184,8 +185,8 @@ class Launcher(ControllerPart):
     def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
         """Record the result of a launch whose name is taken by this training job. Return whether to plan again."""
         if not job.in_doubt:
-            # The proof of a call that was made just now cannot be on an older training job. A training job with this
-            # proof was launched before the tables were restored to an earlier time.
+            # Ignore the time of creation. Only one call was sent, just now, so an older training job can have its proof
+            # only if the tables were restored to an earlier time: then it is this attempt.
             found = replace(found, created=None)
         if found.is_attempt_of(job):
             if found.tells_end:
@@ -217,16 +218,16 @@ class Launcher(ControllerPart):
     def _give_up(
         self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], JobTransition]
     ) -> Job | None:
-        """Record a transition that may return the job to its waiting queue, which is registered first."""
+        """Register the job's waiting queue, and record a transition that may return the job to it."""
         self._repository.register_waiting_queue(job.waiting_queue, self._clock())
         record = self._repository.record(job.name)
         if record is None or not is_current(record.job, job):
             return None
-        # With the whole record, so that the history of a job that is refused repeatedly is truncated.
+        # The transition carries the whole record, so that the long history of an often refused job is truncated.
         return self._record(lease, record.job, lambda latest: replace(make_transition(latest, record), record=record))
 
     def _record(self, lease: Lease, job: Job, make_transition: Callable[[Job], JobTransition]) -> Job | None:
-        """Record a transition of the launch of this job only. Return None if an event has ended the attempt."""
+        """Record a transition of this launch, even if the user changed the job. Return None if the launch is over."""
         latest = job
         while True:
             transition = make_transition(latest)
@@ -244,11 +245,11 @@ class Launcher(ControllerPart):
 
 
 def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Policy) -> LaunchResult:
-    """Return the result that a refusal for a quota means for a job in its pool."""
+    """Return the result of a launch that was refused for a quota, with regard to the job's pool."""
     if result is LaunchResult.NO_CAPACITY and quota.is_for_spot and not is_spot(job, policy):
-        return LaunchResult.NO_QUOTA  # the refusal says nothing about a pool that others use on demand
+        return LaunchResult.NO_QUOTA  # the job itself asks for spot: its on-demand pool need not back off
     if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and quota.is_for_warm_pools:
-        return LaunchResult.NOT_NOW  # the pool asked for a warm pool, not the job; the job can be launched without
+        return LaunchResult.NOT_NOW  # the pool asked for a warm pool, not the job: launch it without one
     return result
 
 

@@ -1,4 +1,4 @@
-"""The opening of a cycle: count the change, take the lease, and read the queue's state."""
+"""Open a cycle: raise the generation, take the lease, read the cluster's state, promise a later cycle (`Watch`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import QueueError
 
-PROMISE_SECONDS = 30  # time for which one invocation promises to look again, so that others need not
+PROMISE_SECONDS = 30  # time for which other invocations rely on a promise to run a later cycle
 PROMISE_AGAIN_SECONDS = 10  # the promise is renewed this long before its end
-SOONER_SECONDS = 2  # an invocation that looks this much earlier than the promised look promises its own
+SOONER_SECONDS = 2  # an invocation that would run a cycle this much earlier makes a promise of its own
 
 
 @dataclass(slots=True)
@@ -45,8 +45,8 @@ class Opening(ControllerPart):
     def begin(self, seen: Metadata | None) -> tuple[int, Opened | LeaseHeld]:
         """Raise the generation and try to take the lease. Return the generation to plan with, and the result.
 
-        :param seen: the metadata from before the change was stored. If the lease was free then, all calls are made at
-            once: the reads may miss later changes of other invocations, but no change that is counted in `seen`.
+        :param seen: the metadata from before the change was stored. If it shows a free lease, all calls are made at
+            once. The reads may miss later changes of other invocations, but no change that `seen` counts.
         """
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
@@ -97,8 +97,8 @@ class Opening(ControllerPart):
     def read(self, opened: Opened, *, again: bool) -> ClusterState:
         """Return the cluster's state.
 
-        Metadata that was read while the lease was taken is valid if no holder wrote in between. A later registration of
-        a waiting queue, or a later policy, raises the generation afterwards.
+        Metadata that was read while the lease was taken is valid if no holder wrote in between. An invocation that
+        registers a waiting queue or applies a policy after the read raises the generation, so that another cycle runs.
 
         :param again: read again, even if the state was read before.
         """
@@ -120,10 +120,10 @@ def _outcome(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """The promise to look again when a cycle is due. One of many invocations keeps it, and only that one waits.
+    """The promise of one invocation to run the next cycle when it is due, so that the others need not wait for that.
 
     :param by: holder that promises. An invocation that was woken for the promise uses the name of the one that woke it.
-    :param woken: whether it was already promised that this invocation looks.
+    :param woken: whether this invocation was woken to keep a promise.
     """
 
     def __init__(self, repository: JobRepository, clock: Callable[[], float], by: str, *, woken: bool) -> None:
@@ -134,11 +134,11 @@ class Watch:
         self._looks_at = clock()
 
     def keep(self, due: float) -> bool:
-        """Return whether this invocation looks again.
+        """Promise to run the next cycle, unless another invocation has. Return whether this invocation runs it.
 
-        :param due: when it would look (epoch seconds). A promise of another invocation to look more than
-            `SOONER_SECONDS` later does not count: launches that wait for the rate must not wait until quota is
-            released.
+        :param due: when the cycle is due (epoch seconds). Another invocation's promise of a cycle more than
+            `SOONER_SECONDS` later does not count. For example, launches that wait only for the rate must not wait for
+            the next try during quota lag.
         """
         now = self._clock()
         due = max(now, due)

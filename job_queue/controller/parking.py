@@ -1,8 +1,8 @@
-"""Parking: keep the window for jobs that can start, and move other jobs behind the rest of a long waiting queue.
+"""Park jobs that cannot start: move them behind the rest of a long waiting queue, and back when they may start.
 
 A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of them cannot start: jobs on hold,
-in backoff, too large, or beyond the limit of their group or the budget of their owner. They would fill the window, and
-no job behind them would ever be considered. Parking keeps the cost of a cycle independent of the backlog.
+in backoff, too large, or beyond the limit of their group or the budget of their owner. Without parking they could fill
+the window, and no job behind them would be considered. A larger window would make the cycle slower instead.
 """
 
 from collections import Counter
@@ -23,9 +23,9 @@ from job_queue.domain.policy import alternatives, project_of
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import UNTIL_OTHERS_END, UNTIL_POLICY_CHANGES, Hold, Plan, WaitReason
 
-PARKED_SECONDS = 10 * 60  # for jobs that only another policy, or time, lets start
+PARKED_SECONDS = 10 * 60  # for jobs that wait for another policy, other jobs, a budget or a training plan
 _CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.OUTSIDE_TRAINING_PLAN}
-GROUP_KEPT = 1  # jobs of a full group, or of an owner at the limit, that stay in the window
+GROUP_KEPT = 1  # number of jobs of a full group, or of an owner at the limit, that stay in the window
 
 
 class Parking(ControllerPart):
@@ -38,7 +38,7 @@ class Parking(ControllerPart):
     def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
         """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.
 
-        Return whether another cycle sees other jobs.
+        Return whether the next cycle will read other jobs.
         """
         self._forget(cluster)
         if not cluster.cut:
@@ -82,7 +82,7 @@ class Parking(ControllerPart):
 
 
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
-    """Yield the jobs that were parked because their group was full, and that come next in their group."""
+    """Yield the jobs that were parked because their group was full, and for which the window now has room."""
     in_view: Counter[tuple[str, str, str | None]] = Counter()
     most: dict[tuple[str, str, str | None], int] = {}
     for job in (*cluster.active.values(), *cluster.waiting.values()):
@@ -106,7 +106,7 @@ def _group(job: Job) -> tuple[str, str, str | None]:
 
 
 def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[JobTransition]:
-    """Return the transitions that park jobs that cannot start but use the window of a longer waiting queue."""
+    """Return transitions that park the jobs that cannot start, in waiting queues that are longer than the window."""
     useless: dict[str, tuple[int, WaitReason]] = {}
     kept: Counter[tuple[str, str, str | None]] = Counter()  # jobs of full groups and owners so far
     for hold in holds:
@@ -132,7 +132,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
         return FOR_EVER
     if hold.reason in _CANNOT_START:
         return int(now) + PARKED_SECONDS
-    if hold.reason is WaitReason.OVER_BUDGET:  # a project's own budget stops all jobs of the waiting queue
+    if hold.reason is WaitReason.OVER_BUDGET:  # if the project's own budget is spent, no job behind can start either
         project = project_of(cluster.policy, job.project)
         return int(now) + PARKED_SECONDS if project and project.owner_budget else None
     if hold.reason is not WaitReason.BACKOFF:
@@ -143,7 +143,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
 
 
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
-    """Return until when (epoch s) SageMaker lacks this many instances, if smaller jobs behind may start; else None."""
+    """Return until when (epoch s) the job's pools back off for its size, if smaller jobs may start; else None."""
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]
     backoffs = [it for key, it in cluster.capacity_backoffs(now).items() if any(key in need for need in needs)]

@@ -1,4 +1,4 @@
-"""The base of the controller's parts, and what all of them use."""
+"""The base class of the controller's parts, with the tables, SageMaker, the policies and the clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

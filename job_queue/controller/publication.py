@@ -1,7 +1,7 @@
-"""Publication of the decisions of cycles, so that readers need not plan.
+"""Publish the plan of each cycle (the table row that API requests read), so that requests need not plan.
 
-Plans are published after the release of the lease, and no cycle fails because of it. A plan that tells readers nothing
-new is not written again.
+Plans are published after the release of the lease, and a failed write does not fail the cycle. A plan that tells
+readers nothing new is not written again.
 """
 
 from job_queue.adapters.metadata import Lease

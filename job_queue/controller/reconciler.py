@@ -1,6 +1,6 @@
-"""Reconcile the queue's records with SageMaker: by events as they arrive, and by a comparison with each tick.
+"""Reconcile the records with SageMaker, by events and each tick: record ends, adopt attempts, count external jobs.
 
-Events may be late, repeated, out of order or lost; nothing here depends on their order. Ends are final.
+Events may be late, repeated, out of order or lost; no result depends on their order. Ends are final.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,13 +39,13 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # against writers that change the same job at the same time
-MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and other programs also use SageMaker's API
+MOST_DESCRIBED = 20  # training jobs of each kind in one comparison; each takes two calls of an API that others also use
 
 T = TypeVar("T")
 
 
 class Known(NamedTuple):
-    """The data that was read of the event's job, and of the queue, before the event is applied."""
+    """The data that was read for an event before it is applied: its job's record, and the metadata."""
 
     record: JobRecord | None
     metadata: Metadata | None = None
@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A running attempt that its waiting job would launch next. As attempts take slots, only a cycle may record it."""
+    """A live attempt that its waiting job has not recorded. Only a cycle may record it, because it takes slots."""
 
     job: str
     found: TrainingJob
@@ -102,9 +102,9 @@ class Reconciler(ControllerPart):
         return self.examine(reported.name)
 
     def count_external(self, found: TrainingJob) -> None:
-        """Count a live training job that no job records.
+        """Count a live training job as an external job, because no job has recorded it as its attempt.
 
-        A training job that has the queue's tags and no proof is reported as forged, and counted as an external job.
+        A training job that has the queue's tags and no proof is also reported as forged.
         """
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
         orphan = record is not None and found.is_leftover_of(record)
@@ -134,9 +134,8 @@ class Reconciler(ControllerPart):
     def examine(self, name: str, reported: TrainingJob | None = None) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
-        An external job also requires a cycle, because it may take slots for which other jobs are being stopped, so
-        that more must be stopped. The training job is described first, so that a late event does not count a training
-        job that has ended.
+        A new external job also needs a cycle: if it takes slots for which jobs are being stopped, more jobs must be
+        stopped. The training job is described first, because a late event could report one that has ended as alive.
 
         :param reported: its end according to an event, used if the training job was deleted since.
         """
@@ -165,7 +164,7 @@ class Reconciler(ControllerPart):
     def backoffs_after_lag(
         self, job: Job, sent_at: float, quota: QuotaExceeded, lag: str
     ) -> tuple[CapacityBackoff, ...]:
-        """Return the backoff after SageMaker refused a call because it still counts instances of finished jobs.
+        """Return the backoff after quota lag: SageMaker refused a call, as it still counts instances of finished jobs.
 
         :param sent_at: epoch seconds.
         :param lag: message about the instances that it counts.
@@ -185,14 +184,14 @@ class Reconciler(ControllerPart):
     # --- the comparison with each tick -----------------------------------------------------------
 
     def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare the records with SageMaker's list. No lease is needed, because these records take no slot.
+        """Compare the records with SageMaker's list. No lease is needed, because nothing recorded here takes a slot.
 
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of each
         kind are described, the rest in later minutes.
 
-        A comparison succeeds if the list was read, and if at least one training job was described where some had to be.
-        A walk that ends after `MOST_PAGES` pages is a success: the newest training jobs are known, and the next walk
-        continues.
+        A comparison succeeds if the list was read and, unless no training job had to be described, one of them was. It
+        also succeeds if the walk ends after `MOST_PAGES` pages: the newest training jobs are known, and the next walk
+        continues from there.
 
         :param metadata: the metadata, as read before.
         :param enough_time: asked before each training job; the next comparison continues where this one stops.
@@ -201,7 +200,7 @@ class Reconciler(ControllerPart):
         walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
         active = self._repository.active()  # after the list: each earlier launch is in the list or is described
         external = self._repository.external()
-        # A training job of this name may be another one, if the first was deleted.
+        # If the list has a newer training job under the same name, the external job was deleted.
         same = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
         known = {job.launched for job in active if job.carrier_attempt is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
@@ -366,7 +365,7 @@ class Reconciler(ControllerPart):
         if ended.warm:
             pool = next(iter(job.slots), None)
             ended = replace(ended, warm=replace(ended.warm, pool=pool))
-            self._drop_or_keep_warm(ended.name, ended)  # before its slots are free
+            self._drop_or_keep_warm(ended.name, ended)  # recorded before the attempt's slots are free
         try:
             self._repository.apply(transition, self._clock(), metadata)
         except Refused:
@@ -375,7 +374,7 @@ class Reconciler(ControllerPart):
         return True
 
     def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
-        """Count the instances of a training job that has ended for as long as they are kept warm.
+        """Count the instances of an ended training job while SageMaker keeps them warm; else stop counting them.
 
         Return whether a cycle may use them now: they are free, or have just become warm and can be released.
         """
@@ -395,7 +394,7 @@ class Reconciler(ControllerPart):
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
-        """End the backoffs of an attempt's capacity key, once it has its instances. Return whether one has ended."""
+        """End the backoffs of an attempt's capacity keys if its instances came. Return whether a backoff has ended."""
         if reported.instances_came is None:
             return False
         metadata = (known and known.metadata) or self._repository.metadata()
@@ -432,7 +431,7 @@ class Reconciler(ControllerPart):
         return self._is_launched(found)
 
     def _is_launched(self, found: TrainingJob) -> bool:
-        """Return whether SageMaker has accepted this attempt, whatever its tags are.
+        """Return whether a training job is an attempt that a job has recorded as accepted, whatever its tags are now.
 
         The name alone proves nothing: the attempt may have been deleted, and its name reused. The name of an attempt on
         a carrier is free in SageMaker, so a training job of that name is not the attempt.

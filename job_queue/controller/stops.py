@@ -1,4 +1,4 @@
-"""Stops of attempts: ask SageMaker for the recorded stops, and record the stops that SageMaker denies."""
+"""Stop attempts: send the recorded stops to SageMaker, repeat them, and record the stops that SageMaker denies."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -47,7 +47,7 @@ class Stops(ControllerPart):
     def _stop(self, job: Job) -> StopResult:
         """Request a stop, check the attempt, and return the result.
 
-        `ENDED_ALREADY` means that the end is recorded, `DENIED` that the attempt is not stopping for another reason.
+        `ENDED_ALREADY` means that the end is recorded. `DENIED` means that the attempt keeps running.
         """
         result = self._training.stop_attempt(job)
         try:
@@ -78,5 +78,5 @@ class Stops(ControllerPart):
 
 
 def _can_be_stopped(job: Job) -> bool:
-    """Return whether a job's attempt is to be stopped, and was not deleted: another one may have its name then."""
+    """Return whether to request a stop. If the attempt was deleted, another training job may have its name."""
     return job.state is JobState.STOPPING and job.missing_since is None

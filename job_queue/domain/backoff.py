@@ -1,4 +1,4 @@
-"""The waits between tries, from 15 s to 15 min with jitter, and how long refusals must last to alarm (RefusalAlarm)."""
+"""The waits between tries (15 s to 15 min, with jitter), and how long refusals must last for RefusalAlarm."""
 
 from hashlib import sha256
 

@@ -1,12 +1,11 @@
-"""State of a pool that lacks instances: one job at a time is tried, after the waits of `backoff`, or every 20 s.
-
-The 20 s apply during quota lag: SageMaker still counts instances of finished jobs.
+"""Backoff of a pool for which SageMaker had no instances: one job is tried after each wait, the others wait.
 
 A capacity key identifies what SageMaker can lack: a pool, or for a pool of any type the pool and the instance types,
 `<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller jobs.
 
-Quota lag is no failure: SageMaker still counts instances of jobs that have ended (`launching.quota_lag`). In that case
-one job is tried every `LAG_SECONDS`. After `LONGEST_LAG_SECONDS` the refusal counts like any other.
+The waits grow with the failures (`backoff`). Quota lag is no failure: SageMaker still counts instances of jobs that
+have ended (`launching.quota_lag`). In that case one job is tried every `LAG_SECONDS`, and after `LONGEST_LAG_SECONDS`
+a refusal counts like any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,9 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import Policy, Slots
 
 LONGEST_TEXT = 500  # characters
-FORGOTTEN_SECONDS = 3600  # after its end; so old a refusal says nothing about the present
+FORGOTTEN_SECONDS = 3600  # after the end of a backoff: such an old refusal says nothing about the present
 LAG_SECONDS = 20  # between two tries while SageMaker counts instances of jobs that have ended
-LONGEST_LAG_SECONDS = 600  # from the first such refusal, or from the last end of a job there
+LONGEST_LAG_SECONDS = 600  # from the first refusal by quota lag, or from the last end of a job in the pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class CapacityBackoff:
     capacity_key: str
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
-    failures: int = 1  # refusals in a row since a job ended there, without those by quota lag
+    failures: int = 1  # refusals in a row since a job in the pool ended, without quota lag
     instances: int = 1  # the backoff holds for jobs that ask for this many or more
     largest: int = 1  # the largest number that was refused
     at_fault: str | None = None  # SageMaker's message, if it refuses fields that the pool adds to requests
@@ -51,7 +50,8 @@ class CapacityBackoff:
     def fewest(self) -> int:
         """The smallest number of instances for which the backoff holds.
 
-        Released quota is kept for the first job in line, which may need more instances than the others.
+        During quota lag it is 1: quota that becomes free is kept for the first job in line, which may need more
+        instances than the others.
         """
         return 1 if self.is_lag else self.instances
 
@@ -73,12 +73,12 @@ class CapacityBackoff:
         return wanted.get(self.capacity_key, 0) >= self.fewest
 
     def tried_again(self, now: float) -> "CapacityBackoff":
-        """Return the backoff after a launch in spite of it. Others wait for the outcome, at most as after a refusal."""
+        """Return the backoff while one job is tried: others wait for the result, at most as long as after a refusal."""
         seconds = LAG_SECONDS if self.is_lag else backoff_seconds(self.capacity_key, max(1, self.failures))
         return replace(self, until=int(now) + seconds)
 
     def without_lag(self, now: float) -> "CapacityBackoff | None":
-        """Return the backoff once SageMaker has accepted a launch: only its failures; None if there are none."""
+        """Return the backoff once a launch was accepted: it ends the lag, and failures stay; None if there are none."""
         return replace(self, lag=None, lag_since=0).tried_again(now) if self.has_failed else None
 
 
@@ -110,7 +110,7 @@ def after_refusal(
     at_fault: str | None = None,
     lag: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
-    """Return the backoff after a refusal; empty if the job asked for several capacity keys, as any may be lacking.
+    """Return the backoff after a refusal; empty if the job asked for several capacity keys, as any may be the cause.
 
     :param wanted: the instances that were refused, by capacity key.
     :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known does not add a
@@ -125,7 +125,7 @@ def after_refusal(
     before = known.get(capacity_key)
     if before is None or before.is_forgotten(now):
         before = CapacityBackoff(capacity_key, 0, since=0, failures=0, instances=instances, largest=instances)
-    # No instances were requested for long: these refusals have nothing to do with earlier ones.
+    # A refusal long after the last backoff has nothing to do with earlier refusals.
     first = before.refused_since is None or before.until + LONGEST_SECONDS < now
     refused = replace(
         before,
@@ -143,15 +143,15 @@ def after_refusal(
 
 
 def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the backoffs that apply to a job, as they are after its launch."""
+    """Return the backoffs that apply to a job, as they are while it is tried."""
     return tuple(backoff.tried_again(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 
 def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
     """Return the backoffs of capacity keys whose instances a job has given back: one job may try at once to get them.
 
-    Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag, SageMaker
-    will also count these instances: the next try is not brought forward, and the lag may last longer.
+    Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag SageMaker will
+    still count these instances for a while: the next try is not brought forward, and the lag may last longer.
     """
     return tuple(
         replace(backoff, failures=0, lag_since=int(now))
@@ -167,7 +167,7 @@ def after_success(
 ) -> list[tuple[CapacityBackoff, CapacityBackoff | None]]:
     """Return the backoffs that end because a job got its instances, each with its remainder or None.
 
-    If more instances were refused than the job got, the backoff stays for jobs that ask for more than it got.
+    If SageMaker had refused more instances than this job got, the backoff stays for jobs that ask for more than it got.
 
     :param wanted: the job's instances, by capacity key.
     :param came: epoch seconds of their arrival; a refusal after it still holds.

@@ -1,4 +1,4 @@
-"""The state that a cycle plans with: live jobs, external jobs and metadata. The planner's snapshot is made from it."""
+"""The state that a cycle plans with (live jobs, external jobs, metadata), and the planner's snapshot made from it."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,7 @@ class ClusterState:
     def policy(self) -> Policy:
         """The policy in force, with one project for each removed project that still has jobs.
 
-        An added project has no quota and no over-quota share: its running jobs are evicted first.
+        Such a project has no quota and no over-quota share, so its running jobs are evicted first.
         """
         known = {project.name for project in self.applied.policy.projects}
         jobs = [*self.active.values(), *self.waiting.values()]
@@ -154,7 +154,7 @@ class ClusterState:
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
-        """Return the past use as of now, with attempts that have ended since the outlook was made."""
+        """Return the past use as of `now`: that of the outlook, plus the attempts that have ended since then."""
         if not remembers(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)

@@ -1,4 +1,4 @@
-"""Domain events, which observers are notified of, and the event in a job's life that a transition is."""
+"""Domain events for observers (log, metrics, EventBridge), and the choice of the job's event for a transition."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class UnrecordedJob:
 
 @dataclass(frozen=True, slots=True)
 class LeaseConflict:
-    """An invocation has no cycle, because another one holds the lease."""
+    """An invocation could not run a cycle, because another one holds the lease."""
 
 
 DomainEvent = (

@@ -61,7 +61,7 @@ class QueueError(Exception):
 
     @property
     def field(self) -> str | None:
-        """The faulty field; of several fields the first."""
+        """The faulty field; the first one if there are several."""
         return self.issues[0].field or None
 
 
@@ -124,8 +124,7 @@ class Signal(Exception):
 class Refused(Signal):
     """A signal that a conditional write was refused.
 
-    `items` maps the index of each refused write in its transaction to the row that was there (empty if there was no
-    row).
+    `items` maps the index of each refused write in its transaction to the stored row (empty if there is none).
     """
 
     def __init__(self, items: Mapping[int, Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A job of the queue, its record with history and attempts, and external jobs."""
+"""The data of a job, of its record and of external jobs; the keys of waiting queues and the order of jobs in them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,11 +9,11 @@ from job_queue.domain.backoff import LASTING_SECONDS
 from job_queue.domain.launching.numbers import Ranges
 from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState
 
-PARKED = 7_000_000_000  # added to the time until which a job is parked; above all inverted priorities
-FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; ten digits with the above
-PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs come after it
+PARKED = 7_000_000_000  # added to the time until which a job is parked, to get a position above all inverted priorities
+FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; the sum with PARKED has ten digits
+PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs come after this position
 
-MANY_REFUSALS = 3  # of a job's launch in a row; after that no job is evicted for it
+MANY_REFUSALS = 3  # refused launches of a job in a row, after which no other job is evicted for it
 STOP_DENIED_SECONDS = 15 * 60  # time in which an attempt that cannot be stopped is no victim, and no stop is requested
 
 Demand = tuple[Mapping[str, int], ...]
@@ -40,13 +40,13 @@ def iso(seconds: float) -> str:
 
 
 def epoch(text: str) -> float:
-    """Return such a time as seconds since the epoch."""
+    """Return the epoch seconds of an ISO 8601 time."""
     return datetime.fromisoformat(text).timestamp()
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchCall:
-    """A CreateTrainingJob call that is decided, and that has no recorded answer."""
+    """An unanswered call: a CreateTrainingJob call whose intent is recorded, and whose answer is not."""
 
     sent_at: int  # epoch seconds
     expires_at: int  # epoch seconds after which it can no longer take effect
@@ -54,7 +54,7 @@ class LaunchCall:
 
 @dataclass(frozen=True, slots=True)
 class LateLaunch:
-    """An attempt that has ended, and that a late call could launch again if it were deleted."""
+    """An attempt that a late call could launch again, if SageMaker accepts its name again after a deletion."""
 
     attempt: int
     until: int  # epoch seconds after which no call for it can take effect
@@ -99,18 +99,18 @@ class Job:
     borrowed: int = 0  # slots beyond its project's quota when it was started
     calls: tuple[LaunchCall, ...] = ()  # unanswered launches of the current attempt
     in_doubt: bool = False  # more than one call was sent: the attempt may exist unseen
-    late: LateLaunch | None = None  # late launch of its current attempt, or of an earlier one
+    late: LateLaunch | None = None  # its current or an earlier attempt, if a late call could launch it again
     cancelled: bool = False  # its user has cancelled it
     evicted_for: str | None = None  # the job for which it was asked to stop
-    evicted_by: str | None = None  # ... and the rule
+    evicted_by: str | None = None  # the rule of that eviction
     left_idle: bool = False  # it was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # it was preempted before
     tries: int = 0  # failed launches in a row, without those for lack of capacity
     refusals: int = 0  # launches in a row that SageMaker refused because of this job
-    refused: tuple[int, int] | None = None  # epoch seconds of the first and the last of them
+    refused: tuple[int, int] | None = None  # epoch seconds of the first and the last of these refusals
     retries: int = 0  # allowed retries after failures of its own
-    retried: int = 0  # ... and retries so far
+    retried: int = 0  # retries so far
     missing_since: int | None = None  # epoch seconds since which SageMaker has not known the attempt
     stop_denied: int | None = None  # epoch seconds at which SageMaker denied a stop of its attempt
     max_runtime: int | None = None  # seconds
@@ -126,12 +126,12 @@ class Job:
     unheard: Ranges = ()  # numbers of calls for the current attempt that may have taken effect, see `launching.numbers`
     gpus: int | None = None  # of a member: tenths of GPUs of an instance that it shares
     kind: str | None = None  # of a member and a carrier: the kind that may share an instance, see `carriers.members`
-    allocation: GpuAllocation | None = None  # of an active member; the carrier's name is a job's name
-    carrier_attempt: str | None = None  # ... name of the carrier's attempt in SageMaker
+    allocation: GpuAllocation | None = None  # of an active member: its GPUs, and the name of its carrier's job
+    carrier_attempt: str | None = None  # of an active member: name of its carrier's attempt in SageMaker
     carries: int | None = None  # of a carrier: the GPUs of its instance
-    first_members: tuple[str, ...] = ()  # ... members for which it was launched
-    agent_key: str | None = None  # ... its agent's public number, in hexadecimal; None: not published yet
-    empty_since: int | None = None  # ... epoch seconds since which it has had no members
+    first_members: tuple[str, ...] = ()  # of a carrier: members for which it was launched
+    agent_key: str | None = None  # of a carrier: its agent's public number, hexadecimal; None: not published yet
+    empty_since: int | None = None  # of a carrier: epoch seconds since which it has no members
     places: tuple[str, ...] = ()  # places in S3 that it writes to, its checkpoints first; see access.places
 
     def is_stop_denied(self, now: float) -> bool:
@@ -159,7 +159,7 @@ class Job:
 
     @property
     def instances(self) -> int:
-        """The instances that the job holds, or held at its end, or of its first alternative."""
+        """The number of instances that the job holds, else held at its end, else wants in its first alternative."""
         return sum((self.slots or self.last_slots).values()) or sum(self.demand[0].values())
 
     def alternative_of(self, count: int) -> Mapping[str, int]:
@@ -208,8 +208,8 @@ def live_position(job: Job) -> str:
 def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = (), *, interactive: bool = False) -> str:
     """Return the key of the waiting queue for jobs of a project with the same instance types, in any number.
 
-    A cycle reads the first jobs of each waiting queue. Interactive jobs have their own waiting queues, so that a cycle
-    reads them behind any number of training jobs.
+    A cycle reads only the first jobs of each waiting queue. Interactive jobs have their own waiting queues, so that a
+    cycle reads them no matter how many training jobs wait.
     """
     instance_types = "|".join(dict.fromkeys("+".join(sorted(alternative)) for alternative in demand))
     named = f"@{','.join(pools)}" if pools else ""
@@ -263,14 +263,14 @@ class WarmPool:
     until: int  # epoch seconds until which SageMaker keeps them
     releasing: int | None = None  # epoch seconds of the last request to release it
     fixed: bool = False  # SageMaker denies the release
-    pool: str | None = None  # the pool of the attempt that was there; None: an external job was there
+    pool: str | None = None  # the pool of the attempt that had the instances; None: an external job had them
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalTrainingJob:
-    """A training job that uses capacity and is not, or not known to be, an attempt of a job of the queue.
+    """A training job that uses capacity, and that no job of the queue has recorded as its current attempt.
 
-    An ended training job whose instances are kept warm is included, even an attempt of the queue.
+    A warm pool is also stored as one: an ended training job, possibly an attempt, whose instances are kept warm.
     """
 
     name: str  # in SageMaker

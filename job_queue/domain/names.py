@@ -1,7 +1,7 @@
 """Names of attempts in SageMaker: a job's name and a stamp with the number of the attempt.
 
-SageMaker never accepts the same name twice. So a name that depends only on the job and the number of the attempt
-prevents that two attempts of a job are alive at once.
+SageMaker accepts no name that a training job has, until that training job has ended and is deleted. A name that depends
+only on the job and the attempt's number therefore prevents two attempts of a job from being alive at once.
 """
 
 import hashlib

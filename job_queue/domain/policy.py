@@ -1,4 +1,4 @@
-"""The policy in force, and its meaning for a job: its pools, its slots, and the request for SageMaker."""
+"""Apply the policy to a job: the pools that it may use, the slots that it takes, and its request for SageMaker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -68,9 +68,9 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
 
 
 def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
-    """Return the policy with pools that together are within the ceiling. The first pools get their instances first.
+    """Return the policy with capacities that are cut so that all pools together are within the ceiling.
 
-    The pool of a training plan without a capacity gets the rest.
+    The first pools of the policy get their instances first. Pools of training plans without a capacity get the rest.
 
     :param plans: pool -> instances that its training plan has now, for each pool whose plan is open.
     """
@@ -99,7 +99,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     the best size comes first, in each of its pools.
     """
     allowed = allowed_pools(job, policy)
-    if job.pools and len(job.demand[0]) == 1:  # the tag names pools of any type, for the same number of instances
+    if job.pools and len(job.demand[0]) == 1:  # pools of the tag may have other types; the number of instances stays
         sizes = job.sizes or (None,)
         return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
     found = []
@@ -199,7 +199,7 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
 
 
 def _count_in(pool: Pool, demand: Demand) -> int:
-    """Return the instances that a job asks for in a named pool: of the preference for its type, else of the first."""
+    """Return the instances that a job asks for in a pool of its tag: in the alternative of its type or the first."""
     for alternative in demand:
         if pool.instance_type is not None and pool.instance_type in alternative:
             return alternative[pool.instance_type]

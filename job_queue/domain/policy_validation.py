@@ -98,7 +98,7 @@ def _pools(policy: Policy) -> Iterator[str]:
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
-    """Check the sum of the capacities. A training plan's pool without a capacity is not counted: it gets the rest."""
+    """Check the sum of the capacities. A training plan's pool without a capacity does not count: it gets the rest."""
     total = sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
     if max_capacity is not None and total > max_capacity:
         yield (

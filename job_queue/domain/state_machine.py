@@ -34,8 +34,8 @@ class JobTransition:
     cause: str | None  # text in the history; None: no entry there
     at: float  # epoch seconds; the time of the entry
     ended: EndedAttempt | None = None  # the attempt that ended with the transition
-    account: AttemptRecord | None = None  # ... and its attempt record
-    record: JobRecord | None = None  # the whole record, if it was read: then a very long history is truncated
+    account: AttemptRecord | None = None  # the attempt record of that attempt
+    record: JobRecord | None = None  # the whole record, if it was read; a very long history is truncated only then
     backoffs: tuple[CapacityBackoff, ...] = ()  # capacity backoffs that begin or change with the transition
 
 
@@ -45,9 +45,9 @@ class JobTransition:
 def begin(
     job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None, borrowed: int = 0
 ) -> JobTransition:
-    """Intend a launch: the job takes the slots, and one call is sent.
+    """Record the intent to launch: the job takes the slots, and one call will be sent.
 
-    :param secret: new secret, if an earlier version stored the job without one.
+    :param secret: new secret, for a job that an earlier version of the queue stored without one.
     :param borrowed: slots beyond its project's quota.
     """
     new = job.transition(
@@ -82,7 +82,7 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
 
 
 def without_effect(job: Job) -> Job:
-    """Return the job after a refusal of the latest call. Its proof no longer counts, as others may have read it."""
+    """Return the job after a refusal of the latest call. The call's proof is void, as others may have read it."""
     return replace(job, unheard=without_number(job.unheard, job.sent))
 
 
@@ -98,12 +98,13 @@ def cancel_unsent(job: Job, now: float) -> JobTransition:
 
 
 def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
-    """Record that SageMaker has accepted the attempt. Later calls are refused while its name is taken by the attempt.
+    """Record that SageMaker has accepted the attempt.
 
-    The latest call was answered; `late` remembers the others.
+    SageMaker refuses the unanswered calls as long as the attempt has the name. If the attempt is deleted, one of them
+    may take effect after all: `late` records until when.
 
-    :param call: the number of the call that has launched the attempt. Other calls prove nothing any more: what they
-        launched, or launch later under a name that is free again, is another training job. None: that is not known.
+    :param call: the number of the call that launched the attempt; None: not known. The proofs of all other calls become
+        void: a training job with such a proof is not the attempt, even if it has the attempt's name.
     """
     new = job.transition(
         now,
@@ -134,10 +135,10 @@ def refused(
     backoffs: tuple[CapacityBackoff, ...] = (),
     lasting: bool = False,
 ) -> JobTransition:
-    """Record that SageMaker refused the call that was sent at that time.
+    """Record that SageMaker refused the call that was sent at `sent_at`.
 
-    The launch is given up only if no other call may still take effect. Another call may if it had not expired when
-    this call was sent. Until then the launch is tried once a minute, to leave the launch rate to others.
+    The launch is given up only if no other call may still take effect: all others had expired when this call was sent.
+    Until then the launch is tried only once a minute, to leave the launch rate to other jobs.
 
     :param for_good: SageMaker will never accept the request.
     :param backoffs: after a refusal for lack of instances, the backoff of the capacity key.
@@ -163,10 +164,10 @@ def refused(
 
 
 def name_is_taken(job: Job, *, now: float) -> JobTransition:
-    """Record that the attempt's name belongs to a training job that is not this submission's.
+    """Record that the attempt's name belongs to a training job that this submission did not launch.
 
-    The launch is given up only if no older call may still take effect, because that training job can be deleted. Until
-    then another call is sent once a minute.
+    The launch is given up only if no older call may still take effect: it could launch the attempt if that training job
+    is deleted. Until then another call is sent once a minute.
     """
     sent_at = job.calls[-1].sent_at if job.calls else int(now)
     may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
@@ -179,8 +180,9 @@ def name_is_taken(job: Job, *, now: float) -> JobTransition:
     return JobTransition(job, new, f"the name {job.launched} is taken by another training job", now)
 
 
-# The name of an attempt is taken, and its owner is not clear. The refused call can no longer take effect, so it is
-# removed from the calls. Another call follows in a minute, and its answer decides.
+# In the next three transitions SageMaker has refused a call because the attempt's name is taken, and it is not clear
+# whether by the attempt. The refused call can no longer take effect, so it is removed from the calls. Another call
+# follows in a minute, and its answer decides.
 
 
 def name_is_unclear(job: Job, now: float) -> JobTransition:
@@ -305,11 +307,16 @@ def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> JobTransition:
     """Record that the recorded attempt has ended. Ends are final.
 
-    Completed is completed, even while stopping. Stopped or Failed is preempted only if the queue stopped the attempt to
-    make room, the user did not cancel, and it was not out of time: a stopping process may end with an error. Lack of
-    capacity is not the job's failure. The end of a training plan preempts the job. An attempt that was deleted before
-    its end was known is preempted if the queue stopped it to make room. Otherwise its job is stopped and not run again,
-    because the attempt may have completed.
+    - A completed attempt completes its job, even if it was being stopped.
+    - A cancelled job is stopped.
+    - The end of a training plan preempts the job.
+    - An attempt that the queue stopped to make room preempts its job, unless it ran out of time. It may be reported as
+      Failed, because a process may end with an error when it is stopped.
+    - Lack of capacity and errors of SageMaker are not the job's failure: the job waits again.
+    - Any other failure is the job's own: the job waits again if it has retries left.
+    - Any other stop, by hand or because the time is over, stops the job.
+    - If the attempt was deleted before its end was known, and was not stopped to make room, the job is stopped. It is
+      not run again, because the attempt may have completed.
 
     :param backoffs: after an end for lack of instances, the backoff of the capacity key.
     """
@@ -317,9 +324,9 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
 
 def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransition:
-    """Delay the next attempt while a late call could launch this attempt again, whose name could become free."""
+    """Delay the next attempt while a late call could launch this attempt again, if it is deleted in SageMaker."""
     job, new = transition.old, transition.new
-    # If it is unknown which of several calls took effect, it may have been any of them, also one that has expired.
+    # It is not known which of several calls took effect, so each of them may still launch the attempt again.
     doubtful = _late(job, job.calls) if job.state is JobState.STARTING and job.in_doubt else None
     late = doubtful or job.late
     if late is None or late.until <= now:
@@ -331,7 +338,10 @@ def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransiti
 
 
 def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
-    """Return the attempt as one that these calls could launch again. An agent accepts an assignment only once."""
+    """Return the attempt, with the time until which these calls could launch it again; None if they cannot.
+
+    The attempt of a member is not launched again, because an agent accepts an assignment only once.
+    """
     if not calls or job.carrier_attempt is not None:
         return None
     return LateLaunch(job.attempt, max(call.expires_at for call in calls))
@@ -339,7 +349,7 @@ def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
 
 def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
-    if job.carries is not None:  # it never waits: another carrier is launched for members that need one
+    if job.carries is not None:  # a carrier never waits again: members that need one get a new carrier
         why = job.reason or ending.failure or ending.out_of_time
         over = _finished(job, now, JobState.FAILED if ending.status == "Failed" else JobState.STOPPED, why)
         return replace(_ended(record, now, over, f"ended: {why}" if why else "ended"), backoffs=backoffs)
@@ -472,7 +482,7 @@ def _back_off(
 
 
 def _ended_by(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:
-    """Return the transition with the end of the recorded attempt as its cause."""
+    """Return the transition as one that ends the recorded attempt."""
     job = record.job
     instances = sum(job.slots.values()) or None
     ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.carrier_attempt)

@@ -1,9 +1,9 @@
-"""Prediction of a runtime from finished jobs: from the most similar jobs, and if these are few, from less similar ones.
+"""Predict a job's runtime from finished jobs: the most similar jobs and, if these are few, less similar ones.
 
-Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. A level's
-distribution is that of its own runtimes, mixed with the next level's, which has the weight of `PRIOR` jobs. So one
-job has little weight, and twenty jobs have nearly all. Only the latest jobs of a group count, because the workload
-changes within days. A job that has run for a while is predicted from jobs that ran longer than that.
+Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. The distribution of a
+level consists of its own runtimes and of the distribution of the next level, which weighs as much as `PRIOR` jobs. So a
+single job in a level has little weight, and twenty jobs have nearly all of it. Only the latest jobs of a level count,
+because the workload changes within days. If a job has already run for some time, only jobs that ran longer count.
 MaxRuntimeInSeconds is an upper bound.
 
 The caller decides which jobs are learned: a simulation enters each job that ends, the queue enters its records of
@@ -102,8 +102,8 @@ class RuntimePredictor:
     def learn(self, job: JobTraits, runtime: float) -> None:
         """Add the runtime of a finished job, in seconds over all its attempts.
 
-        For a job that was preempted, enter the useful runtime of all attempts together once it has finished: without
-        work that was lost and done again.
+        For a preempted job, enter the sum of the runtimes of its attempts once it has finished, without the work that
+        was lost and repeated.
         """
         for key in job.groups():
             group = self._groups.setdefault(key, _Group())

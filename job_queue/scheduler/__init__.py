@@ -1,6 +1,6 @@
-"""The functional core of the queue: plan(snapshot) -> Plan. No module here has access to AWS.
+"""The decisions of the queue: plan(snapshot) -> Plan says which jobs start, are evicted, or wait.
 
-Import public names from this package only; the modules inside may change at any time.
+No module here has access to AWS. Import public names from this package only; its modules may change at any time.
 """
 
 from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation, GpuAssignment, Launch, Row

@@ -1,6 +1,7 @@
-"""Admission: one job's turn. Each strategy returns whether it led to a start or a reservation.
+"""Decide how one waiting job is served: by free slots, slots being freed, lower priorities, or evictions.
 
-The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4).
+The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4). Each returns whether it
+led to a start or a reservation.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from job_queue.scheduler.preemption import Migration, SlotClaim, VictimSearch
 AvailableSlots = Callable[[str, str, int], int]
 """(pool, job, transferred slots) -> slots that are available to the job: a method of the plan state."""
 
-NEEDLESS_TRIES = 20  # victims of a size that are checked after each eviction; at the end of the plan all are
+NEEDLESS_TRIES = 20  # victims of each size that are checked after an eviction; all are checked at the end of a plan
 
 
 class Admission:
@@ -49,12 +50,12 @@ class Admission:
     def admit(self, candidate: Candidate) -> bool:
         """Try to serve one job. Return whether it starts, or waits with a reservation or a window.
 
-        If not, no job of the same shape and of the same or a lower priority has better chances in this phase.
+        If not, jobs of the same shape (demand and properties) and the same or a lower priority are not served either.
         """
         self._only_pool_claims.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
         if candidate.backs_off:
-            if holds:  # keep its reservation: otherwise its victims would leave for nothing
+            if holds:  # keep its reservation, because other jobs were evicted for it
                 self._state.settle(candidate.name)
             return holds
         if not self._state.within_group(candidate):
@@ -72,7 +73,7 @@ class Admission:
         return self._first and candidate.patient and self._windows.try_open(candidate)
 
     def _admit_holder(self, candidate: Candidate) -> bool | None:
-        """Try to serve a job with a reservation. Return None if it was dropped: the job is treated like one without."""
+        """Try to serve a job with a reservation. None: its reservation was dropped, and it is tried like other jobs."""
         state, held = self._state, self._state.reserved_for(candidate)
         needs = [
             need
@@ -99,8 +100,8 @@ class Admission:
         if self._first:
             own_share = [need for need in possible if self._within_entitlement(candidate, need, project_only=True)]
             in_share = [need for need in own_share if self._within_entitlement(candidate, need)]
-        # Alternatives beyond entitlement are in `possible` and `own_share`, because migrating jobs of the project or
-        # reclaiming inside the department may bring them within entitlement.
+        # `possible` and `own_share` contain alternatives beyond entitlement: the migration of jobs of the project, or
+        # reclaim inside the department, may bring them within entitlement.
         free_slots = in_share
         possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
         may_preempt = self._may_preempt(candidate)
@@ -119,7 +120,7 @@ class Admission:
         )
 
     def _try_holders_strategies(self, candidate: Candidate, needs: list[Slots]) -> bool:
-        """Try the strategies for a job with a reservation: no more evictions for it while a stop may be under way."""
+        """Try only strategies without evictions, because stops for this job's reservation may still be under way."""
         state, waits_for = self._state, candidate.not_refused(needs)
         if self._try(candidate, (self._start_on_free_slots, needs), (self._start_on_a_transferred_reservation, needs)):
             return True
@@ -139,7 +140,7 @@ class Admission:
     # --- admission checks -------------------------------------------------------------------------------
 
     def _within_entitlement(self, candidate: Candidate, need: Slots, *, project_only: bool = False) -> bool:
-        """Return whether the job stays within entitlement, not counting lower priorities that it may preempt.
+        """Return whether project and department stay within entitlement, not counting jobs that this job may preempt.
 
         :param project_only: whether to check the project only, whatever its department holds.
         """
@@ -164,8 +165,8 @@ class Admission:
     def _may_preempt(self, candidate: Candidate) -> bool:
         """Return whether the job may preempt lower priorities.
 
-        A job that was evicted as idle may not. In the first phase, neither may a job that comes after one of higher
-        priority that was not admitted.
+        A job that was evicted because its GPUs were idle may not. In the first phase, a job may not if an earlier job
+        of its project with a higher priority was not admitted.
         """
         project, rank = candidate.job.project, candidate.rank
         if candidate.job.left_idle:
@@ -186,9 +187,10 @@ class Admission:
         return self._start(candidate, need)
 
     def _prefer_unclaimed(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
-        """Put another free alternative first if the first free one takes slots that other jobs cannot replace.
+        """Put first a free alternative that takes no slots claimed by jobs that can start in no other pool.
 
-        The other alternative has the same size. In the second phase all jobs that could use the slots have been tried.
+        An alternative of another size is not put first. The second phase needs no such choice: all jobs with claims
+        have been tried before.
         """
         if len(needs) < 2 or not self._first:
             return needs
@@ -214,7 +216,7 @@ class Admission:
         return True
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
-        """Withdraw starts of this plan, no more than needed, and start instead."""
+        """Withdraw starts of lower priority, no more than needed, and start this job on their slots."""
         if not self._state.withdrawable(candidate):
             return False
         missing = {pool: count - self._state.available_now(pool, candidate.name) for pool, count in need.items()}
@@ -235,7 +237,7 @@ class Admission:
     # --- strategies: slots being freed ------------------------------------------------------------------
 
     def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
-        """Reserve slots that are free or being freed, if they are all that the job needs."""
+        """Reserve slots that are free or being freed, if together they are enough for the job."""
         state = self._state
         if not state.fits(candidate, need, Bound.LIMIT):
             return False
@@ -255,10 +257,10 @@ class Admission:
         return True
 
     def _wait_for_launches(self, candidate: Candidate, need: Slots) -> bool:
-        """Reserve the available slots if the rest is held by jobs that can be evicted once they are launched.
+        """Reserve the available slots if jobs that are being launched hold the rest and can be evicted once they run.
 
-        Such jobs can be stopped only when they run. A job that started on the available slots meanwhile would be
-        evicted with them soon.
+        A job cannot be stopped before it runs. If another job started on the available slots now, it would soon have to
+        be evicted as well.
         """
         state = self._state
         if not state.victims.any_launching or not state.fits(candidate, need, Bound.LIMIT):
@@ -281,7 +283,7 @@ class Admission:
     # --- strategies: evictions --------------------------------------------------------------------------
 
     def _evict(self, search: Callable[[SlotClaim], VictimSearch | None], candidate: Candidate, need: Slots) -> bool:
-        """Evict victims and reserve their slots with those that were available; cancel needless evictions."""
+        """Evict victims, reserve their slots and the available slots for the job, and cancel needless evictions."""
         state = self._state
         found = search(self._claim(candidate, need, self._missing(candidate, need)))
         if found is None:
@@ -333,9 +335,9 @@ class Admission:
     # --- reservation transfer ---------------------------------------------------------------------------
 
     def _transfer(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> bool:
-        """Transfer as few reservations of lower priorities in the project as leave nothing missing.
+        """Transfer the fewest reservations of lower priorities in the project that give the job all its slots.
 
-        This is done only for a job that stays within its entitlement and its limits.
+        Return False if they do not suffice, or if the job would exceed its entitlement or its limits.
         """
         holders = self._fewest_holders(candidate, need, available)
         if not holders:
@@ -347,7 +349,7 @@ class Admission:
         return True
 
     def _fewest_holders(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> list[Candidate]:
-        """Return the jobs whose reservations the candidate needs, least valuable first; none if all do not suffice."""
+        """Return the jobs whose reservations the candidate takes, least valuable first; empty: all do not suffice."""
         lower = self._state.lower_holders(candidate)
 
         def suffice(holders: Sequence[Candidate]) -> bool:

@@ -1,8 +1,8 @@
-"""Free slots that are kept for other jobs: in backfill windows, and in pools that are the only choice of other jobs.
+"""Keep free slots for other jobs: backfill windows of patient jobs, and claims of jobs that have only one pool.
 
-A backfill window is a number of free slots that are kept for a job that has waited longer than `patience` (scheduling
-rules, section 5). A job behind the patient job may pass: it may start on slots of the window. The condition is that the
-job ends before the patient job could start, or takes only slots that the patient job will not need then.
+A patient job has waited longer than `patience` (scheduling rules, section 5). Its backfill window is a number of free
+slots that are kept for it. A later job may pass it, and start on slots of the window, in two cases: the later job ends
+before the patient job could start, or takes only slots that the patient job will not need at its start.
 """
 
 from collections import Counter, defaultdict
@@ -51,9 +51,10 @@ class BackfillWindows:
         self._state.close_windows()
 
     def try_open(self, candidate: Candidate) -> bool:
-        """Reserve free slots within its entitlement for a blocked patient job. Return False if there are none.
+        """Open a window for a patient job that cannot start yet. Return False if no slots can be kept for it.
 
-        If the job accepts several sizes, the window is for the smallest one.
+        The window is within the entitlement of the job's project and department. If the job accepts several sizes, the
+        window is for the smallest one.
         """
         for need in candidate.smallest_alternatives():
             if not self._may_be_reserved(need, candidate):
@@ -128,8 +129,8 @@ class BackfillWindows:
 class OnlyPoolClaims:
     """Claims on free slots by waiting jobs that can start in no other pool.
 
-    If a job took these slots although it accepts another pool, it would be migrated in the next cycle (ADR 0087). The
-    claims are computed once in each pass over the candidates, in waiting order, as far as the slots go.
+    If a job that also accepts another pool took these slots, the next cycle would move it to that pool (ADR 0087). The
+    claims are computed once in each pass over the candidates, in waiting order, while slots are left.
 
     :param candidates: the jobs that start as soon as there is room, in waiting order.
     """
@@ -164,7 +165,7 @@ class OnlyPoolClaims:
                 taken.update({(node, pool): count for node in job.project.path})
 
     def end_claim(self, job: Candidate) -> None:
-        """Drop the claim of a job that is tried now: it takes the slots, or others may."""
+        """Drop the claim of a job whose turn it is: the job takes the slots now, or leaves them to others."""
         if job.name in self._claims:
             self._claimed.subtract(self._claims.pop(job.name))
 

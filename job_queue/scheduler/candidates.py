@@ -1,4 +1,4 @@
-"""The waiting jobs that can be served at all, and the slots that each project requests."""
+"""Find the waiting jobs that may start, the reasons why others may not (hold, backoff, budget), and all requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,16 +35,16 @@ class Candidate:
     name: str
     job: WaitingJob
     project: ShareNode
-    rank: int  # priority without aging; for an interactive job that comes first, above all priorities
-    alternatives: tuple[Slots, ...]  # alternatives that its pools could ever hold, best first
+    rank: int  # priority without aging; interactive jobs that come first have ranks above all priorities
+    alternatives: tuple[Slots, ...]  # alternatives that fit into its pools when they are idle, best first
     key: WaitingKey  # sort key among the jobs of its project
     patient: bool  # has waited longer than the setting `patience`
-    shape: tuple[Any, ...]  # a job of the same shape and of the same or a lower priority has no better chances
+    shape: tuple[Any, ...]  # demand and properties; jobs of one shape differ only in priority and times
     pools: frozenset[str]  # every pool in which it could run
-    assumed_runtime: float  # seconds that it is assumed to run, when it must end before another job starts
-    group: Group | None = None  # if the number of active jobs of the group is limited
+    assumed_runtime: float  # seconds, to decide whether it ends before a patient job starts
+    group: Group | None = None  # its group, if the group has a `max_parallel`
     refused_alternatives: tuple[Slots, ...] = ()  # alternatives that a pool has refused
-    backs_off: bool = False  # does not start, and keeps its reservation
+    backs_off: bool = False  # its pools back off: it does not start, but keeps its reservation
 
     def useful_part(self, reserved: Slots) -> Slots:
         """Return the part of a reservation that the job can use: one alternative, or less."""
@@ -59,8 +59,8 @@ class Candidate:
     def startable_alternatives(self, reserved: Slots) -> tuple[Slots, ...]:
         """Return the alternatives on which the job starts while these slots are reserved for it.
 
-        Smaller sizes are left out: other jobs were evicted for the reserved size. On a smaller size the job would have
-        started without evictions.
+        Sizes smaller than the reserved one are left out: other jobs were evicted so that this job starts on the
+        reserved size.
         """
         promised = next((need for need in self.alternatives if covers(reserved, need)), None)
         if promised is None or len(self.alternatives) < 2:
@@ -112,7 +112,7 @@ def same_size_alternatives(job: ActiveJob) -> tuple[Slots, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PoolRefusal:
-    """A refusal, by a pool, of as many instances as a job needs."""
+    """A backoff that concerns a job, because the job needs at least as many instances as were refused."""
 
     key: str  # the pool, or `<pool>/<instance type>`
     paused: PausedPool
@@ -125,7 +125,7 @@ def find_candidates(
 ) -> tuple[list[Candidate], dict[str, WaitReason]]:
     """Return the candidates in waiting order, and the reason why each other waiting job is not a candidate.
 
-    A job with a reservation whose pool backs off is in both results: it keeps its reservation.
+    A job whose pools back off is in both results if it has a reservation, because it keeps the reservation.
     """
     candidates: list[Candidate] = []
     refused: dict[str, WaitReason] = {}
@@ -214,9 +214,9 @@ def _within_owner_limit(
 
 
 def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:
-    """Return the seconds that a job is assumed to run when it must end in time; infinite if not known.
+    """Return the assumed seconds of a job, to decide whether it ends before a patient job starts; infinite: unknown.
 
-    Predictions are rounded up to powers of 1.2, so that there are few shapes.
+    Predictions are rounded up to powers of 1.2, so that many jobs have the same shape.
     """
     if backfill is Backfill.BOUNDED or job.expected is None:
         return NEVER if job.max_runtime is None else job.max_runtime
@@ -294,9 +294,9 @@ def requests(
 ) -> dict[ShareNode, Counter[str]]:
     """Return the slots that each project requests: for each live job, its largest alternative in each pool.
 
-    If more jobs wait than were read, their project requests all instances of their pools. Otherwise its request would
-    grow with each job that starts and makes room for reading another one, and the entitlements of the others would
-    change.
+    If a waiting queue has more jobs than were read, its project requests all instances of the queue's pools. Otherwise
+    the request would grow whenever a job starts and another one is read in its place, and the entitlements of other
+    projects would change.
     """
     asked: dict[ShareNode, Counter[str]] = defaultdict(Counter)
     for candidate, alternatives in groups.limited_requests(candidates):
@@ -316,9 +316,9 @@ def requests(
 
 
 class PoolBackoff:
-    """Backoffs of pools that have refused launches: no starts there, and no evictions for them, until the next try.
+    """Backoffs of pools after refused launches: until the next try, no job starts or is evicted for a start there.
 
-    A pool backs off as a whole. In a pool of any type, one instance type backs off (`<pool>/<type>`).
+    Usually a whole pool backs off. If a pool allows any instance type, only one type backs off (`<pool>/<type>`).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -332,9 +332,9 @@ class PoolBackoff:
                 self.free.subtract(job.slots)
 
     def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[PoolRefusal]:
-        """Yield the refusals, in force or over, of as many instances as an alternative needs."""
+        """Yield the refusals that concern an alternative, including those whose backoff is over."""
         instance_type = None
-        if job is not None and job.kinds:  # an alternative that WhatIf has added has the type of the last one
+        if job is not None and job.kinds:  # alternatives that WhatIf adds have the type of the last one
             instance_type = job.kinds[min(job.demand.index(need), len(job.kinds) - 1)]
         for pool, count in need.items():
             key = f"{pool}/{instance_type}" if instance_type else pool
@@ -381,7 +381,7 @@ def _fits_in_pools(need: Slots, pools: Mapping[str, Pool], snapshot: Snapshot) -
 
 
 def is_in_time(job: WaitingJob, pool: str, snapshot: Snapshot) -> bool:
-    """Return whether a pool has instances now, and for a job that is not preemptible also until its end."""
+    """Return whether a pool's training plan is open now and, for a non-preemptible job, until its latest end."""
     calendar = snapshot.calendars.get(pool)
     if calendar is None:
         return True

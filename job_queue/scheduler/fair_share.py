@@ -1,4 +1,4 @@
-"""Departments and projects: usage, bounds, fair shares, and the order in which they are served (sections 1 and 2)."""
+"""Fair shares and limits of departments and projects, and which is served next (rules, sections 1 and 2)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -51,11 +51,11 @@ class ShareNode:
     # pool -> slots held lately, and the fair share if past use did not count
     past: dict[str, tuple[float, float]] = field(default_factory=dict)
     projected: Counts = field(default_factory=counts)  # usage once all stops are over, with reservations
-    current: Counts = field(default_factory=counts)  # usage now, with stopping jobs
+    current: Counts = field(default_factory=counts)  # usage now, including stopping jobs
     non_preemptible: Counts = field(default_factory=counts)  # usage of jobs that are not preemptible
     children: "list[ShareNode]" = field(default_factory=list)
     path: "tuple[ShareNode, ...]" = ()  # this node and its department
-    bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound, and the bound of other pools
+    bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound by pool, bound of all other pools
 
     def __post_init__(self) -> None:
         self.path = (self,) if self.parent is None else (self, self.parent)
@@ -83,7 +83,7 @@ def fits(node: ShareNode, need: Slots, bound: Bound, freed: Slots = NOTHING) -> 
 
 
 def diverging_nodes(project: ShareNode, other: ShareNode) -> tuple[ShareNode, ShareNode]:
-    """Return the nodes of two projects at the level where their paths to the root differ."""
+    """Return the nodes at which two projects compete: themselves if they have the same parent, else their top nodes."""
     return (project, other) if project.parent is other.parent else (project.top_ancestor, other.top_ancestor)
 
 
@@ -203,10 +203,11 @@ def _quotas(pool: str, nodes: Iterable[Department | Project]) -> int:
 
 
 def deprivation(node: ShareNode, need: Slots, usage: Mapping[str, int]) -> Deprivation:
-    """Return how well off a node is with its next job: the smallest is served first (scheduling rules, section 2).
+    """Return the sort key of a node by its usage with its next job; the smallest is served first (rules, section 2).
 
-    With several pools the worst one counts. If past use counts, (lately + held) / fair share comes before the ratios of
-    present usage. That is the inverse of Slurm's level fair share.
+    If the job needs several pools, the largest ratio of usage to entitlement counts. If past use counts, (slots held
+    lately + slots held now) / fair share is compared before these ratios. It is the inverse of Slurm's level fair
+    share.
 
     :param need: the first alternative of its next job.
     :param usage: slots that the node holds, by pool.
@@ -229,9 +230,9 @@ def _ratio(held: float, due: float) -> float:
 
 
 def reclaim_key(project: ShareNode, excess: int) -> int:
-    """Return the sort key of a project in reclaim; the smallest gives first.
+    """Return the sort key of a project in reclaim; the project with the smallest key loses a job first.
 
-    The order: projects with a spent soft budget, then most slots above entitlement.
+    The order: projects with a spent soft budget first, then the project with most slots above its entitlement.
 
     :param excess: slots above its entitlement.
     """
@@ -239,12 +240,10 @@ def reclaim_key(project: ShareNode, excess: int) -> int:
 
 
 class ServingOrder:
-    """The order in which projects are served: the most deprived first, compared from the root down.
+    """The order in which projects are served: the most deprived department or top project first, then its project.
 
-    The order is determined again after every decision.
-
-    A node's key is computed again only if its usage or its next job has changed. Outdated entries stay in the heaps and
-    are skipped.
+    The order is determined again after every decision, but the key of a node only if its usage or its next job has
+    changed. Outdated entries stay in the heaps and are skipped.
 
     :param next_need: returns the first alternative of a project's next job; None: it has no next job.
     :param usage: returns the slots that a node holds, by pool.

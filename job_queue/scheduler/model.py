@@ -1,4 +1,4 @@
-"""The input and the output of the scheduler: a frozen snapshot of pools, projects and jobs, and a plan.
+"""The planner's input, a snapshot of jobs and pools, and its output: starts, evictions, and reasons to wait.
 
 Everything is immutable. Times are seconds since the epoch (UTC), durations are seconds,
 sizes are slots: one slot is one instance of a pool.
@@ -39,7 +39,7 @@ DEFAULT = "default"
 class JobState(StrEnum):
     """State of a job."""
 
-    PENDING = "pending"  # waits, was not preempted: has never run, or is tried again
+    PENDING = "pending"  # waits, and was not preempted: has never run, or is tried again
     STARTING = "starting"  # holds its slots; the intent is recorded, SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
     STOPPING = "stopping"  # a stop of the attempt was requested; holds its slots until SageMaker says it ended
@@ -80,13 +80,13 @@ class WaitingJob:
     max_runtime: float | None = None
     expected: float | None = None  # expected seconds from its next start to its end; None: not known
     warm: bool = False  # matches a warm pool: goes first among the jobs of its project and priority
-    kinds: tuple[str, ...] = ()  # in a pool of any type: the instance type of each alternative
-    refusal: str | None = None  # why SageMaker refused its last launch, if the job was the reason
-    on_free_slots_only: bool = False  # refused so often that no job is stopped for it
+    kinds: tuple[str, ...] = ()  # if its pool allows any type: the instance type of each alternative
+    refusal: str | None = None  # SageMaker's message about its last launch, if the job itself was refused
+    on_free_slots_only: bool = False  # its launches were refused so often that no job is stopped for it
     left_idle: bool = False  # was evicted because its GPUs were idle: it preempts no job until it has run again
     more_wait: bool = False  # more jobs are in its waiting queue than were read
     owner: str = ""
-    after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first, and whether any end will do
+    after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first; True: in any way, False: completed
     group: str | None = None  # name of a group of its owner's jobs in its project
     max_parallel: int | None = None  # jobs of its group that may be active at a time
     gpus: int | None = None  # for a member: tenths of GPUs of one instance; its demand is then one instance
@@ -152,14 +152,14 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class PausedPool:
-    """The backoff of a pool that refused a launch: no launch before `until`, and one job at a time after it.
+    """The backoff of a pool after a refused launch: no launch before `until`, then one job at a time.
 
-    In a pool of any type, the backoff of one instance type.
+    If the pool allows any instance type, only the refused type backs off.
     """
 
     until: float
-    instances: int = 1  # the smallest count that was refused; jobs that need as many or more are held back
-    at_fault: str | None = None  # SageMaker's message, if the part of the request that comes from the pool was refused
+    instances: int = 1  # the smallest refused number; jobs that need as many or more wait
+    at_fault: str | None = None  # SageMaker's message, if it refused a value that the pool puts into requests
     lag: str | None = None  # SageMaker's count of instances in use, if it exceeds the queue's own count
 
 
@@ -185,7 +185,7 @@ class PastUse:
     """Use by a project's finished attempts, in instance-seconds."""
 
     lately: Mapping[str, float] = field(default_factory=dict)  # by pool; halves with each `usage_half_life` that passes
-    lately_by_owner: Mapping[str, float] = field(default_factory=dict)  # by owner, of all pools; halves likewise
+    lately_by_owner: Mapping[str, float] = field(default_factory=dict)  # by owner, sum of all pools; halves as well
     spent: float = 0.0  # in the present period of the project's budget
     # by owner, in the present period of the owner budget
     spent_by_owner: Mapping[str, float] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class Snapshot:
     waiting: tuple[WaitingJob, ...] = ()
     external: Slots = field(default_factory=dict)  # used by external jobs
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots reserved for it
-    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool; any type: `<pool>/<instance type>`
+    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool; if it allows any type: `<pool>/<type>`
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; empty: nothing was used
     carriers: tuple[Carrier, ...] = ()
@@ -229,7 +229,7 @@ class WaitReason(StrEnum):
     NO_SUCH_POOL = "NO_SUCH_POOL"
     NEVER_FITS = "NEVER_FITS"  # needs more instances than its pool has in all
     OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its training plan has not begun, is over, or would cut it off
-    OVER_BUDGET = "OVER_BUDGET"  # the budget of its project, or of its owner in it, is spent for the present period
+    OVER_BUDGET = "OVER_BUDGET"  # its project's budget, or its owner's in the project, is spent for this period
     GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as the group allows
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
@@ -237,7 +237,7 @@ class WaitReason(StrEnum):
     WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots that are being freed are reserved for it
     KEPT_FOR_PATIENT_JOB = "KEPT_FOR_PATIENT_JOB"
     BEHIND_FAIR_SHARE = "BEHIND_FAIR_SHARE"
-    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead of it in its project lacks slots, too
+    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead of it in its project also lacks slots
     WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
 
 
@@ -269,7 +269,7 @@ LAST_RESORT: Mapping[WaitReason, str] = {
 """The advice for the other reasons, after the remedies that were found to help the job."""
 UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
 UNTIL_OTHERS_END = frozenset({WaitReason.DEPENDENCY, WaitReason.GROUP_LIMIT, WaitReason.OWNER_LIMIT})
-"""Reasons that only ends of other jobs can change: those of its dependencies, of its group, or of its owner."""
+"""Reasons that last until another job ends: a dependency, or a job of the same group or owner."""
 WITHOUT_POSITION = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.HELD_BY_USER, WaitReason.OVER_BUDGET}
 """Reasons of jobs that have no place in the order of those that wait for slots."""
 
@@ -279,7 +279,7 @@ class Rule(StrEnum):
 
     PREEMPT = "preempt"  # for a higher priority of its own project
     RECLAIM = "reclaim"  # for another project's share
-    CONSOLIDATE = "consolidate"  # to another pool that it accepts and that the claimant cannot use
+    CONSOLIDATE = "consolidate"  # moved to another pool that it accepts, because the claimant needs this pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class Hold:
     job: str
     reason: WaitReason
     message: str
-    ahead: tuple[str, ...] = ()  # waiting jobs that come first and need the same pools; the first 20 of them
+    ahead: tuple[str, ...] = ()  # the first 20 waiting jobs that come before it and need its pools
     blockers: tuple[str, ...] = ()  # active jobs that hold slots that it needs
 
 
@@ -324,7 +324,7 @@ class Plan:
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
     allocations: tuple[GpuAssignment, ...] = ()
     launches: tuple[Launch, ...] = ()
-    closes: tuple[str, ...] = ()  # empty carriers whose instances are needed, or whose time to be kept is over
+    closes: tuple[str, ...] = ()  # empty carriers to stop: their instances are needed, or `keep_warm` is over
 
     @property
     def begins(self) -> dict[str, Slots]:

@@ -1,4 +1,4 @@
-"""Order of the waiting jobs of a project."""
+"""The order of a project's waiting jobs: priority, aging, past use of owners, warm pools, then submission time."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ INTERACTIVE_OFFSET = 1 << 40  # added to the priority of an interactive job to g
 LOWEST_INTERACTIVE = INTERACTIVE_OFFSET >> 1  # above all priorities, below the ranks of all interactive jobs
 
 DEFAULT_SETTINGS = Settings()
-UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, if nothing is known of a job: SageMaker's default for MaxRuntimeInSeconds
+UNKNOWN_RUNTIME = 24 * 3600.0  # seconds assumed if a job has no known runtime: SageMaker's default MaxRuntimeInSeconds
 OVERSPENT_OFFSET = 1e12  # slots, added to the use of an owner with a spent soft budget; more than any real use
 
 
@@ -30,12 +30,12 @@ def waiting_order(
     The order: interactive jobs, highest priority, least use of the owner, match with a warm pool, earliest entry, name.
 
     With `aging`, each `aging` seconds of waiting raise the priority by one. This applies to the order only: preemption
-    compares nominal priorities.
+    compares priorities without aging.
 
-    With Order.SHORTEST, the sort time is entry time + `stretch` x expected runtime. So a shorter job passes an earlier
-    job if it enters less than `stretch` x (difference of their expected runtimes) after that job. No job that enters
-    more than `stretch` x expected runtime after a job passes that job. Jobs with equal expected runtimes keep the order
-    of their entry.
+    With Order.SHORTEST, the sort time is entry time + `stretch` x expected runtime. So a shorter job B passes an
+    earlier job A if B enters less than `stretch` x (difference of their expected runtimes) after A. A job that enters
+    more than `stretch` x (expected runtime of A) after A never passes A. Jobs with equal expected runtimes keep the
+    order of their entry.
 
     :param owner_use: past and present use of its owner, in slots; 0 if use does not count.
     :param first: whether interactive jobs come first.
@@ -52,14 +52,17 @@ def rank(job: WaitingJob, policy: Policy) -> int:
 
 
 def sort_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
-    """Return the time that orders jobs of one priority, in epoch seconds; no job that enters later passes this one."""
+    """Return the time by which jobs of equal priority are sorted, in epoch seconds.
+
+    A job that enters after this time does not pass this job.
+    """
     if settings.order is Order.SUBMISSION or not isinstance(job, WaitingJob):
         return job.entered
     return job.entered + settings.stretch * expected_runtime(job)
 
 
 def expected_runtime(job: WaitingJob) -> float:
-    """Return the seconds that a job is assumed to run: the prediction, at most its maximum; if unknown, its maximum."""
+    """Return the assumed seconds of a job: its prediction, at most its maximum; without a prediction, the maximum."""
     if job.expected is None:
         return UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime
     return job.expected if job.max_runtime is None else min(job.expected, job.max_runtime)
@@ -68,9 +71,10 @@ def expected_runtime(job: WaitingJob) -> float:
 class WaitingOrder:
     """Order of a snapshot's waiting jobs. Call it with a job to get the job's sort key.
 
-    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is the slots
-    that the owner held lately, holds, and needs for its jobs that come before. So owners with equal use take turns, and
-    an owner with more use waits until the others have caught up. Owners with a spent soft budget come last.
+    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is a sum
+    of slots: those held lately on average, those held now, and those that the owner's earlier waiting jobs need. So
+    owners with equal use take turns, and an owner with more use waits until the others have caught up. Owners with a
+    spent soft budget come last.
     """
 
     def __init__(self, snapshot: Snapshot, lately: Lately | None, spending: Spending) -> None:

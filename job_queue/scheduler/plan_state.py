@@ -1,12 +1,13 @@
-"""State of the plan in the making: the decisions so far and the figures that follow. Only its methods change it.
+"""The unfinished plan: its starts, evictions and reservations so far, and the slots that are still available.
 
-The slots of a pool are interchangeable, so a reservation is a number of slots and not particular ones. All reservations
-together never exceed the slots that are free or being freed. Reservations are filled in the order in which their jobs
-are served: first from the slots that this plan's victims free, then from free slots. The remaining free slots are
-available to all jobs. So no later job makes a job wait for a stop that was not requested for it.
+Only the methods of PlanState change it. The slots of a pool are interchangeable, so a reservation is a number of slots
+and not particular slots. All reservations together never exceed the slots that are free or being freed. Reservations
+are filled in the order in which their jobs are served: first from slots that this plan's victims free, then from free
+slots. The remaining free slots are available to all jobs. So a job waits only for stops that were requested for it,
+whichever jobs are served after it.
 
-A job that is served before the holder of a reservation may start on free slots. The condition is that stops under way
-free as many slots for the holder.
+A job that is served before the holder of a reservation may start on the holder's free slots, if stops under way free as
+many slots for the holder.
 """
 
 from bisect import insort
@@ -28,7 +29,7 @@ class Window:
 
     slots: Slots  # free slots that are reserved for the job
     starts: float  # earliest start, in seconds since the epoch; active jobs of unknown runtime count as ending now
-    spare: Counts  # slots that the job leaves free then; active jobs of unknown runtime count as never ending
+    spare: Counts  # slots that remain free after that start; active jobs of unknown runtime count as never ending
 
 
 class PlanState:
@@ -43,10 +44,10 @@ class PlanState:
         self.windows: dict[str, Window] = {}  # by patient job; the slots of windows are not in `reservations`
         self.started: dict[str, Slots] = {}
         self.evicted: dict[str, Evict] = {}
-        self.settled: set[str] = set()  # served jobs: started, or waiting with a reservation; and jobs that migrate
+        self.settled: set[str] = set()  # jobs that start, wait with a reservation, or migrate
         # Holders of a reservation for which earlier plans may have requested a stop:
         self.awaiting_stops: set[str] = set()
-        self.released = False  # slots came free for other jobs than the one that was served
+        self.released = False  # whether slots came free that other jobs may use
         self.changed: set[ShareNode] = set()  # projects whose usage has changed since the planner cleared this set
         self._reserved: Counter[str] = Counter()  # sum of all reservations
         self._reserved_settled: Counter[str] = Counter()  # sum of the reservations of settled jobs
@@ -55,8 +56,8 @@ class PlanState:
         self._surplus: Counter[str] = Counter()  # the part of `_freed_by_victims` that the claimants did not need
         self._holders: dict[ShareNode, dict[str, Candidate]] = defaultdict(dict)
         self._starts: dict[ShareNode, dict[str, Victim]] = defaultdict(dict)
-        self._lowest: dict[ShareNode, int] = {}  # project -> at most the lowest rank of its reservations and starts
-        # The most that a project or department may hold, since evictions relied on it:
+        self._lowest: dict[ShareNode, int] = {}  # project -> a lower bound of the ranks of its reservations and starts
+        # The most slots that a project or department may hold, so that the evictions of this plan stay justified:
         self._bounds: dict[NodeAndPool, int] = {}
         self._evicted_by_size: dict[tuple[tuple[str, int], ...], list[Victim]] = defaultdict(list)
         self.guarantees = Guarantees(snapshot.policy)
@@ -91,7 +92,7 @@ class PlanState:
     # --- slots ------------------------------------------------------------------------------------------
 
     def available_soon(self, pool: str, name: str = "", taken: int = 0) -> int:
-        """Return the slots free or being freed that are neither reserved nor in a backfill window for other jobs.
+        """Return the slots, free or being freed, that are neither reserved nor in backfill windows for other jobs.
 
         :param name: a job, to which its own reservation and window are available.
         :param taken: slots reserved for others that are transferred to the job.
@@ -101,7 +102,7 @@ class PlanState:
         return self.free[pool] + self.freeing[pool] - self._reserved[pool] + taken + own - windows
 
     def available_now(self, pool: str, name: str = "", taken: int = 0, *, include_windows: bool = False) -> int:
-        """Return the free slots on which a job can start at once: its own, and those that are not reserved for others.
+        """Return the free slots on which a job can start at once: reserved for it, or not reserved for other jobs.
 
         :param name: a job, to which its own reservation and window are available.
         :param taken: slots reserved for others that are transferred to the job.
@@ -139,7 +140,7 @@ class PlanState:
     ) -> bool:
         """Return whether the candidate's project and department stay within a bound if it gets this alternative.
 
-        :param freed: slots that they no longer hold once other jobs of the project have been evicted.
+        :param freed: slots that project and department no longer hold once other jobs of the project are evicted.
         :param project_only: whether to check the project only.
         """
         if bound is not Bound.LIMIT_NOW:  # current usage does not include reservations
@@ -151,7 +152,7 @@ class PlanState:
     def within_limits(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
         """Return whether project and department stay within their limits now and later.
 
-        Stopping slots count until they are free. Reservations of other jobs count, too.
+        Slots of stopping jobs count until they are free. Reservations of other jobs count as well.
         """
         now, later = Bound.LIMIT_NOW, Bound.LIMIT
         return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)
@@ -161,7 +162,7 @@ class PlanState:
         return self.groups.may_start(candidate, has_place=candidate.name in self.reservations)
 
     def within_quota(self, candidate: Candidate, need: Slots) -> bool:
-        """Return whether the candidate is preemptible, or stays within the quota for jobs that are not."""
+        """Return whether the job is preemptible, or fits into the quota beside other jobs that are not preemptible."""
         return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)
 
     def _use(
@@ -222,7 +223,7 @@ class PlanState:
         return self._free_reservation(candidate.name, candidate.project, preemptible=candidate.job.preemptible)
 
     def lower_holders(self, candidate: Candidate) -> list[Candidate]:
-        """Return lower priorities in the project whose reservations this job can take over, most valuable first."""
+        """Return jobs of lower priority in the project whose reservations this job may take, most valuable first."""
         if not self._may_take_from_lower(candidate):
             return []
         lower = [
@@ -276,7 +277,7 @@ class PlanState:
     # --- backfill windows -------------------------------------------------------------------------------
 
     def open_window(self, candidate: Candidate, window: Window) -> None:
-        """Reserve free slots for a blocked patient job, against jobs behind it."""
+        """Keep free slots for a patient job that cannot start yet, so that later jobs do not take them."""
         self.windows[candidate.name] = window
         self._in_windows.update(window.slots)
 
@@ -308,8 +309,8 @@ class PlanState:
     def withdrawable(self, candidate: Candidate) -> list[Victim]:
         """Return the starts of this plan that this job may withdraw by its priority, lowest first.
 
-        A job that is earlier in waiting order by aging keeps its start if a runtime is guaranteed to it. Without a
-        guarantee it would be preempted later.
+        By aging, a job of lower priority may come before this job in waiting order. The start of such a job is
+        withdrawn only if it has no guaranteed runtime: a later plan would preempt it anyway.
         """
         if not self._may_take_from_lower(candidate):
             return []
@@ -344,8 +345,8 @@ class PlanState:
         """Withdraw victims that are starts; evict active jobs, or migrate them if they have a target.
 
         :param victims: each with the slots that it migrates to; empty: it does not migrate.
-        :param bounds: the most that the claimant's project and department may hold: a cancelled eviction must respect
-            it.
+        :param bounds: the most slots that the claimant's project and department may hold. No eviction is cancelled if
+            they would then hold more.
         """
         for victim, target in victims.items():
             if victim.start is not None:
@@ -363,7 +364,7 @@ class PlanState:
         self._release(victim, 1)
         insort(self._evicted_by_size[_size(victim)], victim, key=lambda victim: victim.key)
         if target:
-            self._add_reservation(victim.name, victim.project, target)  # a target of a migration is never transferred
+            self._add_reservation(victim.name, victim.project, target)  # reserved, and never transferred
             self.settle(victim.name)
 
     def use_surplus(self, slots: Slots) -> None:
@@ -372,10 +373,10 @@ class PlanState:
             self._surplus[pool] = max(0, self._surplus[pool] - slots[pool])
 
     def add_surplus(self, before: Mapping[str, int]) -> None:
-        """Add the slots that evictions made available to all jobs to the surplus.
+        """Add to the surplus the slots that these evictions freed beyond the need of the claimant.
 
-        Slots that a migrating job no longer needs are available to all jobs, too. They are no surplus, because no
-        victim freed them.
+        Slots that were reserved for a migration become available when the migration is cancelled. They are no surplus,
+        because no victim freed them.
 
         :param before: available slots by pool, before the evictions.
         """
@@ -385,7 +386,7 @@ class PlanState:
                 self.released = True
 
     def cancel_needless_evictions(self, tries: int | None = None) -> None:
-        """Cancel evictions whose slots are covered by the surplus of the others, most valuable victim first.
+        """Cancel evictions that are not needed because the others free enough slots, most valuable victim first.
 
         :param tries: number of victims of each size to look at; None: all.
         """
@@ -393,7 +394,7 @@ class PlanState:
             self._evicted_by_size[_size(victim)].remove(victim)
             if self.evicted.pop(victim.name).rule is Rule.CONSOLIDATE:
                 self._free_reservation(victim.name, victim.project)
-                self.released = True  # the slots that the job would have moved to
+                self.released = True  # the slots that were reserved for the migration
             self.victims.unmark_evicted(victim)
             self._release(victim, -1)
             self.use_surplus(victim.slots)

@@ -1,4 +1,4 @@
-"""plan_instances(snapshot) -> Plan, for jobs that hold whole instances. Pure and deterministic."""
+"""Plan jobs of whole instances: which start, which are evicted, and why the others wait. Pure and deterministic."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 
-MAX_PASSES = 20  # in a plan; if the last pass still frees slots, the next plan continues with them
+MAX_PASSES = 20  # passes of a plan over its candidates; slots that the last pass frees are left to the next plan
 
 
 def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
@@ -27,7 +27,7 @@ def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     :param explained: whether to explain why the other jobs wait, which takes half of the time. If not, the plan has no
         holds.
     """
-    # 1. Set apart the jobs that cannot start on any free slots; the others are candidates.
+    # 1. Find the candidates: the jobs that would start if there were enough free slots.
     lately, spending = held_lately(snapshot), Spending(snapshot)
     snapshot = _without_overspent_moves(snapshot, spending)
     order = WaitingOrder(snapshot, lately, spending)
@@ -56,7 +56,7 @@ def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
 def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot:
     """Remove the alternatives of active jobs with a spent hard budget, so that no such job is moved to another pool.
 
-    After the move the budget would keep it from starting again.
+    A moved job is stopped first, and the spent budget would then keep it from starting again.
     """
     if not spending:
         return snapshot
@@ -67,7 +67,8 @@ def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot
 class _AdmissionLoop:
     """Passes over all candidates, repeated while a pass frees slots for other jobs.
 
-    A pass has two phases. In the first, only jobs start that keep their project within its entitlement.
+    A pass has two phases. In the first, a job starts only if its project stays within its entitlement. In the second,
+    all other jobs are tried.
     """
 
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate]) -> None:
@@ -119,8 +120,8 @@ class _AdmissionLoop:
 class _WaitingJobs:
     """The waiting jobs of a project in the order in which one phase tries them.
 
-    Jobs of the same shape have the same demand and properties, except priority and time. If a job cannot be served, no
-    job of its shape with the same or a lower priority can.
+    Jobs of the same shape differ only in priority and times. If a job cannot be served, other jobs of its shape with
+    the same or a lower priority cannot be served either, and are skipped.
     """
 
     def __init__(self, candidates: Iterable[Candidate], state: PlanState) -> None:
@@ -150,7 +151,7 @@ class _WaitingJobs:
         self._enter(others, above=None if admitted else candidate.rank)
 
     def _enter(self, jobs: Iterator[Candidate], above: int | None = None) -> None:
-        """Push the next of these jobs that is not served yet and, if `above` is given, has a higher rank than that."""
+        """Push the next job that is not served yet and, if `above` is given, whose rank is higher than `above`."""
         for candidate in jobs:
             if candidate.name not in self._state.settled and (above is None or candidate.rank > above):
                 heappush(self._heap, (candidate.key, candidate, jobs))

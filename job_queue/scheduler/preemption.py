@@ -1,4 +1,4 @@
-"""Searches for victims: migrate, reclaim between projects, preempt inside a project (scheduling rules, section 4).
+"""Choose the jobs to evict for a waiting job: preempt, reclaim, or move to another pool (rules, section 4).
 
 A search does not change the plan.
 """
@@ -45,7 +45,8 @@ class SlotClaim:
 class VictimSearch:
     """The victims found so far, and the slots that are still lacking.
 
-    :param bound: the bound for the claimant's project and department, with the claimant and without the victims.
+    :param bound: the bound that the usage of the claimant's project and department, with the claimant and without the
+        victims, must not exceed.
     """
 
     def __init__(self, claim: SlotClaim, bound: Bound | None = None) -> None:
@@ -118,7 +119,7 @@ class VictimSearch:
 
 
 def withdraw(claim: SlotClaim) -> VictimSearch | None:
-    """Find starts of this plan, of lower priority in the claimant's project."""
+    """Find starts of this plan to withdraw, of lower priority in the claimant's project."""
     search = VictimSearch(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
@@ -127,14 +128,14 @@ def withdraw(claim: SlotClaim) -> VictimSearch | None:
 
 
 def preempt(claim: SlotClaim) -> VictimSearch | None:
-    """Find victims of lower priority in the claimant's project, until it has its slots and is within the limits."""
+    """Find victims of lower priority in the project, until the claimant has its slots and no limit is exceeded."""
     search = VictimSearch(claim, Bound.LIMIT)
     _take_lower_priorities(search)
     return search.without_needless()
 
 
 def reclaim(claim: SlotClaim) -> VictimSearch | None:
-    """Find victims in other projects by share: the claimant's side must be within its entitlement afterwards."""
+    """Find victims in other projects, if the claimant's project and department then stay within their entitlements."""
     search = VictimSearch(claim, Bound.ENTITLEMENT)
     if any(search.excess(claim.project, pool) > 0 for pool in claim.need):
         return None
@@ -145,7 +146,8 @@ def reclaim(claim: SlotClaim) -> VictimSearch | None:
 def preempt_and_reclaim(claim: SlotClaim) -> VictimSearch | None:
     """Preempt in the claimant's project until the job is within its entitlement, and reclaim the rest.
 
-    If that does not suffice, try again with all lower priorities of the project as possible victims.
+    If that does not suffice, try again: preempt until no slots are lacking or no lower priority is left, and reclaim
+    the rest.
     """
     for all_own in (False, True):
         search = VictimSearch(claim, Bound.ENTITLEMENT)
@@ -214,7 +216,7 @@ class _Reclaim:
     def _take_from_all(self, pool: str) -> None:
         """Take victims from all other projects.
 
-        A project that this search has not taken from yet enters the heap only when it is next by reclaim key.
+        To save time, the heap contains only projects that have lost a victim and the next other project by reclaim key.
         """
         heap: list[HeapEntry] = []
         fetched: list[HeapEntry] = []
@@ -259,7 +261,7 @@ class _Reclaim:
             heappush(heap, (reclaim_key(project, excess), victim.key, project.policy_index, project))
 
     def _next_victim(self, project: ShareNode, pool: str) -> Victim | None:
-        """Return the project's next victim; None: it may not lose one."""
+        """Return the project's next victim; None: the project may not lose a job."""
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.in_pool(project, pool, self._claim.launching):
@@ -279,7 +281,10 @@ class _Reclaim:
         return search.projected(side, pool) > side.entitlement[pool] or self._is_quota_claim(project, pool)
 
     def _is_quota_claim(self, project: ShareNode, pool: str) -> bool:
-        """Return whether the claimant's side stays within its quota, and the victim's side is above its own."""
+        """Return whether the claimant stays within quota and the victim's project is above quota.
+
+        The quotas are those of the nodes at which the two projects compete.
+        """
         (mine, side), search = diverging_nodes(self._claim.project, project), self._search
         above_quota = search.projected(side, pool) > side.quota.get(pool, 0)
         return above_quota and search.with_claimant(mine, pool) <= mine.quota.get(pool, 0)
@@ -294,7 +299,7 @@ class _Reclaim:
 
 
 class Migration:
-    """The preemptible jobs with a second alternative, by the pool that they would leave and by their target."""
+    """The jobs that may move to another pool (consolidation), by the pool that they would leave and by their target."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._state = state
@@ -329,9 +334,9 @@ class Migration:
         return settled if settled is not None and settled.chosen else None
 
     def _moves(self, search: VictimSearch, free: "_FreeSlots", pool: str) -> Iterator[tuple[Victim, int, _Target]]:
-        """Yield, for each project and target, the first job in victim order that can and should migrate.
+        """Yield, for each project and target, the first job in victim order that can migrate and helps the claimant.
 
-        A job should migrate if that brings the claimant closer to its slots or its bounds.
+        A migration helps if it brings the claimant closer to its slots or its bounds.
         """
         for target, projects in self._groups.get(pool, {}).items():
             if not free.are_free(target):
@@ -367,7 +372,7 @@ class _FreeSlots:
         return all(self._free.get(pool, 0) >= count for pool, count in target)
 
     def within_entitlement(self, project: ShareNode, target: _Target) -> bool:
-        """Return whether the migrating job's project and department stay within their entitlements there."""
+        """Return whether the migrating job's project and department stay within entitlement in the target pools."""
         return all(
             fits(node, {pool: count + self._entered[node, pool] for pool, count in target}, Bound.ENTITLEMENT)
             for node in project.path

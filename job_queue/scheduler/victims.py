@@ -1,4 +1,7 @@
-"""The jobs that may be evicted, and their order. Each sort key ends in a name or a position, so the order is total."""
+"""Select the active jobs that may be evicted, and sort them: idle GPUs, lowest priority, least work lost.
+
+Each sort key ends in a name or a position, so no two keys are equal.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -94,7 +97,7 @@ class Victim:
 
     @property
     def idle(self) -> bool:
-        """Whether it is first in victim order because its GPUs are idle, whatever its priority."""
+        """Whether the job comes first in victim order, whatever its priority, because its GPUs are idle."""
         return not self.key[0]
 
 
@@ -150,14 +153,14 @@ class Victims:
         self._count(victim, -1)
 
     def unmark_evicted(self, victim: Victim) -> None:
-        """Unmark a job: it stays, and may be evicted for another claimant."""
+        """Cancel the mark of a job: it stays, and may be evicted for another claimant."""
         victim.is_evicted = False
         self._count(victim, 1)
         for pool in victim.slots:
             self._head[victim.project, pool] = 0
 
     def refresh(self, project: ShareNode) -> None:
-        """Enter the project again, since its usage has changed."""
+        """Enter the project into the heaps with its present usage."""
         for pool in list(project.projected):
             self._enter(project, pool)
 

@@ -1,4 +1,4 @@
-"""Changes that would let a waiting job start, each verified by a plan with only that change."""
+"""Advice: changes that would let a waiting job start, each verified by a plan with only that change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class WhatIfOutcome:
     """The job would start, or have slots reserved for it."""
 
     at_once: bool
-    after: tuple[str, ...] = ()  # jobs to be stopped for it first; empty: only stops under way
+    after: tuple[str, ...] = ()  # jobs that would be stopped for it first; empty: no further stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Raise:
 
 
 class WhatIf:
-    """Plans with one change each.
+    """Plans of a snapshot with one change each.
 
     :param snapshot: the snapshot in which the job waits; never changed.
     :param job: the waiting job to find changes for.
@@ -82,7 +82,7 @@ class WhatIf:
         """Return the priorities, lowest first, that would bring the job past another job of its project."""
         jobs: tuple[ActiveJob | WaitingJob, ...] = (*self._snapshot.active, *self._others)
         rivals = {job.priority for job in jobs if job.project == self._job.project}
-        # Among jobs of the same priority, the one that came first is served first.
+        # At equal priority an earlier job stays ahead, so the next higher priority is tried as well.
         higher = rivals | {priority + 1 for priority in rivals}
         ceiling = self._project.priority_ceiling
         return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
@@ -92,7 +92,7 @@ class WhatIf:
         return self._project.pools or [pool.name for pool in self._snapshot.policy.pools]
 
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
-        """Return a policy whose limits or quotas leave room for the job, and what is raised.
+        """Return a policy whose limits or quotas leave room for the job, and the raised figures.
 
         The list is empty if no such policy could be applied.
         """

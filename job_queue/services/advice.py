@@ -127,7 +127,7 @@ def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
 def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tuple[int, str] | None:
     """Return the first figure that helps, with its outcome; None if none helps.
 
-    :param figures: must be ordered so that after a figure that helps, all figures help. The search is binary.
+    :param figures: ordered so that all figures after one that helps also help, because the search is binary.
     :param outcome: returns how the job would start, or None if the figure does not help. Called once per figure.
     """
     outcome = cache(outcome)

@@ -96,7 +96,7 @@ class JobCommands:
             if transition is None:
                 return record, False
             try:
-                # With the whole record, so that the history can be shortened: users can change a job without limit.
+                # The whole record is passed so that its history can be shortened: the number of changes has no limit.
                 self._repository.apply(replace(transition, record=record), self._clock())
             except Refused:
                 continue

@@ -19,7 +19,7 @@ from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
 SECONDS = 10  # no further future is simulated after this time, since a caller waits
-ESTIMATED_AFTER = 0.4  # seconds after which the total time of the first future is estimated at each of its steps
+ESTIMATED_AFTER = 0.4  # seconds after which each step of the first future estimates whether the time will be enough
 
 ReadBasis = Callable[[ClusterState, float], Basis]
 """Returns the input of a forecast that begins at a time (epoch seconds)."""
@@ -190,7 +190,7 @@ def _policy_issues(document: object, max_capacity: int) -> Iterator[str]:
 
 
 def _raised_ceiling(applied: AppliedPolicy, capacity: Mapping[str, int]) -> int | None:
-    """Return the ceiling under which the pools without a new capacity keep their present one; None for no ceiling."""
+    """Return a ceiling so high that the pools without a new capacity keep their instances; None: no ceiling."""
     if applied.ceiling is None:
         return None
     sizes = {pool.name: pool.capacity for pool in under_ceiling(applied.policy, applied.ceiling, {}).pools}

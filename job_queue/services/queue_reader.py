@@ -48,7 +48,10 @@ class QueueReader:
         self._renew = renew
 
     def published(self) -> Published:
-        """Return the published plan and the outlook. If they are old, the plan has its age and the outlook no times."""
+        """Return the published plan and the outlook.
+
+        If the plan is old, it says how old. If the outlook is old, it has no expected starts and ends.
+        """
         last = self._last_cycle()
         self._renew(last.fencing_token)
         plan, outlook = self._parallel([self._repository.published.latest, self._repository.outlook.for_readers])

@@ -1,4 +1,4 @@
-"""Submission: store a request as a job, or refuse it: wrong fields, no right, or another owner's place in S3."""
+"""Submission: check a request, its caller's rights and its places in S3; then store it as a job, or refuse it."""
 
 import json
 import math
@@ -60,7 +60,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A request that is valid as far as that is known without the tables, and the rows to look up there."""
+    """A request that has passed all checks that need no table, and the rows to look up for the other checks."""
 
     request: TrainingRequest
     preflight_issues: tuple[ValidationIssue, ...]
@@ -306,8 +306,8 @@ def dependencies_of(
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
     """Return whether a caller repeats a request that they sent before.
 
-    An equal request of another owner is a different job. Otherwise the first owner could cancel the job, and a caller
-    could find out secret values by guessing.
+    An equal request of another owner counts as a different one. Otherwise the owner of the first job could cancel the
+    job on which the caller relies, and a caller could find out secret values of a request by guessing.
     """
     return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 
@@ -379,7 +379,7 @@ def new_job(
 
 
 def _advisory_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
-    """Yield warnings about an accepted request that may lose work, for want of a checkpoint."""
+    """Yield a warning for an accepted request whose job may lose work, because it has no checkpoint."""
     if request.checkpoints is None and (job.preemptible or request.spot):
         yield (
             "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "

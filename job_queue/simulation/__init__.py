@@ -1,1 +1,1 @@
-"""The queue in simulated time: the planner itself, with jobs that only count seconds. No module here imports AWS."""
+"""Simulate the queue: its real planner, with simulated jobs in simulated time. No module here imports AWS."""

@@ -30,8 +30,8 @@ def basis_of(
 ) -> Basis:
     """Return the basis in which the arrivals of the last `span` seconds are repeated.
 
-    :param lately: the jobs that arrived in these seconds. A live job among them has the work `UNKNOWN`; one of its
-        likely runtimes is drawn.
+    :param lately: the jobs that arrived in these seconds. The work of a live job among them is `UNKNOWN`; one of the
+        job's likely runtimes is drawn instead.
     """
 
     def work(job: SimulatedJob, random: Random) -> float:

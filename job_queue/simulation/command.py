@@ -1,4 +1,4 @@
-"""The implementation of `python -m job_queue.simulation` and `smq simulate`."""
+"""Simulate the jobs of a trace under one or several policies, and print the outcomes (`smq simulate`)."""
 
 import json
 import sys
@@ -93,7 +93,7 @@ class _Simulations:
         return None if any(size >= UNLIMITED for size, _ in pools) else sum(size * gpus for size, gpus in pools)
 
     def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
-        """Return rho of each project that has a quota; nothing if there is only one project."""
+        """Return rho (see `metrics`) of each project that has a quota; empty if there is only one project."""
         found: dict[str, float] = {}
         for project in policy.projects if len(policy.projects) > 1 else ():
             own = [run for run in runs if run.job.project == project.name]
@@ -129,7 +129,7 @@ class _Simulations:
         return f"{label}, shared", replace(policy, pools=tuple(pools))
 
     def _without_policy(self, trace: Sequence[TraceJob]) -> Policy:
-        """Return a policy with one pool, which all jobs share, or in which each group has a quota."""
+        """Return a policy with one pool: for one project or, with the option `groups`, a project for each group."""
         anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
         capacity = self._options.capacity or capacity_for(self._reading.jobs(trace, anyone), self._options.load)
         quotas = {DEFAULT: capacity}
@@ -152,7 +152,7 @@ class _Simulations:
 
 
 def _alone(policy: Policy, project: Project) -> Policy:
-    """Return a policy in which the project has its quota for itself, and nothing else."""
+    """Return a policy with this project alone, in pools that are as large as its quota."""
     pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
     return Policy(pools, (replace(project, department=None, limit={}),), settings=policy.settings)
 

@@ -1,4 +1,4 @@
-"""The queue of future events of a simulation."""
+"""The future events of a simulation, in the order of their times."""
 
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush

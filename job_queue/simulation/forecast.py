@@ -1,8 +1,8 @@
-"""When waiting jobs will start: the queue's own plan is carried forward through equally likely futures.
+"""Estimate when waiting jobs will start: simulate the queue's own plans in several equally likely futures.
 
-Neither runtimes nor later submissions are known. So a snapshot is carried forward several times, each time with other
-runtimes and other arrivals. Each job has each part of its runtime distribution once (a Latin hypercube). If most
-futures agree, the agreed start is the estimate. If they do not, no good estimate exists, and the estimate says so.
+Runtimes and later submissions are unknown. So the snapshot is simulated several times, each time with other runtimes
+and other arrivals. Over all futures, a job gets one runtime from each part of its distribution (Latin hypercube
+sampling). The median start is the estimate. If the futures differ much, the estimate says that it is only a guess.
 """
 
 from collections import Counter, defaultdict
@@ -19,14 +19,14 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; for a longer wait the estimate says only that it is longer
 CLOSE = 600.0  # seconds by which a good estimate may be wrong
 CLOSE_PART = 0.25  # or this part of the wait, if that is longer
-AGREE = 0.8  # part of the futures whose start must be within half of that distance of the estimate
+AGREE = 0.8  # part of the futures whose start must be near the estimate: within half of that tolerance
 MARGIN, MARGIN_SECONDS = 3, 1800.0  # `not_after` = MARGIN x the longest wait in any future + MARGIN_SECONDS
-OUTRANKING_PART = 0.5  # if more of a project's arrivals have a higher priority than a job, its start is unknown
+OUTRANKING_PART = 0.5  # if a larger part of a project's arrivals outranks a job, its start is doubtful
 FEWEST, MOST = 3, 7  # futures
-JOBS_IN_ALL_FUTURES = 2000  # sum of live jobs over all futures: bounds their number, down to FEWEST
-SHORTEST_STEP = 300.0  # seconds of events that have one plan
-FINEST, COARSEST = 0.03, 0.25  # bounds of a step's part of the elapsed time; more live jobs mean a larger part
-COARSE = 5500  # live jobs divided by this are a step's part of the elapsed time
+JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures: limits the number of futures, down to FEWEST
+SHORTEST_STEP = 300.0  # seconds; all events of a step are followed by one plan
+FINEST, COARSEST = 0.03, 0.25  # bounds of (step / elapsed time), which grows with the live jobs
+COARSE = 5500  # (step / elapsed time) = live jobs / COARSE, within the bounds
 MANY = 750  # live jobs above which steps are COARSEST and each step has one plan
 
 
@@ -137,9 +137,9 @@ def forecast(
         for an active job, from the start of its attempt. A job without runtimes may run for ever.
     :param arrivals: draws the jobs that arrive later.
     :param futures: number of futures; None: as many as are fast to simulate.
-    :param step: seconds of events that have one plan, by the elapsed time; None: `steps_for` the live jobs.
-    :param may_go_on: asked at each moment; if False, only the finished futures count. Few of them make the estimates
-        guesses.
+    :param step: the length of a step by the elapsed time; None: `steps_for` the live jobs.
+    :param may_go_on: asked at each moment; if False, only the finished futures count. If these are too few, all
+        estimates are guesses.
     :param on_progress: called after each step with the finished part of its future; an error that it raises ends the
         forecast.
     """
@@ -220,7 +220,7 @@ def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, re
 def _doubt_where_outranked(
     estimates: dict[str, Estimate], waiting: Iterable[WaitingJob], later: Counter[tuple[str, int]]
 ) -> None:
-    """Mark the estimates of jobs that most later arrivals of their project outrank, since these decide the start."""
+    """Mark the estimate of a job as doubtful if most later arrivals of its project have a higher priority."""
     for job in waiting:
         estimate = estimates[job.name]
         arrivals = sum(number for (project, _), number in later.items() if project == job.project)
@@ -232,9 +232,10 @@ def _doubt_where_outranked(
 
 
 def _doubt_where_not_all_were_read(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> None:
-    """Mark the estimates that lie after the starts of all jobs that were read of a cut-off waiting queue.
+    """Mark the estimates that are doubtful because only the first jobs of a waiting queue were read.
 
-    The unread jobs of that queue may start before them in the same pools.
+    Unread jobs start after the jobs that were read of their queue. So an estimate after the last of these starts, in
+    the same pools, is doubtful: an unread job may start before that job.
     """
     lines: dict[tuple[str, frozenset[str]], list[WaitingJob]] = defaultdict(list)
     for job in waiting:

@@ -1,4 +1,4 @@
-"""The runtimes that a simulated queue expects, learned from the jobs that have finished in the simulation."""
+"""Expected runtimes in a simulation, learned from the jobs that have finished in the simulation."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 class Knowledge:
     """The runtime predictor of a simulation; it learns from each finished job.
 
-    :param predicted: whether anything is learned at all.
+    :param predicted: whether the queue predicts runtimes; if not, nothing is learned.
     """
 
     def __init__(self, overheads: Overheads, *, predicted: bool) -> None:

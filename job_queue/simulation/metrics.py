@@ -1,11 +1,12 @@
-"""Metrics of a simulation, as the literature defines them.
+"""Compute the metrics of a simulation: completion times, waits, slowdowns, lost work, and fairness (rho).
 
 JCT (job completion time) is end - submission. Wait is JCT - work - first provisioning. Slowdown is JCT / max(10 s,
-work). Lost work is the training since the last checkpoint at each preemption. Restart overhead is the time of stopping
-and of provisioning again that preemptions cause. Both are parts of all useful instance-seconds.
+work). Lost work is the training since the last checkpoint at each preemption. Restart overhead is the time for stops
+and repeated provisioning that preemptions cause. Lost work and restart overhead are given as parts of all useful
+instance-seconds.
 
-rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is its mean JCT divided by its mean JCT alone
-on its quota.
+rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is the mean JCT of its jobs, divided by their
+mean JCT if the project had instances for its quota and shared them with no other project.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -26,7 +27,7 @@ class Metrics:
     """The metrics of some jobs. Durations are seconds; all fields but `jobs` and `unfinished` are of finished jobs."""
 
     jobs: int
-    unfinished: int = 0  # never finished: they need more than the fleet has
+    unfinished: int = 0  # jobs that never finished, because they need more than the fleet has
     jct: float = 0  # mean
     wait: float = 0  # mean
     wait_median: float = 0
@@ -78,7 +79,7 @@ def metrics_of(runs: Sequence[JobRun]) -> Metrics:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Return the smallest of the ascending values that at least `percent` percent of them do not exceed."""
+    """Return a percentile of ascending values, by the nearest-rank method."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
@@ -99,9 +100,9 @@ def size_class(run: JobRun) -> str:
 
 
 def gpus_at_work(runs: Iterable[JobRun]) -> float:
-    """Return the mean number of needed GPUs that trained, from the first submission to the last.
+    """Return the mean number of GPUs that jobs needed and trained on, from the first submission to the last.
 
-    GPUs that a job is given beyond its needs, as it has whole instances, do not count.
+    A job on whole instances may have more GPUs than it needs; these do not count.
     """
     runs = list(runs)
     first = min(run.job.submitted for run in runs)

@@ -1,4 +1,4 @@
-"""Reports of a simulation: as text, as plain data, and as an HTML page."""
+"""Format the outcomes of a simulation: as text, as JSON, and as an HTML page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -156,7 +156,7 @@ def _fairness(outcome: PolicyOutcome) -> str:
 
 
 def _curve(outcome: PolicyOutcome, width: int = 900, height: int = 120) -> str:
-    """Draw as SVG how many instances the submitted and unfinished jobs ask for over time."""
+    """Draw, as SVG, the number of instances that all submitted and unfinished jobs request over time."""
     changes = sorted(
         change
         for run in outcome.runs

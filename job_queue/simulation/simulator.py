@@ -1,6 +1,7 @@
-"""The simulator: it runs a workload through the planner, event by event.
+"""Simulate a fleet event by event: make the queue's plan after each event, and apply it to simulated jobs.
 
-Events are arrivals, ends, ends of stops, and expiries.
+Events are submissions, ends of jobs and of stops, starts of carriers, and times at which a backoff, a training plan or
+another condition changes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,12 +43,12 @@ from job_queue.simulation.fleet.free_slots import FreeSlots
 from job_queue.simulation.knowledge import Knowledge
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-CYCLES = 20  # plans at one moment at most: each plan may make another one possible
+CYCLES = 20  # largest number of plans at one moment; after each plan, another may find more to do
 MINUTE = 60.0
-FEW = 10  # jobs of a waiting queue that a plan reads if events are in steps; more if more slots are free
+FEW = 10  # jobs of each waiting queue that a plan reads in a simulation with steps; more if more slots are free
 
 Step = Callable[[float], float]
-"""The elapsed seconds -> the seconds of events that have one plan. Exact simulations return 0."""
+"""Elapsed seconds -> seconds of the next step. One plan follows all events of a step; an exact simulation has 0."""
 
 
 def no_step(elapsed: float) -> float:
@@ -61,9 +62,9 @@ class Simulator:
     :param progress: called after each moment with the number of finished jobs.
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
         simulation.
-    :param step: how many seconds of events have one plan. A job that takes slots which came free within a step starts
-        when they came free.
-    :param cycles: plans at one moment at most.
+    :param step: the length of a step; one plan follows all events of a step. If slots came free within a step, the job
+        that takes them starts at the time at which they came free.
+    :param cycles: largest number of plans at one moment.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Simulator:
             self._progress(self._ended)
 
     def _next_moment(self) -> None:
-        """Handle all events up to the end of the step. The time is then that of the last one."""
+        """Handle all events of the next step, and set the time to that of the last event."""
         first, moment = self._events.next, self._now
         self._free.begin()
         for time, event in self._events.until(max(moment, first + self._step(first - self._began))):
@@ -354,7 +355,7 @@ class Simulator:
         times += [it.launched + guaranteed for guaranteed in self._guarantees for it in self._active.values()]
         if settings.aging:
             times.append(now + MINUTE)
-        if self._ledger and (len(self._events) > self._timers or not self._active):  # else no active job ever ends
+        if self._ledger and (len(self._events) > self._timers or not self._active):  # else no event ends an active job
             times += use_timers(self._snapshot())
         due = min((time for time in times if now < time < inf), default=None)
         if due is not None and (self._next_timer is None or due < self._next_timer):
@@ -389,7 +390,7 @@ class Simulator:
 
     @property
     def now(self) -> float:
-        """The time, in seconds since the beginning of the simulation."""
+        """The time in seconds: since the beginning of `run`, or since the epoch in `carry_forward`."""
         return self._now
 
     def _snapshot(self, *, whole: bool = False) -> Snapshot:
@@ -404,7 +405,7 @@ class Simulator:
         )
 
     def _windowed(self) -> Iterable[WaitingJob]:
-        """Return as many jobs of each waiting queue as the queue reads, by priority and submission in any case."""
+        """Return the jobs that a cycle would read: the first of each waiting queue by priority and submission."""
         settings = self._policy.settings
         enough = settings.window
         # No more jobs than free slots can start, unless they share instances.

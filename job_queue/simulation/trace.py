@@ -1,4 +1,4 @@
-"""Traces: the jobs of a real cluster as CSV, and their conversion to simulated jobs."""
+"""Read a trace, which is the jobs of a real cluster as CSV, and convert its rows to simulated jobs."""
 
 import csv
 import gzip
@@ -79,7 +79,7 @@ def read_trace(path: Path) -> list[TraceJob]:
 def _joined(attempts: Iterable[TraceJob]) -> list[TraceJob]:
     """Return one job for the attempts of each submission.
 
-    A name that was submitted again at another time is another job: a number is added to its name.
+    Two submissions of one name at different times are two jobs: a number is added to the name of the second.
     """
     jobs: dict[tuple[str, float], TraceJob] = {}
     for attempt in attempts:
@@ -148,7 +148,7 @@ class Reading:
 
         :raises TraceError: a group has no project.
         """
-        draw = Random(self.seed)  # noqa: S311  (no secret: a simulation that its seed repeats)
+        draw = Random(self.seed)  # noqa: S311  (no secret: the same seed repeats a simulation)
         projects = {project.name: project for project in policy.projects}
         only = policy.projects[0].name if len(projects) == 1 else None
         pools = tuple(pool.name for pool in policy.pools)
@@ -216,7 +216,7 @@ def traits_of(row: TraceJob, project: str) -> JobTraits:
 
 
 def capacity_for(jobs: Sequence[SimulatedJob], load: float) -> int:
-    """Return the number of instances that are busy for the part `load` of the time, first to last submission."""
+    """Return the fleet size at which instances are busy for the part `load` of the time, first to last submission."""
     span = max(job.submitted for job in jobs) - min(job.submitted for job in jobs)
     largest = max(job.instances for job in jobs)
     return max(largest, math.ceil(sum(job.work * job.instances for job in jobs) / load / max(span, 1)))

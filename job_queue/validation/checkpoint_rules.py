@@ -1,4 +1,4 @@
-"""Checkpoint rules: the next attempt must find the checkpoints, and nothing else with them.
+"""Checkpoint rules: a job's next attempt must find the job's checkpoints at their address in S3, and only these.
 
 SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains. Before the next attempt starts, it
 copies all objects under that address back into the folder (guide: checkpoints).
@@ -19,7 +19,7 @@ _TAKEN = ("code", "input", "model", "output")  # folders of /opt/ml (guide: trai
 
 
 def _local_path(request: Json) -> Iterator[ValidationIssue]:
-    """Require a separate folder: SageMaker and its toolkit fill or empty the others themselves."""
+    """Require a folder for checkpoints only: SageMaker and its toolkit fill or empty the other folders of /opt/ml."""
     path = text(mapping(request, "CheckpointConfig"), "LocalPath")
     if not path:
         return

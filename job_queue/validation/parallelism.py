@@ -1,4 +1,4 @@
-"""The arithmetic of model parallelism. Neither SageMaker nor its SDK checks it before the instances cost money.
+"""Check that degrees of model parallelism divide a job's processes, which SageMaker sees only on paid instances.
 
 The SDK sends `distribution={"smdistributed": {"modelparallel": ...}}` in hyperparameters. `mp_parameters` has the
 library's parameters; the others define the number of processes on each instance. Sources: guide, SageMaker model
@@ -44,7 +44,7 @@ class _Cluster:
 
 
 def _parallelism(request: Json) -> Iterator[ValidationIssue]:
-    """Check the library's parameters, the processes for each GPU, and the degrees that divide them."""
+    """Check the library's parameters, the processes for each GPU, and whether the degrees divide the processes."""
     if "mp_parameters" not in mapping(request, "HyperParameters"):
         return
     parameters = hyperparameter(request, "mp_parameters")

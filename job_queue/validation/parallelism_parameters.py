@@ -18,7 +18,10 @@ from job_queue.validation.issue import field_issue, member, near
 
 PARAMETERS = "HyperParameters.mp_parameters"
 SPLITTING = ("pipeline_parallel_degree", "partitions", "tensor_parallel_degree", "context_parallel_degree")
-"""Degrees that multiply: each process is one part of one replica. `partitions` is the first one's old name."""
+"""Degrees whose product is the number of processes of one replica of the model.
+
+`partitions` is the old name of `pipeline_parallel_degree`.
+"""
 OF_ALL_PROCESSES = ("expert_parallel_degree", "hybrid_shard_degree")
 OF_REPLICAS = "sharded_data_parallel_degree"
 MOST_PROCESSES = 10**6
@@ -153,7 +156,7 @@ def _mistyped(name: str) -> Iterator[ValidationIssue]:
 
 
 def _partition(parameters: Mapping[str, Any], sound: Mapping[str, Any]) -> Iterator[ValidationIssue]:
-    """Check the partition for operations that a script with its own partitioning does not place."""
+    """Check `default_partition`, which takes the operations that the script itself puts into no partition."""
     field = f"{PARAMETERS}.default_partition"
     if sound.get("auto_partition", True) == 0 and parameters.get("default_partition") is None:
         what = (

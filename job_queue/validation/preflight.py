@@ -1,7 +1,6 @@
-"""Pre-flight: requests that SageMaker would accept but that would fail or never start.
+"""Pre-flight: find faults of requests that SageMaker would accept, but whose jobs would fail or never start.
 
-Users can switch these checks off, unlike SageMaker's own rules; the issues are then warnings. docs/preflight.md lists
-them.
+Unlike SageMaker's own rules, these checks can be turned into warnings by the user. docs/preflight.md lists them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -15,7 +15,7 @@ _WARMEST = 3600  # seconds
 _WAYS = ("InstanceType", "InstanceGroups", "InstancePreferences")
 
 # Families without a local disk, by EC2's guide of instance types; SageMaker's service model names c5 and p2. Families
-# in neither pattern are not checked here: some have a disk, and of others there are types with and without one.
+# in neither pattern are not checked here: they have a disk, or they contain types with a disk and types without.
 _EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)\.\w+")
 _WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a local disk that the model names
 
@@ -128,7 +128,7 @@ def _warm_pool(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _group_channels(request: Json) -> Iterator[ValidationIssue]:
-    """Check that channels name existing groups, and that all channels do or none does.
+    """Check that channels name only existing groups, and that either all channels name groups or none does.
 
     Sources: seen ("Some channels have assigned instance groups: ... while others not: ..."); model
     (S3DataSource.InstanceGroupNames).

@@ -41,7 +41,7 @@ def _algorithm(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _spot(request: Json) -> Iterator[ValidationIssue]:
-    """Require a time to wait for spot capacity with spot training, and only then.
+    """Require MaxWaitTimeInSeconds, the time to wait for spot capacity, for spot training; refuse it otherwise.
 
     Sources: model (MaxWaitTimeInSeconds); seen ("Invalid MaxWaitTimeInSeconds. It is only supported when
     EnableManagedSpotTraining is set to true").

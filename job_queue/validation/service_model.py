@@ -1,7 +1,7 @@
-"""Comparison of a request with a shape of a botocore service model: names, types, sizes, ranges, patterns, values.
+"""Check a request against SageMaker's service model: names, types, sizes, ranges, patterns and allowed values.
 
-botocore itself checks names, types and minima before it sends a request. Maxima, patterns and values are left to the
-service, which would refuse them only at the launch. The shape is an argument, so this module does not import botocore.
+botocore itself checks only names, types and minima before it sends a request. SageMaker checks maxima, patterns and
+values, but only at the launch. The model's shape is an argument, so this module does not import botocore.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ class ServiceShape(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The constraints that the shape has, of `required`, `min`, `max`, `pattern` and `enum`."""
+        """The shape's constraints by name: `required`, `min`, `max`, `pattern`, `enum`; each of them may be missing."""
 
 
 class _StructureShape(ServiceShape, Protocol):

@@ -47,7 +47,10 @@ def hyperparameter(request: Json, name: str) -> Any:
 
 
 def repeats(items: Sequence[Json], field: str, key: str) -> Iterator[ValidationIssue]:
-    """Yield an issue for each item of the list in `field` whose text under `key` an earlier item also has."""
+    """Yield an issue for each item that has the same text under `key` as an earlier item.
+
+    :param field: the path of the list.
+    """
     first: dict[str, int] = {}
     for index, item in enumerate(items):
         value = text(item, key)

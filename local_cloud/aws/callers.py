@@ -1,18 +1,18 @@
 """Access to the local cloud: programs of this machine may call it, and pages in a browser may not.
 
-A browser lets any page send requests to 127.0.0.1. If the owner of a host name lets it point to 127.0.0.1, such
-requests even look like requests to the page's own site. The headers show it: Origin, Sec-Fetch-Site, and the name in
-Host.
+A browser lets any page send requests to 127.0.0.1. The owner of a host name can also let the name point to 127.0.0.1.
+Then the browser takes a request to the local cloud for a request to the page's own site (DNS rebinding). Three headers
+reveal such requests: Origin, Sec-Fetch-Site, and Host with its name.
 """
 
 from collections.abc import Iterable
 
-TOKEN_HEADER = "x-local-cloud-token"  # carries the token that opens endpoints without another check
+TOKEN_HEADER = "x-local-cloud-token"  # carries the token for ministack's own endpoints, which check no credentials
 _NAMES = ("127.0.0.1", "localhost")
 
 
 def foreign(headers: Iterable[tuple[str, str]], port: int) -> str | None:
-    """Return why a request does not come from a program that was given the address; None if it may.
+    """Return the reason to refuse a request that a page in a browser may have sent; None if the request is allowed.
 
     :param headers: names in lower case.
     """

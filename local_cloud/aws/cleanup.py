@@ -13,8 +13,9 @@ PROCESS = Path(__file__).resolve().with_name("cleanup_process.py")
 class Cleanup:
     """A separate process that outlives this one, ends the cloud's processes and removes its folder.
 
-    Make it before anything else, work in its `folder`, give `mark` to the environment of every process, and `close` it
-    last. A pipe connects the two: if this process is killed, the pipe ends and the separate process begins to clean up.
+    Create it before anything else, keep all files in `folder`, add `mark` to the environment of every process, and call
+    `close` last. A pipe connects this process to the separate one. If this process is killed, the pipe ends, and the
+    separate process begins to clean up.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Cleanup:
         self.folder = Path(folder)
 
     def remove_at_end(self, path: Path) -> None:
-        """Remove this file, outside the folder, at the end too."""
+        """Let the cleanup also remove this file, which may be outside of the folder."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{path.absolute()}\n")
         self._process.stdin.flush()

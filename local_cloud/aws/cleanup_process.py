@@ -1,6 +1,6 @@
-"""The process behind `cleanup.Cleanup`.
+"""The cleanup process of a local cloud: it ends the cloud's processes and removes its files, even after a crash.
 
-Run as a script: python cleanup_process.py MARK
+`cleanup.Cleanup` runs it as a script: python cleanup_process.py MARK
 
 The process makes the private folder and prints its path. When its standard input ends, it ends every process that has
 the mark in its environment, and their children. Then it removes the folder and the files that standard input named.

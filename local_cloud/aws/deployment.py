@@ -35,7 +35,7 @@ CONCURRENCY = {"FunctionName": "ReservedConcurrency", "ReadFunctionName": "ReadC
 CODE = ("api_contract", "job_queue")  # folders
 # Optional modules that boto3 loads, which takes a third of a cold start. The function in AWS does not have them.
 ABSENT = ("awscrt", "OpenSSL")
-DEPLOYED_WITHIN = 300.0  # seconds; it takes about one
+DEPLOYED_WITHIN = 300.0  # seconds; a deployment takes about one
 
 logging.getLogger("samtranslator").addHandler(logging.NullHandler())  # its warnings are for its developers
 
@@ -157,7 +157,8 @@ def packaged_template(project: Path) -> dict[str, Any]:
 def expanded(template: str, region: str) -> str:
     """Return the template after the SAM transform, or unchanged if SAM refuses it: CloudFormation then reports why.
 
-    ministack would load and run SAM again for each stack, which is a third of its work until the queue is up.
+    The result is cached. ministack would load and run SAM again for each stack, a third of its work until the queue is
+    up.
     """
     session: Any = SimpleNamespace(region_name=region)  # instead of a session with the user's own settings
     fragment = json.loads(template)
@@ -173,7 +174,7 @@ def function_code(project: Path) -> bytes:
     """Return the function as a zip file.
 
     Dependencies are not included: the workers inherit those of the running interpreter. The file also contains
-    bytecode: each worker unpacks the file for itself, and would compile all of it.
+    bytecode, because each worker unpacks the file for itself and would otherwise compile all of the sources.
     """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -187,7 +188,7 @@ def function_code(project: Path) -> bytes:
 
 
 def _add_bytecode(archive: zipfile.ZipFile, source: Path, name: Path) -> None:
-    """Add the bytecode of a source file. Files that do not compile have none: importing them reports the error."""
+    """Add the bytecode of a source file. A file that does not compile has no bytecode: its import reports the error."""
     if source.suffix == ".py" and (bytecode := _bytecode(source.read_bytes(), str(name))):
         archive.writestr(cache_from_source(str(name)), bytecode)
 
@@ -205,7 +206,10 @@ def _bytecode(source: bytes, name: str) -> bytes | None:
 def _reserve_concurrency(
     client: ClientFactory, outputs: Mapping[str, str], template: Mapping[str, Any], given: Mapping[str, str]
 ) -> None:
-    """Reserve concurrent executions as the template does: ministack ignores the template's, and enforces the API's."""
+    """Reserve concurrent executions by a call of the API.
+
+    ministack ignores the reservation in the template, and enforces only a reservation that a call has made.
+    """
     for output, parameter in CONCURRENCY.items():
         executions = int(given.get(parameter, template["Parameters"][parameter]["Default"]))
         if executions:

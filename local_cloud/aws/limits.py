@@ -1,4 +1,4 @@
-"""Limits of AWS that ministack does not know, and that a deployment of the template can meet.
+"""AWS's limits that can make a deployment of the template fail, and that ministack does not check itself.
 
 Each check stands before ministack's own handler of a resource type in CloudFormation, and fails the resource as AWS
 does. Sources: the IAM, Lambda and DynamoDB quota pages, and the CloudFormation reference of AWS::DynamoDB::Table.
@@ -16,7 +16,7 @@ from ministack.services.cloudformation import provisioners
 INLINE_POLICIES = 10_240  # characters of all inline policies of a role together, without white space
 ENVIRONMENT = 4096  # bytes of a function's variables, as JSON
 ENDPOINT_SERVICE = "execute-api"
-ZONE_WITHOUT_IT = "a"  # last letter of the zone's name: on AWS some zones lack a service as well
+ZONE_WITHOUT_IT = "a"  # last letter of the name of the zone that lacks the service, as some zones of AWS do
 
 Properties = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
-"""FilterLogEvents as CloudWatch has it, instead of ministack's: prefixes of streams, and pages.
+"""FilterLogEvents of CloudWatch Logs, in place of ministack's: with stream prefixes, pages and filter patterns.
 
-ministack ignores `logStreamNamePrefix`, returns one page only, and splits phrases at spaces. Patterns for JSON and for
-columns are not evaluated: they match all lines, as in ministack.
+ministack ignores `logStreamNamePrefix`, returns only one page, and splits quoted phrases at spaces. Patterns for JSON
+and for columns are not evaluated: they match all lines, as in ministack.
 """
 
 import base64
@@ -26,7 +26,7 @@ def install() -> None:
 
 
 def filter_log_events(request: Mapping[str, Any]) -> Answer:
-    """Return one page of the requested streams' events, by time."""
+    """Return one page of the requested streams' events, sorted by time."""
     group = cloudwatch_logs._resolve_log_group_name(request)
     if group not in cloudwatch_logs._log_groups:
         return error_response_json("ResourceNotFoundException", f"The specified log group does not exist: {group}", 400)
@@ -63,7 +63,7 @@ def filter_log_events(request: Mapping[str, Any]) -> Answer:
 
 
 def matches(pattern: str, message: str) -> bool:
-    """Return whether a line matches: all terms, none of the `-terms`, and one of the `?terms`, if there are any."""
+    """Return whether a line has all plain terms, none of the `-terms` and, if there are `?terms`, at least one."""
     if pattern.strip().startswith(("{", "[")):
         return True
     terms = [

@@ -1,4 +1,4 @@
-"""The process of ministack, which provides the AWS services of the local cloud."""
+"""Start and stop of the ministack process, which provides the AWS services of the local cloud."""
 
 import http.client
 import os
@@ -51,7 +51,7 @@ class Ministack:
         self._auth = auth
         self._region = region
         self._keys = keys
-        self.token = secrets.token_urlsafe(30)  # opens the endpoints without another check; see server.py
+        self.token = secrets.token_urlsafe(30)  # for ministack's own endpoints; see server.AccessControl
         self._process: subprocess.Popen[bytes] | None = None
         # ministack inherits the bound socket, so no other process can take the port in the meantime.
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -66,7 +66,7 @@ class Ministack:
     def start(self, environment: Mapping[str, str]) -> None:
         """Start the server and wait until it answers.
 
-        :param environment: is added to the server's environment, which its Lambdas inherit.
+        :param environment: variables to add to the server's environment, which the Lambda functions inherit.
         """
         if find_spec("ministack") is None:
             raise ModuleNotFoundError("No module named 'ministack'", name="ministack")

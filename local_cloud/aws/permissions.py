@@ -1,4 +1,4 @@
-"""The permissions that calls of SageMaker need, and the check of them by ministack.
+"""Permission checks for calls of the SageMaker emulator: the permissions that a call needs, and their evaluation.
 
 The emulator runs beside ministack, which knows every access key and policy of the local cloud and how to evaluate them.
 So ministack gets each request unchanged, with the actions, resources and condition keys that AWS would evaluate.
@@ -88,7 +88,7 @@ class Permissions:
             yield Needed(f"sagemaker:{operation}", resource, context | _request_tags(request))
 
     def _needed_for_session(self, operation: str, request: Request) -> Iterator[Needed]:
-        """Yield the permissions of SSM: for a session in a container, by its name, and for the session's document."""
+        """Yield SSM's permissions: for the container, which a condition key names, and for the session's document."""
         target = str(request.get("Target", ""))
         if operation == "TerminateSession":
             arn = f"arn:aws:ssm:{self._region}:{self._account}:session/{request.get('SessionId')}"

@@ -1,9 +1,9 @@
-"""The process behind `ministack.Ministack`, with the crashes of the function's processes.
+"""The server process of the local cloud: ministack, with access control, AWS's limits and injected crashes.
 
-Run as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
+`ministack.Ministack` runs it as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
 
 FD is a bound socket. Once the file CRASHES exists, each invocation of a Lambda function ends its process with the
-probability CRASH. For each killed process, one character is appended to the file. LIMITS are the read and write units
+probability CRASH. For each killed process, one character is appended to CRASHES. LIMITS are the read and write units
 a second of each partition key in DynamoDB, such as 3000/1000. For each throttled call, one character is appended to the
 file THROTTLED.
 """
@@ -58,7 +58,7 @@ class AccessControl:
 
     ministack's own endpoints (/_ministack/reset, /_ministack/config and others) do not check credentials. Here they
     require the token, which only the process that started this one has. All other calls must be signed, if ministack
-    checks signatures at all. Methods of an API are left to ministack's own check.
+    checks signatures at all. Calls of a REST API are exempt, because ministack checks these itself.
     """
 
     def __init__(self, port: int, token: str, *, auth: bool, account: str) -> None:
@@ -68,7 +68,7 @@ class AccessControl:
         self._auth = auth
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Handle a request by ministack, and by the additions of the local cloud."""
+        """Refuse a request, or let ministack or the endpoint of the local cloud answer it."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and (reason := self._refusal(scope)):
@@ -81,7 +81,7 @@ class AccessControl:
             await with_aws_key(scope, receive, send)
 
     def _owns_the_bucket(self, scope: dict[str, Any]) -> bool:
-        """Return whether this account is the owner that the caller expects, if any; ministack does not check that."""
+        """Return False if the request expects another account as the bucket's owner; ministack does not check this."""
         return all(value == self._account for name, value in scope["headers"] if name.lower() in OWNER_HEADERS)
 
     def _refusal(self, scope: dict[str, Any]) -> str | None:
@@ -110,7 +110,7 @@ async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
 
 
 async def authorize(receive: Receive, send: Send) -> None:
-    """Answer the emulator of SageMaker whether a caller has permissions: an empty object, or code and message."""
+    """Answer the emulator of SageMaker: an empty object if a caller has the permissions, else a code and a message."""
     content, more = b"", True
     while more:
         part = await receive()
@@ -139,9 +139,9 @@ def refusal(question: dict[str, Any]) -> dict[str, str]:
 
 
 async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Run ministack with S3's default KMS key, aws/s3, which each account has, if a request names no key.
+    """Pass a request to ministack. If it requests KMS encryption without a key, add S3's default key, aws/s3.
 
-    The SageMaker SDK relies on that key for every upload of a source folder; ministack refuses such a request.
+    The SageMaker SDK uploads source folders without naming a key. ministack would refuse these requests.
     """
     if scope["type"] == "http":
         headers = dict(scope["headers"])
@@ -153,8 +153,8 @@ async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> N
 def verify_root_signatures(access: str) -> None:
     """Make ministack verify the root user's signatures as those of all other users.
 
-    By default it accepts several keys as the root user's: `test`, any number of twelve digits, and none at all if a
-    header is no signature. ministack does not verify requests that are signed with one of them.
+    By default ministack treats several access keys as the root user's: the configured key, `test`, any twelve digits,
+    and an empty key. It does not verify the signatures of requests with these keys.
     """
 
     def is_root(key: str) -> bool:
@@ -171,7 +171,7 @@ def verify_root_signatures(access: str) -> None:
         return {**root, "principalOrgId": None, "session": None}
 
     iam_evaluator.is_root_access_key = sts.is_root_access_key = is_root
-    iam_evaluator._is_root_key = lambda key: False  # ministack does not verify the root key
+    iam_evaluator._is_root_key = lambda key: False  # else ministack would not verify the root user's signatures
     iam_evaluator.resolve_caller_identity = resolve_caller_identity
 
 
@@ -205,15 +205,15 @@ class Crashes:
 def crashing_worker(crashes: Crashes) -> type[Any]:
     """Return ministack's class for the process of a Lambda function, changed so that it may be killed during its work.
 
-    A process that is going to be killed has up to half a second of work left, over one or more invocations. So every
-    moment of the work is equally dangerous, and no invocation is too short to be hit.
+    A process that is going to be killed has up to half a second of work left, in one or several invocations. So a
+    crash is equally likely at every moment of the work, even in very short invocations.
     """
 
     class CrashingWorker(lambda_runtime.Worker):  # type: ignore[misc]
         life: float | None = None
 
         def invoke(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-            lambda_runtime.ensure_spawned(self)  # its start does not count as work
+            lambda_runtime.ensure_spawned(self)  # starting the process does not count as work
             if self.life is None:
                 self.life = crashes.draw()
             if self.life is None:
@@ -253,7 +253,7 @@ def throttle_keys(limits: KeyLimits, record: Path) -> None:
         def handle(_: str, request: Any) -> tuple[int, dict[str, Any]]:
             call = handle_request(method, path, headers, json.dumps(request).encode(), query)
             try:
-                call.send(None)  # it waits for nothing
+                call.send(None)  # runs it to its end, because it never waits
             except StopIteration as done:
                 content = json.loads(done.value[2] or b"{}")
                 answers.append((content, done.value))
@@ -286,7 +286,7 @@ def exit_with_parent() -> None:
 def main(descriptor: int, crashes: Crashes) -> None:
     """Serve until a signal, or the end of the parent process."""
     threading.Thread(target=exit_with_parent, daemon=True).start()
-    # Functions inherit the environment, and must not have the token.
+    # Lambda functions inherit the environment and must not have the token.
     token, auth = os.environ.pop("LOCAL_CLOUD_TOKEN"), os.environ["AUTH"] == "true"
     application = AccessControl(int(os.environ["GATEWAY_PORT"]), token, auth=auth, account=get_account_id())
     if auth:
@@ -295,7 +295,7 @@ def main(descriptor: int, crashes: Crashes) -> None:
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
     limits.install()
-    # ministack makes a session for each service, only for a lookup.
+    # ministack creates a session for each lookup of a service's model; one shared session is enough.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()
     config.bind = [f"fd://{descriptor}"]

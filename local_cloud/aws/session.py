@@ -1,4 +1,4 @@
-"""Sessions of this process for the local cloud, whatever account the environment names."""
+"""Sessions of boto3 that use the local cloud, and never the AWS account that the environment names."""
 
 import secrets
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class AccountKeys:
 KNOWN_KEYS = AccountKeys("test", "test")  # for a ministack that checks no signatures
 
 
-_DESCRIPTIONS = Loader()  # descriptions of the services, shared: else each session reads and parses them again
+_DESCRIPTIONS = Loader()  # of the services; shared, because each session would read and parse them again
 
 
 class _LocalSession(botocore.session.Session):

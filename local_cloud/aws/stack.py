@@ -32,7 +32,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # unused: jobs run as processes of this machine
-INSTANCE_TYPE = "ml.m5.large"  # for commands that name none
+INSTANCE_TYPE = "ml.m5.large"  # for commands that name no instance type
 MOST_INSTANCES = 100_000  # the largest MaxCapacity of the template
 VPC_ENDPOINT = "vpce-00000000000000000"  # the local services ignore it
 
@@ -61,13 +61,13 @@ class LocalCloud:
     :param parameters: further parameters of the template.
     :param faults: faults that begin as soon as all services are up.
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
-    :param account: SageMaker's quotas, request rates, training plans and history. Where it has a quota lag, the quota
-        of each instance type is as many instances as the queue may use, unless `account` or `instances` names it.
+    :param account: SageMaker's quotas, request rates, training plans and history. If it has a quota lag, each
+        instance type that neither `account` nor `instances` names has a quota: the number of instances of the queue.
     :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unhandled_grace` and `startup_delay`.
     :param strict: whether to add the limits and times of an ordinary AWS account.
     """
 
-    always_strict = False  # pytest --strict-cloud
+    always_strict = False  # set by pytest --strict-cloud
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class LocalCloud:
         self._slots = max(slots, _instances(policy))
         self._policy = policy
         self._auth = auth
-        # If the account has no request rate, the queue need not limit its own.
+        # If the account does not limit the rate of launches, the queue need not limit it either.
         unpaced = {} if account and account.create_rate else {"CreateRate": "100", "CreateBurst": "100"}
         self._parameters = {**unpaced, **(parameters or {})}
         self.faults = faults or Faults()
@@ -167,7 +167,7 @@ class LocalCloud:
         try:
             self._deploy()
         except (BotoCoreError, ClientError):
-            self._ministack.check()  # the end of ministack explains more than the errors that it causes
+            self._ministack.check()  # if ministack has ended, its log explains more than this error
             raise
         self.ready_after = time.monotonic() - began  # seconds
         self.faults.begin()

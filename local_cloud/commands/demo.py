@@ -21,7 +21,7 @@ from local_cloud.sagemaker.account.options import Account
 from local_cloud.user_errors import LocalCloudError
 from sagemaker_queue import QueueError
 
-PATIENCE = 600.0  # seconds for one step, which takes one or two: ends only a demo that hangs
+PATIENCE = 600.0  # seconds for one step, which normally takes one or two
 STEP = 0.1  # seconds per training step
 ENDED = ("completed", "failed", "stopped")
 
@@ -185,7 +185,7 @@ class Demo:
         """Raise DemoFailed if a job has ended that should still train, since further waiting would not help."""
         gone = self._training - {name for name, _, _ in self._rows()}
         for job in (self._queue.job(name) for name in sorted(gone)):
-            if job.state in ENDED:  # else it was moving from one waiting queue to another
+            if job.state in ENDED:  # else it was not listed while it moved between waiting queues
                 ends = [f"{attempt.training_job_name} {attempt.outcome}" for attempt in job.attempts]
                 log = [line for attempt in job.attempts for line in self._cloud.training_log(attempt.training_job_name)]
                 raise DemoFailed("\n  ".join([f"{job.job} should still train: {', '.join(ends)}", *log[-10:]]))

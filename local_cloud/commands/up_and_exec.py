@@ -1,4 +1,4 @@
-"""The commands `up` and `exec`: a local cloud for a person, and one for a command."""
+"""The commands `up` and `exec`: run a local cloud until Ctrl-C, or as long as a command runs."""
 
 import os
 import shlex
@@ -51,7 +51,7 @@ def up(cloud: LocalCloud, env_file: Path | None) -> int:
             finally:
                 signals.ignore()
                 print("\n".join(["Stopping ...", *fault_lines(cloud)]), flush=True)
-    except Interrupted as interrupted:  # before it was up
+    except Interrupted as interrupted:  # before the cloud was up
         return interrupted.status
 
 
@@ -118,7 +118,7 @@ def is_interactive_shell(command: Sequence[str]) -> bool:
 def path_with_smq(environment: Mapping[str, str]) -> str:
     """Return PATH with the folder of this Python's own programs, which contains `smq`."""
     ours, theirs = str(Path(sys.executable).parent), environment.get("PATH", os.defpath)
-    # In an activated environment, its own `python` comes first, such as the one with the SageMaker SDK v3.
+    # An activated environment, such as one with the SageMaker SDK v3, comes first, so that its `python` is used.
     chosen = "VIRTUAL_ENV" in environment or "CONDA_PREFIX" in environment
     return os.pathsep.join([theirs, ours] if chosen else [ours, theirs])
 
@@ -165,7 +165,7 @@ def write_env_file(cloud: LocalCloud, path: Path | None) -> None:
     """Write the export lines to `path`, if given, for the lifetime of the cloud. The file is never incomplete."""
     if not path:
         return
-    # These variables would make a shell use their account again, or break its calls.
+    # These variables would make a shell use a real account again, or break its calls.
     foreign = [name for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN") if name in os.environ]
     lines = ([f"unset {' '.join(foreign)}"] if foreign else []) + export_lines(cloud)
     new = path.with_name(f"{path.name}.{os.getpid()}")

@@ -1,8 +1,8 @@
-"""DynamoDB's limit for each partition key: so many units a second, whatever the table may have.
+"""DynamoDB's throttling of hot partition keys: the read and write units that one key may use in a second.
 
 "Each individual partition is limited to 1000 write units per second and 3000 read units per second" (developer guide,
-warm throughput). Neither adaptive capacity nor burst capacity raises that for one key: "Burst capacity can't alleviate
-partition-level throttling" (re:Post, spiky workloads in short intervals).
+warm throughput). Neither adaptive capacity nor burst capacity raises this limit for one key: "Burst capacity can't
+alleviate partition-level throttling" (re:Post, spiky workloads in short intervals).
 """
 
 import re
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 
 class KeyAccess(StrEnum):
-    """Reads and writes have limits of their own."""
+    """The kind of access to a key. Reads and writes have separate limits."""
 
     READ = "Read"
     WRITE = "Write"
 
 
 class PartitionKey(NamedTuple):
-    """A value of the partition key of a table, or of an index, its global secondary index."""
+    """A value of the partition key of a table or, if `gsi` names one, of a global secondary index of the table."""
 
     table: str
     value: str
@@ -44,7 +44,7 @@ AWS_LIMITS = KeyLimits()
 
 
 def parse_limits(text: str) -> KeyLimits:
-    """Read `READS/WRITES`, such as 3000/1000; a ValueError says what is wrong."""
+    """Parse `READS/WRITES`, such as 3000/1000. Raise a ValueError with the reason if the text is wrong."""
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if not match or not int(match[1]) or not int(match[2]):
         raise ValueError(f"{text!r} is not of the form READS/WRITES, such as 3000/1000: units a second of a key")
@@ -52,12 +52,13 @@ def parse_limits(text: str) -> KeyLimits:
 
 
 class KeyThrottle:
-    """Counts the units of each key and says which key has none left. Safe for threads.
+    """Counts the units that each key has left, and finds keys without units. Safe for threads.
 
-    A key saves up the units of one second at most. The size of what is read or changed is known afterwards, so that a
-    call passes as long as a key has any unit left, and the next calls wait for what it took too much.
+    A key accumulates unused units, at most those of one second. The units of a call are known only after the call.
+    Therefore a call passes if its key has any unit left, and may use more units than the key has. Later calls are then
+    throttled until the key has units again.
 
-    :param clock: gives seconds.
+    :param clock: returns the time in seconds, from any starting point.
     """
 
     def __init__(self, limits: KeyLimits, clock: Callable[[], float]) -> None:
@@ -77,7 +78,7 @@ class KeyThrottle:
         return None
 
     def charge(self, access: KeyAccess, units: Mapping[PartitionKey, float]) -> None:
-        """Take units from keys."""
+        """Subtract the units that a call has used from its keys."""
         with self._lock:
             for key, taken in units.items():
                 self._left[access, key] = self._units(access, key) - taken, self._clock()

@@ -1,7 +1,7 @@
-"""DynamoDB's limit for each partition key, in front of ministack's DynamoDB.
+"""Throttling of DynamoDB calls: a call for a partition key beyond its limit does not reach ministack's DynamoDB.
 
-The calls that the queue makes are measured: GetItem, Query, PutItem, UpdateItem, DeleteItem, TransactWriteItems. Others
-pass.
+The operations that the queue uses are measured: GetItem, Query, PutItem, UpdateItem, DeleteItem, TransactWriteItems.
+All other operations pass without a limit.
 """
 
 import json
@@ -24,11 +24,11 @@ HOT_KEY = (
 Wire = Mapping[str, Any]
 MEASURED = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
 Handle = Callable[[str, Wire], tuple[int, dict[str, Any]]]
-"""Carries out a call: its operation and request; returns the status and the body."""
+"""A function that carries out a call. It takes the operation and the request, and returns HTTP status and body."""
 
 
 class Throttled(Exception):
-    """The answer to a throttled call."""
+    """A refusal of a throttled call. `body` is the content of the answer."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         super().__init__(body["__type"])
@@ -36,10 +36,11 @@ class Throttled(Exception):
 
 
 class MeteredCalls:
-    """Measures calls and refuses those of keys that have no units left.
+    """Measures calls, and refuses calls that read or write a key without units left.
 
-    :param schema_of: gives a table as DescribeTable does: `KeySchema`, `GlobalSecondaryIndexes`, `TableArn`.
-    :param item_of: gives an item of a table by its key, in DynamoDB's JSON; None: there is none.
+    :param schema_of: returns the description of a table, with the fields `KeySchema`, `GlobalSecondaryIndexes` and
+        `TableArn` of DescribeTable; None: there is no such table.
+    :param item_of: returns an item of a table by its key, in DynamoDB's JSON; None: there is no such item.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class MeteredCalls:
         self._handle = handle
 
     def call(self, operation: str, request: Wire) -> tuple[int, dict[str, Any]]:
-        """Carry out a call, and count its units."""
+        """Carry out a call and count its units, or return the error for a throttled call."""
         try:
             if operation in ("GetItem", "Query"):
                 return self._read(operation, request)
@@ -71,7 +72,7 @@ class MeteredCalls:
         schema = self._schema_of(request.get("TableName", ""))
         key = schema and self._key_read(schema, request)
         if not schema or not key:
-            return self._handle(operation, request)  # a wrong request
+            return self._handle(operation, request)  # ministack reports the error in the request
         self._admit(KeyAccess.READ, [key], schema)
         status, body = self._handle(operation, request)
         consistent = bool(request.get("ConsistentRead"))
@@ -86,7 +87,7 @@ class MeteredCalls:
         return status, body
 
     def _evaluated(self, request: Wire) -> list[Wire]:
-        """All that a Query has read: what is filtered out and what is not projected count, too."""
+        """Return the whole items that a Query has read, because filters and projections do not reduce the units."""
         plain = {name: value for name, value in request.items() if name not in _REDUCING}
         words = re.findall(r"[#:]\w+", request.get("KeyConditionExpression", ""))
         for names in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
@@ -111,18 +112,18 @@ class MeteredCalls:
     def _write(self, operation: str, request: Wire, writes: list[Wire]) -> tuple[int, dict[str, Any]]:
         places = [place for write in writes if (place := self._place(write))]
         if len(places) < len(writes):
-            return self._handle(operation, request)  # a wrong request
+            return self._handle(operation, request)  # ministack reports the error in the request
         transactional = operation == "TransactWriteItems"
         for number, (table, schema, key) in enumerate(places):
             one = PartitionKey(table, _value(key[_keys(schema)[0]]))
             self._admit(KeyAccess.WRITE, [one], schema, (number, len(places)) if transactional else None)
         before = [self._item(table, key) for table, _, key in places]
         for (table, schema, _), write, old in zip(places, writes, before, strict=True):
-            known = _plain(write["Item"]) if "Item" in write else old or {}  # what an update adds is not known yet
+            known = _plain(write["Item"]) if "Item" in write else old or {}  # without attributes that an update adds
             keys = [PartitionKey(table, str(known[it.keys[0]]), it.name) for it in indexes(schema) if it.entry(known)]
             self._admit(KeyAccess.WRITE, keys, schema, (0, len(places)) if transactional else None)
         status, body = self._handle(operation, request)
-        if status == 200 or _is_refused(body):  # noqa: PLR2004  (a condition that is not met costs as much)
+        if status == 200 or _is_refused(body):  # noqa: PLR2004  (an unmet condition costs the same)
             units: Counter[PartitionKey] = Counter()
             for (table, schema, key), old in zip(places, before, strict=True):
                 new = self._item(table, key)
@@ -150,9 +151,9 @@ class MeteredCalls:
     def _admit(
         self, access: KeyAccess, keys: list[PartitionKey], schema: Wire, place: tuple[int, int] | None = None
     ) -> None:
-        """Refuse a call whose key has no units left.
+        """Raise Throttled if one of the keys has no units left.
 
-        :param place: number of the write in its transaction, and of all its writes; None: no transaction.
+        :param place: index of the write in its transaction, and number of the writes; None: no transaction.
         """
         key = self._throttle.exhausted(access, keys)
         if key is None:

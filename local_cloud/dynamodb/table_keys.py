@@ -1,8 +1,11 @@
-"""Tables under KMS's key aws/dynamodb in ministack: a caller needs rights to that key for each read and write.
+"""The KMS permission that callers need to read and write an encrypted DynamoDB table, checked before ministack.
 
-Without SSESpecification, or with SSEEnabled: false, tables are under a key that AWS owns, and no right is needed. The
-policy of the key aws/dynamodb allows its use by way of DynamoDB to each principal of the account. As a policy of a
-resource it reaches no further than the caller's permissions boundary, and a Deny in a policy wins.
+A table with SSEEnabled: true is encrypted with the account's KMS key aws/dynamodb, and callers need permission to use
+this key. A table without SSESpecification, or with SSEEnabled: false, is encrypted with a key that AWS owns. Callers
+need no permission for that key.
+
+The key policy of aws/dynamodb lets each principal of the account use the key through DynamoDB. The caller's permissions
+boundary and a Deny in any policy still take precedence.
 """
 
 import json
@@ -21,22 +24,22 @@ from ministack.core.router import extract_access_key_id
 from ministack.services import dynamodb
 from ministack.services.cloudformation import provisioners
 
-ACTION = "kms:Decrypt"  # of the table's key, which DynamoDB needs for reads and writes alike
+ACTION = "kms:Decrypt"  # with the table's key; needed for reads and for writes
 DENIED = (
     "KMS key access denied error: com.amazonaws.services.kms.model.AWSKMSException: The ciphertext refers to a "
     "customer master key that does not exist, does not exist in this region, or you are not allowed to access."
 )  # aws/aws-cdk issue 10010
-MANAGEMENT = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables", "UpdateTable")  # need no item
+MANAGEMENT = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables", "UpdateTable")  # access no item
 
 
 def install() -> None:
-    """Have ministack's DynamoDB refuse calls whose caller may not use the key of a table."""
+    """Make ministack's DynamoDB refuse reads and writes of a table by callers that may not use the table's key."""
     handle_request, describe = dynamodb.handle_request, dynamodb._sse_description_from_spec
     of_tables = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
     create = of_tables["create"]
 
     def encryption(spec: Mapping[str, Any] | None) -> Any:
-        return describe(spec and {"Enabled": spec.get("SSEEnabled", False), **spec})  # CloudFormation's name for it
+        return describe(spec and {"Enabled": spec.get("SSEEnabled", False), **spec})  # CloudFormation says SSEEnabled
 
     def created(logical_id: str, properties: Mapping[str, Any], stack: str) -> Any:
         name, attributes = create(logical_id, properties, stack)
@@ -59,7 +62,7 @@ def _tables(body: bytes) -> Iterator[str]:
     """Yield the names of the tables that a request reads or writes."""
     try:
         request = json.loads(body)
-    except ValueError:  # ministack refuses it
+    except ValueError:  # ministack refuses the request
         return
     if isinstance(request, dict):
         yield str(request.get("TableName"))
@@ -77,7 +80,7 @@ def _may_use_the_key(headers: dict[str, str]) -> bool:
     account, region = get_account_id(), get_region()
     principal = resolve_principal(extract_access_key_id(headers, {}), account)
     if isinstance(principal, AuthError) or principal.policies is None:
-        return True  # refused before, or the root user
+        return True  # an invalid caller, which ministack refuses, or the root user
     context = EvalContext(
         principal_arn=principal.arn,
         principal_type=principal.type,

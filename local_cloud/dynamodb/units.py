@@ -16,7 +16,7 @@ Item = Mapping[str, Any]
 READ_UNIT = 4096  # bytes
 WRITE_UNIT = 1024
 LARGEST_PAGE = 1024 * 1024  # bytes that one Query reads at most
-TRANSACTIONAL = 2  # units instead of one
+TRANSACTIONAL = 2  # factor for the units of a transaction
 
 
 def size_of(item: Item) -> int:
@@ -25,13 +25,13 @@ def size_of(item: Item) -> int:
 
 
 def read_units(size: int, *, consistent: bool = True) -> float:
-    """Return the units of a GetItem or of a page of a Query, which adds up the sizes of its items before it rounds."""
+    """Return the units of a GetItem, or of a page of a Query: the sizes of its items are added before rounding up."""
     units = max(1, math.ceil(size / READ_UNIT))
     return float(units) if consistent else units / 2
 
 
 def query_units(sizes: Iterable[int], *, consistent: bool = True) -> float:
-    """Return the units of a Query of items with these sizes, over all its pages."""
+    """Return the units of all pages of a Query that reads items of these sizes."""
     units, page = 0.0, 0
     for size in sizes:
         if page and page + size > LARGEST_PAGE:
@@ -41,9 +41,9 @@ def query_units(sizes: Iterable[int], *, consistent: bool = True) -> float:
 
 
 def write_units(*versions: Item | None, transactional: bool = False) -> int:
-    """Return the units of a write: the larger version of the item counts, the one before or the one after.
+    """Return the units of a write. Of the item's versions before and after the write, the larger one counts.
 
-    A condition that is not met and a ConditionCheck cost as much.
+    A write whose condition is not met and a ConditionCheck cost the same.
     """
     size = max((size_of(version) for version in versions if version), default=0)
     units = max(1, math.ceil(size / WRITE_UNIT))
@@ -55,7 +55,7 @@ class Index:
     """A global secondary index.
 
     :param keys: names of its key attributes, the partition key first.
-    :param holds: whether an attribute of the table is in the index.
+    :param holds: returns whether the index contains an attribute of the table, by its name.
     """
 
     name: str
@@ -69,7 +69,10 @@ class Index:
         return {name: value for name, value in item.items() if self.holds(name)}
 
     def write_units(self, before: Item | None, after: Item | None) -> dict[str, int]:
-        """Return the units of a write of the table in the index, by the value of the index's partition key."""
+        """Return the units that a write of the table costs in the index, by the value of the index's partition key.
+
+        A change of a key of the index costs two writes: one removes the old entry, and one adds the new entry.
+        """
         old, new = self.entry(before), self.entry(after)
         if old == new:
             return {}
@@ -103,6 +106,6 @@ def _size(value: Any) -> int:
 
 
 def _number(value: int | Decimal) -> int:
-    """One byte for two significant digits, and one more; a negative number takes another one."""
+    """Return one byte for each two significant digits, plus one byte, plus one byte for a negative number."""
     digits = str(abs(value)).replace(".", "").strip("0")
     return 1 + (len(digits) + 1) // 2 + (value < 0)

@@ -1,7 +1,7 @@
-"""Injected faults, each kind with its own probability.
+"""Injection of faults into a local cloud, such as throttling and lost events, each kind with its own probability.
 
 Each kind draws its decisions from its own random generator: with the same seed, the n-th decision of a kind is always
-the same. The call or event of the n-th decision depends on the timing of real processes.
+the same. But the timing of real processes determines the call or event to which the n-th decision applies.
 """
 
 import threading
@@ -69,9 +69,9 @@ class Chance:
 
 
 class Faults:
-    """The faults between `begin` and `end`: kind -> probability. Counts its decisions.
+    """Decides which faults happen between `begin` and `end`, and counts them. `probabilities`: kind -> probability.
 
-    The processes of the function are elsewhere: `server.py` decides `crash`.
+    The fault `crash` is decided in `server.py`, which starts the function's processes.
     """
 
     def __init__(self, probabilities: Mapping[str, float] | None = None, seed: int = 0) -> None:
@@ -102,7 +102,7 @@ class Faults:
             first = (groups.get("InstanceGroups") or groups.get("InstancePreferences") or [groups])[0]
             count = first.get("InstanceCount") or groups.get("InstanceCount") or 1
             market = "spot training job" if request.get("EnableManagedSpotTraining") else "training job"
-            # All instances of the account are in use: later there are enough for the job.
+            # As if all instances were in use: with a limit below `count`, the job could never start.
             raise limit_exceeded(f"{first.get('InstanceType')} for {market} usage", count, count, count)
 
     def answer(self) -> None:

@@ -27,7 +27,7 @@ class TimeWarp:
         self._end_waits("sagemaker-queue-lines", "backoffUntil", "line", "position")
         self._end_waits("sagemaker-queue-lines", "until", "line", "position")
         self._end_lease()
-        with contextlib.suppress(LocalCloudError):  # its process was killed
+        with contextlib.suppress(LocalCloudError):  # the function's process was killed
             self._cloud.tick()
 
     def has_run_for(self, job: str, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The registry of all training jobs."""
+"""The registry of all training jobs: their names, their use of instances, and their deletion."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The state of one training job."""
+"""The state of one training job: status, transitions, tags and warm pool, as SageMaker describes them."""
 
 import threading
 import time

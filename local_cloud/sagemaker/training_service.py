@@ -50,8 +50,8 @@ class TrainingService:
         answered with ResourceLimitExceeded. A type that is not named has no limit.
     :param account_options: quotas, request rates, training plans and history.
     :param stop_grace: seconds between SIGTERM and SIGKILL.
-    :param unhandled_grace: the same, if it is less, for a job whose first process does not handle SIGTERM. AWS makes no
-        such difference.
+    :param unhandled_grace: the same for a job whose first process does not handle SIGTERM; at most `stop_grace`. AWS
+        makes no such difference.
     :param startup_delay: seconds that a job stays in Starting, unless a warm pool has its instances.
     :param deletion: seconds for which a deleted job has the status Deleting and keeps its name.
     :param intercept: `intercept(phase, operation, request)` is called in the phase "before", and in the phase "after"

@@ -45,7 +45,7 @@ def invalid(message: str) -> EmulatedError:
 def check_request(operation: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the request without its nulls. Raise an EmulatedError if the request violates the operation's model.
 
-    The error names every violated constraint. A value of a wrong JSON type is an error by itself: the first is named.
+    The error names every violated constraint. For values of a wrong JSON type, the error names only the first one.
     """
     shape = service_model().operation_model(operation).input_shape
     assert shape is not None  # every operation of the training API has an input

@@ -1,4 +1,4 @@
-# As aws_cli_by_proxy.sh, by the AWS CLI 2 of Debian 12. That version is older than 2.13, which reads
-# AWS_ENDPOINT_URL_SAGEMAKER, so the address is an option.
+# Run aws_cli_by_proxy.sh with the AWS CLI 2 of Debian 12. Versions before 2.13 do not read
+# AWS_ENDPOINT_URL_SAGEMAKER, so the address is given as an option.
 aws() { command aws --endpoint-url "$AWS_ENDPOINT_URL_SAGEMAKER" "$@"; }
 . "$(dirname "$0")/aws_cli_by_proxy.sh"

@@ -1,4 +1,4 @@
-"""An estimator of the SageMaker SDK v2 for a framework, whose script is uploaded; without a session argument."""
+"""A framework's estimator of the SageMaker SDK v2, without a session argument; it uploads its script."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The work of the launch agent of Weights & Biases on an item of its queue, without its server."""
+"""A run of Weights & Biases Launch on SageMaker, started as by its agent, but without a server."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ image = request["AlgorithmSpecification"]["TrainingImage"]
 
 async def main() -> None:
     """Launch the run, and wait for its end as the agent does."""
-    # All requests of the runner to W&B's server.
+    # The runner needs no more than this of the client of W&B's server.
     api: Any = SimpleNamespace(settings={"base_url": "https://api.wandb.ai"}, api_key="0" * 40)
     item = {
         "entity": "us",

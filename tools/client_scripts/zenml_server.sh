@@ -1,4 +1,4 @@
-# zenml_step.py, beside a ZenML server that ends with it: step operators do not work without one.
+# Run zenml_step.py beside a ZenML server, because step operators need one. The server ends with the script.
 set -e
 export ZENML_ANALYTICS_OPT_IN=false
 password=of-a-server-that-ends

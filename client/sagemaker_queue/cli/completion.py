@@ -1,4 +1,4 @@
-"""Shell completion: click's, with names from the queue and names of files."""
+"""Shell completion of commands, options, names of files, and names of jobs, groups and projects in the queue."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _from_queue(context: click.Context, incomplete: str, ask: Callable[[QueueCli
 
 def _completions(words: Iterable[str], incomplete: str) -> list[str]:
     before, comma, begun = incomplete.rpartition(",")
-    # The shell inserts completions into its command line without quoting.
+    # The shell inserts completions without quoting. So words with special characters are left out.
     fitting = dict.fromkeys(word for word in words if word.startswith(begun) and _NAME.fullmatch(word))
     return [f"{before}{comma}{word}" for word in fitting]
 

@@ -66,7 +66,7 @@ def policy_difference(applied: PolicyAnswer, document: Mapping[str, Any], name: 
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader for plain data that refuses duplicate keys, of which PyYAML would silently take the last."""
+    """A YAML loader for plain data that refuses duplicate keys. PyYAML would silently use the last value."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

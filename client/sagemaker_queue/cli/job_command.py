@@ -1,4 +1,4 @@
-"""Commands of ``smq`` that describe a job: its options, its command, and the job that both describe."""
+"""Separate a job's options from its command in ``smq submit``, ``sweep`` and ``plan``, and make the job of both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 _COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})  # options of many programs, such as sh -c: no note about them
-_NAMED = 10  # files that a message about files that are not packed names
+_NAMED = 10  # names in the message about files that are not packed
 
 
 class RunCommand(Command):
@@ -78,7 +78,7 @@ def job_command(help: str) -> Decorator:
 
 
 def _option(name: str, row: JobOption) -> Decorator:
-    """Return the decorator that adds an option of the table to a command, as the parameter ``name``."""
+    """Return the decorator that adds a row of JOB_OPTIONS to a command, as an option with the parameter ``name``."""
     attributes: dict[str, Any] = {"type": row.read if isinstance(row.read, type) else checked(row.read)}
     if row.read is bool:
         attributes = {"is_flag": True}
@@ -121,7 +121,7 @@ def job_from_options(
 ) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
     """Yield the job that the options describe, its packed code, and S3; upload nothing.
 
-    Print the files that are kept back. Raises QueueError if an option is missing or the folder cannot be packed.
+    Print which files are not packed. Raises QueueError if an option is missing or the folder cannot be packed.
     """
     if not command and not interactive:
         raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")

@@ -1,4 +1,4 @@
-"""Printing of a job's log, once or while the job runs."""
+"""Print a job's log: the lines so far, or all lines and state changes until the job has finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages about a request, with the options of ``smq submit`` in place of the request's fields."""
+"""Rewrite messages about a request: name the options of ``smq submit`` instead of the request's fields and tags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PHRASES = {
     "smq submit --no-preflight, or preflight=False in Python": "--no-preflight",
     "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint)": "Give --checkpoint",
 }
-_FIELDS = {  # the parts of a field's name that are in brackets are optional
+_FIELDS = {  # option -> pattern of the field; parts of the field in [brackets] are optional
     name: re.escape(row.field).replace(r"\[", "(?:").replace(r"\]", ")?")
     for name, row in JOB_OPTIONS.items()
     if row.field
@@ -29,7 +29,7 @@ _CHANNEL = re.compile(r"InputDataConfig\[(\d+)\][\w.]*")
 
 @contextmanager
 def errors_with_options(request: Mapping[str, Any]) -> Iterator[None]:
-    """Rewrite the messages of QueueErrors about a request of ``CommandJob`` by ``with_options``."""
+    """Rewrite the messages of QueueErrors in the block by ``with_options``; the request must be a CommandJob's."""
     try:
         yield
     except QueueError as error:
@@ -62,6 +62,6 @@ def _channel(index: int, request: Mapping[str, Any]) -> str:
     try:
         paths = json.loads(request["HyperParameters"]["data"])  # path -> channel, or channel/file
         path = next((path for path, where in paths.items() if where.partition("/")[0] == name), name)
-    except (KeyError, ValueError):  # a very long value is split into several hyperparameters
+    except (KeyError, ValueError):  # a very long value is split into several hyperparameters, and not read here
         path = name
     return f"--data {path}"

@@ -52,7 +52,7 @@ class _EscapingStream:
 
 @contextmanager
 def escaped_output() -> Iterator[None]:
-    """Escape the control characters in everything that is printed to stdout and stderr meanwhile."""
+    """Escape the control characters in all text that the block prints to stdout and stderr."""
     output, errors = sys.stdout, sys.stderr
     escaped_errors = redirect_stderr(cast(TextIO, _EscapingStream(errors)))
     with redirect_stdout(cast(TextIO, _EscapingStream(output))), escaped_errors:

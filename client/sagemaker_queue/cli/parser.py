@@ -29,20 +29,20 @@ Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 @dataclass
 class ConnectionOptions:
-    """The queue that the options --url and --profile name."""
+    """The options --url and --profile, which name a queue."""
 
     url: str | None = None
     profile: str | None = None
 
     def queue(self, **settings: Any) -> QueueClient:
-        """Return a client of that queue. Raises ConfigError if none is configured."""
+        """Return a client of the named or configured queue. Raises ConfigError if there is none."""
         from sagemaker_queue.queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
 
         return QueueClient(url=self.url, profile=self.profile, **settings)
 
 
 def connection(context: click.Context | None = None) -> ConnectionOptions:
-    """Return the connection that the options of a command's context name (default: the running command's)."""
+    """Return the connection options in the context of a command (default: of the running command)."""
     return (context or click.get_current_context()).ensure_object(ConnectionOptions)
 
 
@@ -116,10 +116,10 @@ def json_flag(help: str = "the same for programs", **attributes: Any) -> Decorat
 
 
 def bundled(name: str, of: Callable[..., Any], *parameters: Decorator, names: Iterable[str] | None = None) -> Decorator:
-    """Add parameters to a command, which gets their values as one object ``name``.
+    """Add parameters to a command, which gets their values together as one argument ``name``.
 
-    ``of`` returns it for their values. The default of ``names``, the parameters' names, are the fields of ``of``, a
-    dataclass.
+    The argument is the result of ``of``, which is called with the values as keywords. ``names`` are these keywords
+    (default: the fields of ``of``, which must be a dataclass).
     """
     gathered_names = [field.name for field in fields(of)] if names is None else list(names)  # type: ignore[arg-type]
 
@@ -138,7 +138,7 @@ def bundled(name: str, of: Callable[..., Any], *parameters: Decorator, names: It
 
 
 def checked(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser of option values that turns InvalidOption into click's error, which names the option."""
+    """Return a parser of option values that turns InvalidOption into a BadParameter, whose message names the option."""
 
     def check(text: str) -> T:
         try:

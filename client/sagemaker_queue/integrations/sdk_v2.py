@@ -20,8 +20,8 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
 
     The arguments are those of ``sagemaker.session.Session`` and two more. ``queue`` is the client of the queue
     (default: the queue that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``, a job
-    that is certain to fail is submitted too. The ``boto_session`` sends its training jobs to the queue from then on.
-    Jobs that the queue does not know are waited for, described and stopped as without the queue.
+    that is certain to fail is submitted too. From now on, clients of ``boto_session`` also send training jobs to the
+    queue. For jobs that the queue does not know, all methods do the same as without the queue.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
     def wait_for_job(self, job: str, poll: float = 5) -> dict[str, Any]:
         """Wait until the job has finished, with requests every ``poll`` seconds, and return its description.
 
-        Each change of state, position or reason is shown. As in the SDK, a failed job raises an error, and a stopped
-        job is a warning.
+        Each change of state, position or reason is shown. As in the SDK, a failed job raises an error, and for a
+        stopped job a warning is logged.
         """
         if self._hooks.jobs.may_have(job):
             render_events(Follower(self.queue, None, poll=poll).follow(job), _renderer())

@@ -1,8 +1,8 @@
-"""A patch of the SageMaker Python SDK v3's ``TrainingJob.wait``, which hooks on botocore cannot change.
+"""Show a queued job's states and logs in ``ModelTrainer.train(wait=True)`` of the SDK v3: patch ``TrainingJob.wait``.
 
-``ModelTrainer.train(wait=True)`` calls ``TrainingJob.wait``. That method creates a client of CloudWatch Logs from a
-boto3 session of its own, and shows nothing of a job that waits or is preempted. For jobs of the queue, the patch
-follows the job first. The original method then finds the job finished, and returns or raises as usual.
+``ModelTrainer.train(wait=True)`` calls ``TrainingJob.wait``. Hooks on botocore cannot change this method: it creates
+its own boto3 session for CloudWatch Logs, and shows nothing while a job waits or is preempted. For jobs of the queue,
+the patch follows the job first. The original method then finds the job finished, and returns or raises as usual.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 JobsOf = Callable[["boto3.Session | None"], "tuple[boto3.Session, JobLookup] | None"]
-"""Takes a session (None: the default one). Returns it with the jobs of its queue; None if it is not hooked."""
+"""Takes a session (None: boto3's default one). Returns the session and the jobs of its queue; None without hooks."""
 
 _MODULE = "sagemaker.core.resources"
 _FOLLOWS = "_follows_the_queue"

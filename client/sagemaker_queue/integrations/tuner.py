@@ -33,9 +33,9 @@ _STATUSES = {"completed": "Completed", "pruned": "Stopped", "failed": "Failed"}
 class QueueTuner:
     """A search for good hyperparameters of an estimator. Each trial is a training job of its own in the queue.
 
-    The arguments are those of ``sagemaker.tuner.HyperparameterTuner`` that have an equivalent. Ranges are those of the
-    SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is ``Bayesian``
-    (Optuna's TPE), ``Random`` or ``Grid``.
+    The arguments are as for ``sagemaker.tuner.HyperparameterTuner``; some of its arguments are missing. Ranges are
+    those of the SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is
+    ``Bayesian`` (Optuna's TPE), ``Random`` or ``Grid``.
 
     ``early_stopping_type="Auto"`` cancels trials that are worse than the median of the others at the same step. A step
     is the match of the group ``step`` in the metric's pattern, or else the number of earlier metric values.
@@ -85,11 +85,12 @@ class QueueTuner:
     ) -> None:
         """Run the trials until all have ended. Requests are at least ``poll`` seconds apart.
 
-        ``inputs`` is the argument of ``estimator.fit``. ``job_name`` is the name of the study, and the names of its
-        jobs begin with it. An existing study of that name continues with its jobs. Ctrl-C does not stop the jobs.
+        ``inputs`` is the argument of ``estimator.fit``. ``job_name`` is the name of the study, with which the names of
+        its jobs begin. If a study of that name exists, it is continued with its live jobs. Ctrl-C does not stop the
+        jobs.
 
-        Raises InvalidOption if the existing study has other settings, QueueError if trial after trial fails, and the
-        queue's refusal of a request.
+        Raises InvalidOption if the existing study has other settings, QueueError if the first trials all fail, and the
+        queue's error if it refuses a job.
         """
         if not wait:
             raise InvalidOption("The trials are chosen by this process, one after another: it must wait for them.")
@@ -118,7 +119,7 @@ class QueueTuner:
                 queue.cancel(row.job)
 
     def trials(self) -> list[TrialRow]:
-        """Return the present trials of the study of the last ``fit``, else of ``base_tuning_job_name``."""
+        """Return the trials of the last ``fit``'s study, or before a ``fit`` of the study ``base_tuning_job_name``."""
         with studies().read_study(self._name(), self._storage) as (_, rows):
             return list(rows)
 

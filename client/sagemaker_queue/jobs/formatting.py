@@ -107,7 +107,7 @@ def predicate(state: str) -> str:
 
 
 def _tenth_minute(time: datetime) -> str:
-    """Return a time rounded to ten minutes: programs print the sentence at each change, but not every minute."""
+    """Return a time rounded to ten minutes, because programs print the sentence again whenever it changes."""
     rounded = datetime.fromtimestamp(round(time.timestamp() / 600) * 600, timezone.utc)
     return f"{rounded:%Y-%m-%d %H:%M} UTC"
 
@@ -128,7 +128,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a key or a name on one line, with all control characters escaped, so that nothing is lost."""
+    """Return a key or a name on one line with escaped control characters, so that different names stay different."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -186,7 +186,7 @@ def file_size(count: int) -> str:
 
 
 def cut(cell: object, width: int) -> object:
-    """Return text cut to that width, with an ellipsis; other values unchanged."""
+    """Return text cut to ``width`` characters, with an ellipsis; return other values unchanged."""
     return f"{cell[: width - 1]}…" if isinstance(cell, str) and len(cell) > width else cell
 
 

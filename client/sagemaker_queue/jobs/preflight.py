@@ -1,6 +1,7 @@
-"""The client's part of the pre-flight: checks that need the caller's access to S3, before a job is submitted.
+"""Pre-flight in the client: check before a job's submission that its S3 data, code and buckets exist.
 
-The queue checks the rest of a request (docs/preflight.md). Missing permissions of the caller give no issues.
+These checks need the caller's access to S3; the queue checks the rest of a request (docs/preflight.md). Missing
+permissions of the caller give no issues.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sagemaker_queue.queue.config.queue_config import QueueConfig
 if TYPE_CHECKING:
     import boto3
 
-_THREADS = 8  # at the same time
+_THREADS = 8  # maximum number of requests at the same time
 _CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2}, max_pool_connections=_THREADS)
 # Access points, aliases and directory buckets do not match and are not checked.
 _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<key>.*))?", re.DOTALL)
@@ -35,7 +36,7 @@ _OVERRIDE_HINT = "To queue it all the same: smq submit --no-preflight, or prefli
 
 @dataclass(frozen=True)
 class PreflightIssue:
-    """An issue with which the job would fail at its start."""
+    """A fault of the request that would let the job fail at its start."""
 
     field: str
     """The path of the invalid member, as in ``InvalidRequest.field``."""
@@ -65,8 +66,8 @@ def check(
 
     The input data and the code must exist, and each bucket must be in ``region``, in which the job will run (default:
     the session's). Access denied, missing credentials and no answer are no issues, because they prove nothing.
-    ``config`` names the accounts of buckets that do not belong to the caller's account.
-    ``upload_folder`` is a folder in S3 that the caller will fill: neither it nor its bucket must exist yet.
+    ``config`` names the accounts of buckets that do not belong to the caller's account. ``upload_folder`` is a folder
+    in S3 that the caller will fill; neither the folder nor its bucket needs to exist yet.
     """
     made = next(_location("", upload_folder, "folder"), None)
     locations = [
@@ -94,7 +95,7 @@ def check(
 
 
 def refuse(issues: Iterable[PreflightIssue]) -> None:
-    """Raise InvalidRequest with all issues, if there are any; its field is that of the first."""
+    """Raise InvalidRequest with all issues, if there are any. The error's field is the field of the first issue."""
     if found := list(issues):
         raise InvalidRequest.of(
             [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _OVERRIDE_HINT) for issue in found]
@@ -118,7 +119,7 @@ def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:
 
 
 def _member(parent: object, name: str) -> object:
-    """Return the member of that name; None if the parent is not a mapping, which the queue will report."""
+    """Return the member of that name; None if the parent is not a mapping, a fault that the queue reports."""
     return parent.get(name) if isinstance(parent, Mapping) else None
 
 
@@ -160,7 +161,7 @@ def _is_missing(s3: Any, location: _Location) -> bool:
         return error.response["Error"]["Code"] == "NoSuchBucket"
     except BotoCoreError:
         return False
-    # The object itself would be the first of the keys with this prefix.
+    # The list is sorted, so an object with exactly this key is the first one with this prefix.
     return not listed or (location.expected == "object" and listed[0]["Key"] != location.key)
 
 

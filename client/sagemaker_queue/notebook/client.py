@@ -64,14 +64,15 @@ def _with_job_keywords(method: Method) -> Method:
 class QueueClient(client.QueueClient):
     """A client of one queue.
 
-    The queue is that of ``config``, else the one that ``find_config`` finds by the keyword arguments, the environment
-    and the profile file. ``boto_session`` provides credentials and region (default: the profile's, else the usual AWS
-    ones). Methods raise the errors of ``sagemaker_queue.errors``. A lost connection, 429 and 5xx are retried first,
-    with ``tries`` tries in all. The pause between two tries is random; its maximum is ``pause_seconds`` and doubles
-    each time. Submissions are retried too: the queue answers a known request with the present state of its job.
+    ``config`` names the queue; without it, ``find_config`` finds the queue by the keyword arguments, the environment
+    and the profile file. ``boto_session`` provides credentials and region (default: those of the profile, else the
+    usual AWS ones). Methods raise the errors of ``sagemaker_queue.errors``. After a lost connection, 429 or 5xx, a
+    request is repeated, up to ``tries`` tries in all. The pause between two tries is random; its maximum is
+    ``pause_seconds`` and doubles each time. Submissions can be repeated safely: the queue answers a known request with
+    the present state of its job.
 
-    Notebooks show the results of its methods as tables. Methods take a job by its name, or as an object with its name,
-    such as the result of ``submit``.
+    Notebooks show the results of methods as tables. Methods accept the name of a job, or an object with that name, such
+    as the result of ``submit``.
     """
 
     @_with_job_keywords
@@ -81,8 +82,8 @@ class QueueClient(client.QueueClient):
         """Submit a command such as ``"python train.py --lr 0.1"``, or a CreateTrainingJob request.
 
         A command, as one text or a list of words, runs in the working folder, which is packed and uploaded as by
-        ``smq submit``. The keywords are the options of ``smq submit``; the profile provides the defaults. The same
-        request again returns the present state of the job, and so does the same call with a ``name``. Without
+        ``smq submit``. The keywords are the options of ``smq submit``; the profile provides the defaults. If the same
+        request, or the same call with a ``name``, is repeated, it returns the present state of the job. Without
         ``preflight``, the queue accepts a job that is certain to fail, and returns the reason as a warning. Files that
         may contain secrets are not packed, and a Python warning names them.
         """
@@ -117,7 +118,7 @@ class QueueClient(client.QueueClient):
             if len(runs) > MOST and not yes:
                 raise InvalidOption(f"These are {len(runs)} jobs; yes=True submits more than {MOST}.")
             jobs = [job_for_run(template, group, run) for run in runs]
-            first, *_ = [one.request() for one in jobs]  # all of them, so that an invalid one fails before the upload
+            first, *_ = [one.request() for one in jobs]  # an invalid request fails here, before the upload
             upload_code(self, first, code, storage, preflight=preflight)
         submit = super().submit
         done = submit_all(jobs, lambda one: submit(one.request(), preflight=preflight))
@@ -173,10 +174,10 @@ class QueueClient(client.QueueClient):
         owner: str | Iterable[str] = (),
         group: str | Iterable[str] = (),
     ) -> UsageReport:
-        """Sum the usage of attempts that ended in a time, as ``smq usage`` does.
+        """Sum the usage of attempts that ended in a period, as ``smq usage`` does.
 
         ``by`` is ``project``, ``owner``, ``group``, ``pool``, ``department`` or ``day``. ``project``, ``owner`` and
-        ``group`` are patterns that select attempts. Times have the form of those of ``history``.
+        ``group`` are patterns that select attempts. ``history`` describes the times.
         """
         meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
         attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
@@ -192,8 +193,8 @@ class QueueClient(client.QueueClient):
     ) -> Jobs[JobDetail]:
         """Wait until jobs have finished, and return them with their final ``state``.
 
-        Jobs are names, patterns such as ``"lr-*"``, objects with a name, or lists of these; or all jobs of a
-        ``group``. Notebooks show the progress as a table and terminals as a line, unless ``silent``. An interrupt
+        Give names, patterns such as ``"lr-*"``, objects with a name, or lists of these; or give ``group`` for all its
+        jobs. Notebooks show the progress as a table and terminals as a line, unless ``silent``. An interrupt
         stops only the waiting, not the jobs. Raises NotFound, and TimeoutError after ``timeout`` seconds. ``poll`` is
         the shortest time between two requests, in seconds; while nothing changes, the time grows.
         """
@@ -242,8 +243,8 @@ class QueueClient(client.QueueClient):
 
         ``str`` of a line is its text; a line also has ``message``, ``attempt``, ``instance`` and ``time``. With
         ``follow`` the iteration continues until the job has finished, through every preemption, and shows the state of
-        the job meanwhile, unless ``silent``. ``tail`` limits the lines that exist at the beginning to the last ones,
-        ``since`` is the earliest time, and ``attempt`` and ``instance`` (``algo-1`` or ``1``) select lines.
+        the job, unless ``silent``. ``tail`` is a number: earlier lines than the last ``tail`` that exist at the start
+        are skipped. ``since`` is the earliest time. ``attempt`` and ``instance`` (``algo-1`` or ``1``) select lines.
         """
         choice = LineChoice(attempt, instance, None if since is None else _time(since), tail)
         follower = Follower(self, self.aws_client("logs"), poll=poll, lines=choice)

@@ -20,10 +20,9 @@ _OMITTED = frozenset({"history", "attempts", "request", "why"})  # fields of a j
 def to_frame(answers: Iterable[Answer]) -> pd.DataFrame:
     """Return a DataFrame with a row for each answer of the queue, such as jobs, attempts or ``status.pools``.
 
-    The columns are the answers' fields, except a job's history, attempts and request. A reason is a sentence, with its
-    code in ``reason_code``; an expected start is a time. Times are in UTC. A field with several values is one text:
-    ``p5=2 c6=1``.
-    Raises ImportError without pandas.
+    The columns are the answers' fields, except a job's history, attempts, request and explanation (``why``). A reason
+    is a sentence, and its code is in the column ``reason_code``. An expected start is a time. Times are in UTC. A field
+    with several values is one text, such as ``p5=2 c6=1``. Raises ImportError without pandas.
     """
     known = list(answers)
     shapes = dict.fromkeys(type(answer) for answer in known)

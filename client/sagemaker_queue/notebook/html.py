@@ -29,7 +29,7 @@ from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes,
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget
 
 MOST_ROWS = 100  # rows that are shown; a DataFrame has all
-_SHORT = 20  # characters of a cell that is not wrapped
+_SHORT = 20  # cells with at most this many characters are not wrapped
 LATEST = 10  # transitions on the page about a job
 MARKS = {
     "pending": "○",
@@ -122,7 +122,7 @@ def plan(answer: PlanAnswer) -> str:
 def usage(
     by: str, parts: Mapping[str, Hours], total: Hours, budgets: Iterable[RemainingBudget], *, priced: bool
 ) -> str:
-    """Return tables of usage and of the rest of budgets."""
+    """Return tables of usage and of remaining budgets."""
     headers, rows = usage_rows(by, parts, total, priced=priced)
     shown = _numbers_right(headers, rows) + "".join(
         f"<p>{text(note)}</p>" for note in usage_notes(total, priced=priced)
@@ -147,7 +147,7 @@ def progress(done: int, total: int, sentence: str, ended: Sequence[JobSummary] =
 
 
 def show_in_notebooks() -> None:
-    """Add ``_repr_html_`` to the classes of the queue's answers, which belong to ``api_contract``."""
+    """Add ``_repr_html_`` to the classes of the queue's answers; ``api_contract`` defines them without HTML."""
     for shape, page in _PAGES.items():
         shape._repr_html_ = page
 
@@ -161,7 +161,7 @@ _PAGES: dict[Any, Callable[[Any], str]] = {
 
 
 def _rows(headers: Sequence[str], items: Iterable[Any], row: Callable[[Any], Sequence[object]], thing: str) -> str:
-    """Return a table of the first MOST_ROWS items; consume one more, to know whether there are more."""
+    """Return a table of the first MOST_ROWS items; read one item more, to know whether further ones exist."""
     known = list(islice(items, MOST_ROWS + 1))
     if not known:
         return f"<p>No {thing}s.</p>"
@@ -191,7 +191,7 @@ def _facts(known: Mapping[str, object]) -> str:
 
 
 def _framed(inner: str) -> str:
-    """Return a table that scrolls if it is too wide, in the text colour, which some pages do not use for tables."""
+    """Return a table that scrolls if it is too wide. Its colour is inherited, as some pages colour tables otherwise."""
     style = "color: inherit; font-variant-numeric: tabular-nums"
     return f'<div style="overflow-x: auto; margin: 0.5em 0"><table style="{style}">{inner}</table></div>'
 
@@ -213,12 +213,12 @@ def _titled(title: str, inner: str) -> str:
 
 
 def _numbers_right(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table with formatted numbers, as text, in all columns except the first."""
+    """Return a table with formatted numbers, aligned right, in all columns except the first."""
     return table(headers, [[row[0], *map(_Number, row[1:])] for row in rows])
 
 
 class _Number(str):
-    """A formatted number."""
+    """A formatted number, which ``table`` aligns right."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Iterators over jobs, attempts and log lines, which notebooks show."""
+"""The iterators and lists that ``QueueClient`` returns: jobs, attempts, sweeps and log lines, shown by notebooks."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class UsageReport:
     total: Usage
     """The total usage."""
     budgets: tuple[RemainingBudget, ...]
-    """The rest of the policy's budgets."""
+    """The remaining budgets of the policy."""
     priced: bool
     """Whether the policy has prices; without them, cost is 0."""
 
@@ -48,7 +48,7 @@ class UsageReport:
 def usage_report(
     queue: QueueClient, by: str, attempts: Iterable[PastAttempt], projects: tuple[str, ...]
 ) -> UsageReport:
-    """Return the sums of attempts and the rest of budgets. Raises InvalidOption for an unknown ``by``."""
+    """Return the sums of attempts and the remaining budgets. Raises InvalidOption for an unknown ``by``."""
     if by not in KEYS:
         raise InvalidOption(f"Usage is not summed up by {by!r}, but by {', '.join(KEYS)}.{did_you_mean(by, KEYS)}")
     policy, now = queue.policy().policy, datetime.now(timezone.utc)

@@ -1,9 +1,9 @@
-"""Owners of S3 buckets: each call of S3 names the account that the bucket must belong to.
+"""Name the account that the bucket must belong to in each call of S3, so that S3 refuses an attacker's bucket.
 
-Bucket names are global. An attacker could create a bucket that was deleted or does not exist yet. The attacker would
-receive code and data meant for its owner, and choose the input of jobs. So each call names the expected owner
-(ExpectedBucketOwner): the account of the credentials, which STS returns, or the profile's ``account``. For buckets of
-other accounts, the owner is the account in the profile's ``bucket_owners``.
+Bucket names are global. If a user's bucket was deleted or does not exist yet, an attacker could create a bucket of that
+name. The attacker would receive the user's code and data, and choose the input of jobs. So each call names the expected
+owner (ExpectedBucketOwner): the profile's ``account``, else the account of the credentials, which STS returns. For
+buckets of other accounts, the owner is the account in the profile's ``bucket_owners``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BucketOwners:
         self._lock = threading.Lock()
 
     def account(self) -> str:
-        """Return the account that the profile names, else that of the credentials. Asks STS once; raises its errors."""
+        """Return the profile's account, else the credentials' account. STS is asked once; its errors are raised."""
         with self._lock:
             if self._error:  # do not wait for the timeout a second time
                 raise self._error
@@ -52,7 +52,7 @@ class BucketOwners:
 
     @contextmanager
     def expecting(self, owners: Mapping[str, Callable[[str], str | None]]) -> Iterator[None]:
-        """Use the given functions meanwhile for the owners of buckets that this profile does not name."""
+        """Within the context, use ``owners`` (bucket -> function) for buckets that this profile does not name."""
         before = self._owners
         self._owners = {**{bucket: of(bucket) for bucket, of in owners.items()}, **before}
         try:
@@ -67,7 +67,7 @@ class BucketOwners:
 
     def _add_owners(self, params: dict[str, Any], model: Any, context: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         members = model.input_shape.members if model.input_shape else {}
-        # A presigned URL must work without the header.
+        # Users of a presigned URL do not send the header of the expected owner.
         if context.get("is_presign_request") or "ExpectedBucketOwner" not in members or "Bucket" not in params:
             return params
         more = {"ExpectedBucketOwner": self.of(params["Bucket"])}

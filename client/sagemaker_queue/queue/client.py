@@ -34,7 +34,7 @@ from sagemaker_queue.queue.transport import ATTEMPTS, Transport
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0  # API Gateway ends a request after 29 s with an answer of its own
-_SAID_BY_STATUS = ("known", "wasFinished")  # an older queue states these by its status 200 only
+_SAID_BY_STATUS = ("known", "wasFinished")  # an older queue does not send these members; its status 200 means true
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
 Answered = TypeVar("Answered", bound=Answer)
@@ -60,7 +60,7 @@ class QueueClient:
         timeout_seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
-        self.named = (url, profile)  # the arguments from which the defaults of jobs are found
+        self.named = (url, profile)  # the arguments with which find_defaults chooses the profile
         self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
@@ -83,8 +83,8 @@ class QueueClient:
         """Submit a CreateTrainingJob request. A repeated identical request returns the existing job.
 
         Without ``preflight``, a request that the queue would refuse as hopeless is accepted with a warning in the
-        answer. A request that SageMaker would refuse is still refused. Contents of S3 are not checked here but by
-        ``sagemaker_queue.jobs.preflight.check``.
+        answer. A request that SageMaker would refuse is still refused. This method does not check contents of S3;
+        ``sagemaker_queue.jobs.preflight.check`` does.
         """
         _check_json(request)
         query = None if preflight else {"preflight": "false"}
@@ -102,7 +102,7 @@ class QueueClient:
         """
         state = states if isinstance(states, str) else ",".join(states)
         query = {"state": state, "limit": str(MAX_PAGE)}
-        seen: set[str] = set()  # a job that moves between two pages could come twice
+        seen: set[str] = set()  # a job whose position changes between two requests may be on both pages
         while True:
             page = self._call(routes.LIST_JOBS, query=query)
             for job in page.jobs:
@@ -177,15 +177,15 @@ class QueueClient:
         return self._call(routes.POLICY_HISTORY)
 
     def roll_back_policy(self, to: int, version: int, *, force: bool = False) -> PolicyAnswer:
-        """Apply the earlier version ``to`` of the policy again, in place of ``version``, which was read.
+        """Apply the earlier version ``to`` of the policy again.
 
-        The rules and errors are those of ``apply_policy``.
+        ``version``, ``force`` and the errors are as for ``apply_policy``.
         """
         content = {"to": to, "version": version, "force": force}
         try:
             return self._call(routes.ROLL_BACK_POLICY, content=content)
         except StalePolicy:
-            # A first try can have succeeded though its answer was lost.
+            # An earlier try of this request may have succeeded although its answer was lost.
             latest = self.policy_history().versions[:1]
             if latest and (latest[0].version, latest[0].restored) == (version + 1, to):
                 return self.policy()
@@ -203,7 +203,7 @@ class QueueClient:
         try:
             return self._call(routes.APPLY_POLICY, content=content)
         except StalePolicy:
-            # A first try can have succeeded though its answer was lost.
+            # An earlier try of this request may have succeeded although its answer was lost.
             applied = self.policy()
             if applied.version == version + 1 and applied.policy == document:
                 return applied

@@ -1,4 +1,4 @@
-"""Mapping of HTTP error answers to exceptions with a remedy."""
+"""Turn an HTTP error answer of the queue or of API Gateway into an exception whose message has a remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagemaker_queue import errors as kinds
 from sagemaker_queue.errors import ConfigError, Forbidden, NotAuthenticated, NotFound, QueueError, TooLarge, Unavailable
 
 _KINDS: dict[str, type[QueueError]] = {code.value: getattr(kinds, code.value, Unavailable) for code in ErrorCode}
-"""The class of errors for each code: the one of the same name, or Unavailable without such a class."""
+"""The exception class for each error code of the queue: the class of the same name, else Unavailable."""
 
 
 _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
@@ -45,7 +45,7 @@ def refusal(response: requests.Response) -> QueueError:
 
 
 def _gateway_refusal(response: requests.Response) -> QueueError:
-    """Return the error for an answer that is not the queue's: API Gateway's, or another server's at that address."""
+    """Return the error for an answer of API Gateway, or of another server at the queue's address."""
     body = _body(response)
     said = str(body.get("message") or body.get("Message") or response.reason or f"status {response.status_code}")
     error_type = response.headers.get("x-amzn-ErrorType", "").partition(":")[0]
@@ -65,12 +65,12 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
 
 
 def _kind(status: int) -> type[QueueError]:
-    """Return the class of errors for the status of an answer without a code of the queue's."""
+    """Return the exception class for the status of an answer that has no error code of the queue."""
     if status == HTTPStatus.UNAUTHORIZED:
         return NotAuthenticated
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable
-    # If several codes have the status, return the base class of their classes.
+    # If several error codes have this status, use the one of their classes that is a base of all the others.
     found = [_KINDS[code.value] for code in ErrorCode if code.status == status]
     return next((kind for kind in found if all(issubclass(it, kind) for it in found)), QueueError)
 

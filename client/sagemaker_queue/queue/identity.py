@@ -1,6 +1,7 @@
 """The owner of a job, by the same rules as in the queue (job_queue/domain/identity.py); a test compares both.
 
-A session with a name that a library or a service generated has its role as owner, because each run has another name.
+If a library or a service generated the name of a role session, the owner is the role, because the next session has
+another name.
 """
 
 import re
@@ -24,7 +25,7 @@ def owner_of(caller: str) -> str:
 
 
 def matches(pattern: str, owner: str) -> bool:
-    """Return whether an ARN, which may contain ``*``, matches an owner; a role's ARN matches its sessions too.
+    """Return whether an ARN, which may contain ``*``, matches an owner; the ARN of a role also matches its sessions.
 
     ``*`` matches neither ``/`` nor ``:``; the pattern ``*`` alone matches every owner.
     """
@@ -48,12 +49,12 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _part_fits(pattern: str, text: str) -> bool:
-    # fnmatch has more special characters than *, which are ordinary characters here.
+    # For fnmatch, ? and [ are special characters too; here they are ordinary characters.
     return fnmatchcase(text, re.sub(r"([?[])", r"[\1]", pattern))
 
 
 def sharing(owner: str) -> Optional[str]:
-    """Return a description of the people that an owner stands for, if they may be several; else None."""
+    """Return a description of the people who share an owner; None if the owner is a single identity."""
     if ":role/" in owner:
         return "everybody who has this role"
     found = _ROLE_SESSION.fullmatch(owner)

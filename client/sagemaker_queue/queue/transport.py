@@ -1,4 +1,4 @@
-"""Send signed requests to the queue's HTTP API, with retries. Each returns a JSON object or raises an error."""
+"""Send signed requests to the queue's HTTP API, retry after passing failures, and return the answer's JSON object."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_ANSWER = (requests.ConnectionError, requests.Timeout, requests.exceptions.Ch
 
 
 class Transport:
-    """A sender of requests to one queue. ``tries``, ``pause_seconds`` and ``timeout_seconds`` are QueueClient's."""
+    """A sender of requests to one queue. The keyword arguments are those of QueueClient."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Transport:
         """
         url = self._url + path
         if query:
-            # Percent signs only: a "+" for a space would be signed as a plus.
+            # Write a space as %20, because a "+" would be signed as a plus sign.
             url += "?" + urlencode(query, quote_via=quote, safe="")
         response = self._send(method, url, None if content is None else json.dumps(content))
         if not response.ok or response.is_redirect:
@@ -152,8 +152,8 @@ def _is_passing_failure(response: requests.Response) -> bool:
 class _Wait:
     """The pause before the next try, in seconds.
 
-    The pause is random, and its bound grows with each try. A longer Retry-After of the answer, up to
-    LONGEST_RETRY_AFTER_SECONDS, is added to the random pause.
+    The pause is random, and its bound grows with each try. If the answer's Retry-After is longer than this random
+    pause, the pause is the sum of both, with at most LONGEST_RETRY_AFTER_SECONDS of the Retry-After.
     """
 
     def __init__(self, pause_seconds: float) -> None:
@@ -238,6 +238,6 @@ class Signature(AuthBase):
 
 
 def region_of(url: str) -> str | None:
-    """Return the region in an API Gateway address, for which its requests are signed; None for other addresses."""
+    """Return the region in an API Gateway address, which its signatures must name; None for other addresses."""
     found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
     return found.group(1) if found else None

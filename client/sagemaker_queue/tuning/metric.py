@@ -1,4 +1,4 @@
-"""The objective of a search, found by a pattern in the log, as in SageMaker's metric definitions."""
+"""Find the metric that a search optimises in log lines, by a pattern as in SageMaker's metric definitions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _EXAMPLES = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0
 
 @dataclass(frozen=True)
 class SearchMetric:
-    """A name, and a pattern whose group ``value``, or else first group, is the metric's value.
+    """A metric's name, and the pattern (regular expression) that finds its values in log lines.
 
-    The optional group ``step`` is the training step. Raises InvalidOption.
+    The group ``value``, or else the first group, is the value. The optional group ``step`` is the training step. Raises
+    InvalidOption.
     """
 
     name: str
@@ -32,7 +33,7 @@ class SearchMetric:
             raise InvalidOption(f"The metric {self.name!r} needs a group around the figure, {_EXAMPLES}.")
 
     def find(self, line: str) -> Iterator[tuple[int | None, float]]:
-        """Yield each value in the line, with its step, or None without a valid step."""
+        """Yield the step and the value of each match in the line. The step is None if the match has no valid step."""
         for found in re.finditer(self.regex, line):
             value = _number(_value_of(found))
             if value is not None:

@@ -1,4 +1,4 @@
-"""Values of a metric in the logs of all attempts of a job, read while the logs grow."""
+"""Read a metric's values from the logs of all attempts of a job, while the logs grow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MetricLog:
 
     @property
     def last(self) -> float | None:
-        """Last value of the last attempt that has one; None without a value so far."""
+        """Last value of the last attempt with a value; None if no attempt has a value yet."""
         return self._last[1] if self._last else None
 
     def read(self, job: JobDetail) -> list[tuple[int, float]]:
@@ -42,7 +42,10 @@ class MetricLog:
         return figures
 
     def is_complete(self, job: JobDetail) -> bool:
-        """Return whether the job has finished, and its last value was read or GRACE_SECONDS have passed since."""
+        """Return whether the job has finished and its last value is known, because all logs were read to their end.
+
+        Without a value, or if a log cannot be read to its end, return True after GRACE_SECONDS.
+        """
         names = {attempt.training_job_name for attempt in job.attempts if attempt.training_job_name}
         if not job.finished or not self._ended.keys() >= names:
             return False
@@ -62,7 +65,7 @@ class MetricLog:
                 if self._last is None or place > self._last[0]:  # a line of an earlier attempt may arrive late
                     self._last = place, value
         if attempt.outcome is not None:
-            if name in self._ended:  # the last lines had the time between two reads to arrive
+            if name in self._ended:  # an earlier read saw the end, so the last lines have arrived by now
                 self._read.add(name)
             self._ended.setdefault(name, self._clock())
         return figures

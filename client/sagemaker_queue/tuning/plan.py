@@ -1,4 +1,4 @@
-"""The plan of a search, and the names and tags of its trials; this module does not need Optuna."""
+"""The definition of a search, and the names and tags of its trials' jobs; this module does not need Optuna."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TrialRow:
 
     number: int
     job: str
-    state: str  # completed, pruned or failed; before that live or not submitted
+    state: str  # not submitted or live; after its end completed, pruned or failed
     value: float | None
     params: Mapping[str, Value]
     reason: str | None = None
@@ -75,7 +75,7 @@ class TrialRow:
 
 
 def check_study_name(name: str) -> None:
-    """Raise InvalidOption unless the name can begin the names of jobs; it is also the name of a file."""
+    """Raise InvalidOption unless job names may begin with the study's name. It is also the name of a file."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         raise InvalidOption(
             f"{name!r} cannot be the name of a study: its jobs' names begin with it. It has up to {LONGEST_NAME} "

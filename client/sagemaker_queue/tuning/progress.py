@@ -1,4 +1,4 @@
-"""Progress of a running search, as lines for users."""
+"""Show the progress of a running search: a line for each change of a trial, and a status line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def figure(value: float | None) -> str:
 
 
 def values(params: Mapping[str, Value]) -> str:
-    """Return hyperparameters with rounded numbers, to show; the command gets all digits."""
+    """Return hyperparameters as text for users, with rounded numbers; the trial's command gets all digits."""
     return " ".join(f"{name}={figure(v) if isinstance(v, float) else text_of(v)}" for name, v in params.items())
 
 

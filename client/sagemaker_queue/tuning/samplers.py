@@ -1,6 +1,7 @@
 """Optuna's samplers, seeded so that a trial depends only on the seed, its number and the trials before it.
 
-Restarting the process does not change the trials. Optuna's own samplers would propose their first trials again.
+So a restart of the process does not change the trials. After a restart, Optuna's own samplers would propose their first
+trials again.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class SeededByNumber(BaseSampler):
             return
         with warnings.catch_warnings():  # Optuna 4 warns that constant_liar is experimental
             warnings.simplefilter("ignore")
-            self._of_trial = TPESampler(seed=seed, constant_liar=True)  # running trials are not proposed again
+            self._of_trial = TPESampler(seed=seed, constant_liar=True)  # avoids values near those of running trials
         self._of_trial.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -89,7 +90,10 @@ class SeededByNumber(BaseSampler):
 
 
 class GridByNumber(BaseSampler):
-    """A sampler of each combination in turn. Optuna's own grid sampler cannot end a study that uses ask and tell."""
+    """A sampler of the combinations in order.
+
+    Optuna's own grid sampler cannot end a study that uses ask and tell.
+    """
 
     def __init__(self, space: Space) -> None:
         self._space = space

@@ -22,8 +22,8 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-OUTAGES_ENDURED = 60  # consecutive failures: five minutes at least, since each request is also retried
-GIVE_UP_AFTER = 5  # trials that failed while no trial succeeded: something is wrong with all of them
+OUTAGES_ENDURED = 60  # consecutive failures; they take five minutes at least, since each request is also retried
+GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
 
 # Creates a trial's job and submits it to the queue. A repeated call for one trial must send the same request.
 Submit = Callable[["StoredTrial"], None]
@@ -33,7 +33,7 @@ Submit = Callable[["StoredTrial"], None]
 class TrialChanged:
     """The start of a trial, a new state of its job, or its end."""
 
-    trial: TrialRow  # its state is the job's, such as running, until the trial is completed, pruned or failed
+    trial: TrialRow  # its state is that of its job, such as running; after the trial's end completed, pruned or failed
     attempt: int
     resumed: bool  # an earlier process started the trial
     best: bool  # the best trial so far
@@ -87,9 +87,9 @@ class Search:
     def run(self) -> Iterator[SearchEvent]:
         """Yield the events of the search until all trials have ended.
 
-        Raises NameTaken if a job with the name of a trial belongs to something else. Raises the queue's refusal of a
-        request, and the last error after more than OUTAGES_ENDURED consecutive failures. After an error the stored
-        trials remain as they are.
+        Raises NameTaken if a trial's job name belongs to a job of another study. Raises the queue's error if it refuses
+        a request, and the last error after more than OUTAGES_ENDURED consecutive failures. After an error the stored
+        trials remain as they are, so the search can be continued.
         """
         for trial in self._study.running():
             self._live[trial.number] = self._watched(trial, resumed=True)

@@ -1,4 +1,4 @@
-"""The space of a search: for each hyperparameter an interval of numbers, or a choice of values."""
+"""The search space: for each hyperparameter an interval of numbers or a choice of values, parsed from text."""
 
 from __future__ import annotations
 

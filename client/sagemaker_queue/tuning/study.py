@@ -1,7 +1,7 @@
 """Studies: the trials of a search, stored by Optuna, so that a later process can continue the search.
 
-A trial's number and hyperparameters are stored before its job is submitted. The job's name consists of the study's
-name and that number. So a later process finds the job again and never submits it twice, whenever the process ends.
+A trial's number and hyperparameters are stored before its job is submitted. The job's name consists of the study's name
+and that number. So a later process finds the job again and never submits it twice, whenever the earlier process ended.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sagemaker_queue.tuning.space import Value
 
 try:
     import fcntl
-except ImportError:  # on Windows; there, two processes are not kept from running the same study
+except ImportError:  # Windows has no fcntl, so two processes can run the same study there
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_OF_JOURNAL = ".lock"  # suffix of Optuna's lock; Optuna would wait 30 seconds for a stale one
-_ATTRIBUTE = "sagemaker_queue"  # the user attribute of a study with our settings
+_ATTRIBUTE = "sagemaker_queue"  # Optuna's user attribute of a study that contains its settings
 _STATES = {TrialState.COMPLETE: "completed", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 _SETTING_NAMES = {
     "space": "the space",
@@ -51,9 +51,9 @@ def folder() -> Path:
 
 @contextmanager
 def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[StoredStudy]:
-    """Open the study, or create it; lock out other processes meanwhile.
+    """Open the study, or create it. Other processes cannot open it meanwhile.
 
-    ``storage`` is a URL for Optuna; studies there are not locked. The default is a journal of Optuna's in ``folder()``.
+    ``storage`` is the URL of an Optuna storage; its studies are not locked. Default: an Optuna journal in ``folder()``.
     Raises InvalidOption if a study of that name has other settings, and Conflict if another process has the lock.
     """
     with _locked(plan.name, storage), _storage(plan.name, storage) as kept:
@@ -119,7 +119,7 @@ class StoredStudy:
         return _rows(self._study)
 
     def _trial(self, trial: optuna.Trial) -> StoredTrial:
-        # A process may have ended before it chose all hyperparameters; the chosen ones stay.
+        # An earlier process may have ended before it chose all hyperparameters; this chooses only the missing ones.
         params = {name: _suggested(trial, name, one) for name, one in self._distributions.items()}
         return StoredTrial(self._study, trial, params, self.plan, self.identity)
 
@@ -159,10 +159,10 @@ class StoredTrial:
         self._note("pruning", True)
 
     def is_hopeless(self, figures: Iterable[tuple[int, float]]) -> bool:
-        """Report new intermediate values to the pruner, the first of each step; return whether it gives up the trial.
+        """Report new intermediate values to the pruner; return whether the pruner gives up the trial.
 
-        The pruner is asked after each value, because it compares with the values of other trials at the same step.
-        Repeated steps, which a resumed attempt writes again, are ignored.
+        The pruner is asked after each value, because it compares with the values of other trials at the same step. Only
+        the first value of each step counts: a resumed attempt repeats steps.
         """
         hopeless = False
         for step, value in figures if self._prunes else ():
@@ -298,12 +298,12 @@ def _row(trial: FrozenTrial, study: str) -> TrialRow:
 
 
 def first_trials(plan: StudyPlan, count: int) -> list[Mapping[str, Value]]:
-    """Return the hyperparameters of the first trials of a new study; without a seed they are examples."""
+    """Return the hyperparameters of a new study's first trials. Without a seed they are only examples."""
     seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
     study = optuna.create_study(sampler=sampler_of(plan.sampler, seed, plan.space))
     return [study.ask(distributions(plan.space)).params for _ in range(count)]
 
 
 def silence_optuna() -> None:
-    """Disable Optuna's log lines below warnings, because the commands print the trials themselves."""
+    """Limit Optuna's log to warnings and errors, because the commands print the trials themselves."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -1,4 +1,4 @@
-"""The application: its pages, and the server on this machine."""
+"""Serve the pages of ``smq ui`` on this machine: the application, its routes and its server."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8787
-_GRACE_SECONDS = 1  # for open tabs when the server ends
+_GRACE_SECONDS = 1  # the time that open tabs have to disconnect when the server ends
 
 
 def listen(port: int | None) -> socket.socket:
-    """Return a socket that only this machine can reach, on the given port; None: on ``PORT``, or else any free port.
+    """Return a socket that only this machine can reach, on ``port`` (default: ``PORT``, or any port if that is in use).
 
     Raises ConfigError if the given port is in use.
     """
@@ -42,7 +42,8 @@ def listen(port: int | None) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, PORT if port is None else port))
-        listening.listen()  # before the address is printed: what connects before the server accepts then waits
+        # Listen before the address is printed, so that early connections wait until the server accepts them.
+        listening.listen()
     except OSError as error:
         listening.close()
         if port is None:

@@ -15,8 +15,7 @@ from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]
 _ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
-_AGES_SECONDS = 5.0
-# Names are set as text, never as HTML, because they are user input. Behind a proxy, addresses have a prefix.
+_AGES_SECONDS = 5.0  # between two updates of relative times
 _EACH_COLUMN = {
     "resizable": True,
     "minWidth": 70,
@@ -24,6 +23,7 @@ _EACH_COLUMN = {
     "wrapHeaderText": True,
     "autoHeaderHeight": True,
 }
+# Names are set as text, never as HTML, because they are user input. Behind a proxy, addresses have a prefix.
 _LINK = """params => {
   if (!params.value) return '';
   const link = document.createElement('a');
@@ -106,7 +106,8 @@ def number_column(field: str, name: str, decimals: int = 0, **more: Any) -> dict
 def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
     """Return a column of times, in seconds since the epoch, which are shown relative to now.
 
-    ``how`` is ``for``, ``ago``, ``in``, ``in about`` or ``at``; without it, each row has it in ``<field>How``.
+    ``how`` is the form: ``for``, ``ago``, ``in``, ``in about`` or ``at``. Without ``how``, the cell ``<field>How`` of
+    each row has the form.
     """
     form = f"'{how}'" if how else f"params.data.{field}How"
     format = {":valueFormatter": f"params => smqWhen(params.value, {form})"}

@@ -1,4 +1,4 @@
-"""Export of the pages to static files, which send no requests."""
+"""``smq ui --export``: write the pages to static files, which need no server and send no requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ vertical-align: top; overflow-wrap: anywhere } h2 { margin-top: 2em }
 def write_pages(queue: QueueClient, folder: Path) -> None:
     """Write the present state of the queue to a folder, which is created if it is missing.
 
-    Raises QueueError, also if the folder contains other files.
+    Raises QueueError, for instance if the folder contains other files.
     """
     check_folder(folder)
     view = Viewer(queue)()

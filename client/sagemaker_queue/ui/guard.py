@@ -55,7 +55,7 @@ class ServerAccess:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     folder: str = field(default_factory=lambda: f"/s-{secrets.token_urlsafe(24)}", repr=False)  # the secret path
-    name: str = field(default_factory=lambda: f"smq-{secrets.token_hex(4)}")  # unique, as ports share cookies
+    name: str = field(default_factory=lambda: f"smq-{secrets.token_hex(4)}")  # unique, as all ports share cookies
     entered: Callable[[], None] = field(default=lambda: None, repr=False)  # called when the token is used
     spent: bool = field(default=False, init=False)
 
@@ -78,7 +78,7 @@ class ServerAccess:
 
 
 class Guard:
-    """A middleware that admits requests with the secret path and the cookie, and with own Host and Origin."""
+    """A middleware that admits requests with the secret path, the cookie, and the server's own Host and Origin."""
 
     def __init__(self, app: App, access: ServerAccess) -> None:
         self._app = app
@@ -100,7 +100,7 @@ class Guard:
                 scope, send, "This page is served to 127.0.0.1 and localhost only, or to the proxy's address."
             )
         elif path == ENTER and asks == "POST" and headers.get("origin") == "null":
-            await self._enter(receive, send)  # the handover's file and our own form have no origin
+            await self._enter(receive, send)  # from the handover's file or our own form, which have no origin
         elif not self._is_own_origin(headers):
             await _refuse(scope, send, "This page answers to itself only, and to no other page of the web.")
         elif path == ENTER and asks == "POST":
@@ -149,7 +149,7 @@ class Guard:
         return f"{self._access.name}={self._access.cookie}; Path={path}; HttpOnly; SameSite=Strict{secure}"
 
     def _inner(self, scope: Scope, path: str) -> Scope:
-        """Return the request for the application: path below the secret folder, and that folder as a header."""
+        """Return the request for the application: its path is relative to the secret folder, which a header names."""
         kept = [(key, value) for key, value in scope["headers"] if not _is_of_a_proxy(key)]
         place = f"{self._access.prefix}{self._access.folder}".encode("latin-1")
         return {**scope, "path": path, "raw_path": path.encode(), "headers": [*kept, (b"x-forwarded-prefix", place)]}

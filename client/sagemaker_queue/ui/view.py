@@ -13,8 +13,8 @@ from api_contract.models import Identity, JobSummary, QueueStatus
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-HOURS = 24.0  # length of the kept past
-_OVERLAP = timedelta(minutes=2)  # the history lists an attempt with a delay after its end
+HOURS = 24.0  # how long attempts are kept after their end
+_OVERLAP = timedelta(minutes=2)  # read again each time, as the history lists attempts some time after their end
 _LONGEST_GAP = timedelta(minutes=1)  # the history is read at least this often, also if no attempt seems to have ended
 
 
@@ -30,7 +30,10 @@ class View:
 
 
 class Viewer:
-    """A reader of views that sends as few requests as possible. Not thread-safe."""
+    """A reader of views. Not thread-safe.
+
+    To send few requests, it reads the history only after an attempt has ended, or after ``_LONGEST_GAP``.
+    """
 
     def __init__(self, queue: QueueClient, hours: float = HOURS) -> None:
         self._queue = queue

@@ -1,4 +1,4 @@
-"""Submission of a grid: one job for each combination of values, all in one group."""
+"""Submit a grid sweep: one job for each combination of values, all in one group."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from api_contract.models import Submission
     from sagemaker_queue.jobs.packaging.command import CommandJob
 
-MOST = 50  # jobs that are submitted without a confirmation
-_SINGLE_JOB_ERRORS = (InvalidRequest, NameTaken, TooLarge)  # errors that need not concern the other jobs
+MOST = 50  # for more jobs, a confirmation is required
+_SINGLE_JOB_ERRORS = (InvalidRequest, NameTaken, TooLarge)  # after these errors the other jobs are still submitted
 
 Grids = Sequence[tuple[str, Sequence[str]]]
 
@@ -40,7 +40,7 @@ def job_for_run(template: CommandJob, group: str, run: Run) -> CommandJob:
         command=run.command,
         env=run.env,
         tags={**template.tags, "group": group},
-        checkpoints=None,  # a given address is the parent of each job's own folder
+        checkpoints=None,  # an address that the user has given is the parent of each job's folder
         checkpoint_home=template.checkpoints or template.checkpoint_home,
     )
 

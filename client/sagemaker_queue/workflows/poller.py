@@ -12,14 +12,14 @@ from sagemaker_queue.jobs.formatting import age
 from sagemaker_queue.queue.config.pace import PollingPace
 
 T = TypeVar("T")
-LATE_AFTER = 3  # a missing answer is mentioned after this many pauses
+LATE_AFTER = 3  # ``outage`` reports a missing answer after this many pauses
 
 
 class Poller(Generic[T]):
     """A thread that calls ``ask`` at the pace of ``config.pace``, so that a screen does not wait for answers.
 
-    ``seconds`` is the shortest pause. Pauses are short again after ``state_of`` an answer has changed. While
-    ``watched`` returns False, no request is sent.
+    ``seconds`` is the shortest pause. After a change of ``state_of(answer)``, pauses are short again. While ``watched``
+    returns False, no request is sent.
 
     The constructor sends the first request in the caller's thread, and raises QueueError without an answer.
     """

@@ -1,4 +1,4 @@
-"""Download of a job's results or checkpoints from S3 to a folder of this machine."""
+"""Download a job's results or checkpoints from S3 to a folder of this machine, and unpack SageMaker's archives."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def fetch_results(
 ) -> Fetched:
     """Download the results of a job's last attempt, or its checkpoints.
 
-    ``shown`` gets the total in bytes and yields the callback for the progress. ``max_size`` (GB) and ``max_files``
-    bound the unpacked content of all archives together. Raises NotFound; StorageError if the folder exists and is not
-    empty, or if an archive exceeds a bound; QueueError while the job has not finished.
+    ``shown`` takes the total in bytes; its context manager yields the callback for the progress. ``max_size`` (GB) and
+    ``max_files`` bound the unpacked content of all archives together. Raises NotFound; StorageError if the folder
+    exists and is not empty, or if an archive exceeds a bound; QueueError while the job has not finished.
     """
     from sagemaker_queue.jobs.packaging.archive_reader import check_disk  # noqa: PLC0415
     from sagemaker_queue.jobs.packaging.download import fetch_all  # noqa: PLC0415  # boto3

@@ -1,4 +1,4 @@
-"""Selection of jobs by conditions, names and patterns, and orders to sort them."""
+"""Select jobs by owner, project, group, name or pattern, and sort them."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ ORDERS: dict[str, JobOrder] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions on jobs. A job must meet every condition, by one of the patterns in it (``*`` and ``?``)."""
+    """Conditions on jobs. A job must match one pattern (with ``*`` and ``?``) of every condition that is not empty."""
 
     names: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    # ARNs (that of a role includes its sessions), or owners as tables show them: ann, Role/session, session
+    # ARNs (a role's ARN includes its sessions), or owners as tables show them: ann, Role/session, session
     owners: tuple[str, ...] = ()
     mine: str | None = None  # the exact ARN of the owner, in place of `owners`
 
@@ -83,7 +83,7 @@ class Selection:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[JobSummary]:
-        """Yield the selected jobs, sorted; consume no more of ``jobs`` than that needs.
+        """Yield the selected jobs, sorted; read no more of ``jobs`` than needed.
 
         Carriers, which are the queue's own jobs, are selected only if ``names`` is set.
         """
@@ -103,8 +103,8 @@ def matching_job_names(
 ) -> list[str]:
     """Return the names of jobs given by name, pattern or group.
 
-    Waiting jobs of a pattern or group come first: if a running job were cancelled first, a waiting one would start.
-    Raises NotFound for a pattern or group without a job in ``states``.
+    The waiting jobs of a pattern or group come first, for callers that cancel the jobs in this order: if a running job
+    were cancelled first, a waiting job would start. Raises NotFound for a pattern or group without a job in ``states``.
     """
     found: list[str] = []
     if groups:

@@ -1,4 +1,4 @@
-"""Steps before the submission of a job: check its request, and upload its code to S3."""
+"""Check a job's request, and upload its code to S3, before the job is submitted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def upload_code(
 
 
 def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder: S3Address | None = None) -> None:
-    """Raise InvalidRequest if the request names an object or folder that S3 lacks, other than ``upload_folder``."""
+    """Raise InvalidRequest if data or a bucket that the request names is missing in S3; ignore ``upload_folder``."""
     from sagemaker_queue.jobs.packaging.storage import aws_session  # noqa: PLC0415  # boto3
     from sagemaker_queue.jobs.preflight import check, refuse  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def storage_of(queue: QueueClient) -> S3Storage:
 
 
 def _ask_the_queue(queue: QueueClient, request: Mapping[str, Any]) -> None:
-    """Raise the error with which the queue would refuse the request.
+    """Ask the queue for a dry run, and raise the error with which the queue would refuse the request.
 
     Other errors, such as no answer within _PATIENCE, are ignored: the submission would report them.
     """

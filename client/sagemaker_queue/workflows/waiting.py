@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
     from sagemaker_queue.queue.config.pace import PollingPace
 
-_FEW = 3  # jobs that are read one by one; for more, all live jobs are listed
+_FEW = 3  # up to this many jobs are read one by one; for more jobs, all live jobs are listed
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ WaitEvent = Union[JobDetail, UnfinishedJobs, Outage]
 def wait_until_finished(
     queue: QueueClient, names: Iterable[str], pace: PollingPace, pause: Callable[[], None] | None = None
 ) -> Iterator[WaitEvent]:
-    """Yield each job when it has finished, and after each look the unfinished ones, until all have finished.
+    """Yield each job when it has finished, and after each look the unfinished jobs. Return when all have finished.
 
     ``pause`` replaces ``pace.pause``.
     Raises NotFound, and the last error after more than OUTAGES_ENDURED consecutive failures.
@@ -53,7 +53,7 @@ def wait_until_finished(
             if job.finished:
                 del left[name]
                 yield job
-            else:  # submitted after the list was read, or one of few jobs
+            else:  # submitted after the list was read, or not listed because there are few jobs
                 live[name] = job
         hints = [getattr(live[name], "ask_again_after", None) or 0 for name in left]
         pace.saw([(live[name].state, live[name].attempt) for name in left], min(hints, default=None))

@@ -1,1 +1,1 @@
-"""Carriers: the program that runs in them, and the messages between the program and the queue."""
+"""The queue's side of carriers: pack the agent that runs in them, send it orders and read its reports."""

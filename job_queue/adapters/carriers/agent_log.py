@@ -1,4 +1,4 @@
-"""The log of a carrier, in which its agent prints its key. Only the container, and its role, can write to it."""
+"""Find the key of an agent in its carrier's log, to which only the carrier's container and role can write."""
 
 from typing import TYPE_CHECKING
 

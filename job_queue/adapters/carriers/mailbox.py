@@ -2,7 +2,7 @@
 
 `SageMakerTraining` handles attempts that are training jobs, this module handles attempts on carriers. The agent's side,
 and the form of all messages, are in `carrier_agent/mailbox.py`. The role of a carrier may write everything below
-`out/`, so a report counts only with the authentication code of the key that the queue shares with the agent.
+`out/`, so a report counts only if its authentication code was made with the key that the queue shares with the agent.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ class Mailboxes:
 
     :param client: a boto3 S3 client with few retries; a later cycle repeats failed calls.
     :param key_lines: returns the lines in the log of a carrier's attempt that print its agent's key.
-    :param carrier_of: returns a carrier's record by its job's name, also after its end.
+    :param carrier_of: returns a carrier's job by its name, also after the job has ended.
     """
 
     def __init__(
@@ -122,7 +122,10 @@ class Mailboxes:
     # --- orders ------------------------------------------------------------------------------------------
 
     def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        """Assign an attempt to the GPUs of its carrier, unless it is assigned. Answer as CreateTrainingJob does."""
+        """Assign a member's attempt to its GPUs on its carrier, unless it is assigned already.
+
+        Return a result as for CreateTrainingJob, and a message, which may be empty.
+        """
         key, allocation = self._key(job), job.allocation
         if key is None or allocation is None:
             return LaunchResult.NOT_NOW, "the agent of its carrier has not introduced itself"
@@ -140,7 +143,7 @@ class Mailboxes:
         place = _order_place(job, "assign")
         result = self._put(place, order, new=True)
         if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
-            # Only the queue may write there, so the example policies are not in force.
+            # The example policies (examples/iam) let only the queue write there, so they are not in force.
             log.warning("foreign object under the key of an order", key=place)
             return self._put(place, order)
         return result
@@ -358,7 +361,7 @@ def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any]
     :param written: time of the report, epoch seconds.
     """
     reason, status = _text(report.get("reason"))[:LONGEST_REASON], report["status"]
-    if status == "Stopped" and reason == CARRIER_STOPPED:  # it continues elsewhere, unless it made room
+    if status == "Stopped" and reason == CARRIER_STOPPED:  # not its own end: it is tried again
         reason, status = f"InternalServerError: {reason}", "Failed"
     call = source.get("call")
     return TrainingJob(
@@ -380,12 +383,15 @@ def _names(value: object) -> frozenset[str]:
 
 
 def _text(value: object) -> str:
-    """Return the part of a text that can be stored."""
+    """Return a text in which characters that cannot be stored are replaced; an empty text for any other value."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def _time(report: Mapping[str, Any], name: str, written: float) -> float | None:
-    """Return a time in a report if it is plausible, because a carrier lives for a few days; else None."""
+    """Return a time in a report; None if it is later than the report, or longer before it than a carrier can live.
+
+    :param written: time of the report, epoch seconds.
+    """
     value = report.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None

@@ -11,8 +11,8 @@ CHANNEL = "carrier"
 ARCHIVE = "agent.zip"
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # time of each file, so that the same content is the same archive
 
-# Compares the archive with the digest in the request, and runs the compared archive. If /opt/ml cannot be shown, a
-# variable has the folder of the channel.
+# Compares the archive with the digest in the request, and runs it if they agree. A local cloud cannot always provide
+# /opt/ml, so a variable may name the channel's folder.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2" "$3"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CARRIER") or "/opt/ml/input/data/carrier";f=d+"/agent.zip";'
@@ -38,6 +38,9 @@ def digest() -> str:
 
 
 def entry_point() -> list[str]:
-    """Return the entry point that starts only this archive in a container. An argument has at most 256 characters."""
+    """Return the entry point that runs this archive, and no other, in a container.
+
+    An argument may have at most 256 characters, so the script is sent in two parts.
+    """
     half = -(-len(_VERIFY) // 2)
     return ["/bin/sh", "-c", _SHELL, "carrier", _VERIFY[:half], _VERIFY[half:], digest()]

@@ -1,4 +1,4 @@
-"""Training jobs and attempts on carriers behind one interface: a job's record says which kind its attempt is."""
+"""Stop and describe attempts of both kinds: training jobs by SageMaker's API, members by their carrier's mailbox."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Training plans, according to DescribeTrainingPlan."""
+"""Look up when a training plan has instances for training jobs, and how many (DescribeTrainingPlan)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _UNKNOWN = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _TRAINING = "training-job"  # the target of a plan for training jobs; others: hyperpod-cluster, endpoint, studio-apps
-_NEVER = frozenset({"Failed"})  # failed purchases; the other statuses follow from the times
+_NEVER = frozenset({"Failed"})  # failed purchases; the times say all that other statuses would say
 
 
 def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
     """Return the times in which a plan has instances for training jobs; empty if SageMaker does not know the plan.
 
-    A plan only for other resources, such as endpoints, has 0 instances at its times.
+    A plan that is only for other resources, such as endpoints, counts as 0 instances.
 
     :param in_use: counts the plan's instances that training jobs use; called only if a plan also serves others.
     :raises Unavailable: SageMaker gave no usable answer.
@@ -59,10 +59,11 @@ def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int
 
 
 def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...], in_use: Callable[[], int]) -> int:
-    """Return the instances that training jobs can have: not unhealthy, spare, or in use by other resources.
+    """Return how many instances training jobs can have: all but unhealthy and spare ones and those of other resources.
 
     The sum of available instances and those in use stays the same while jobs start and end, so it may be some minutes
-    old. A plan that has not begun, or that has several parts, has none available now and all of them later.
+    old. If a plan has not begun or has several parts, the available instances of this moment say nothing about later:
+    then the total counts.
     """
     broken = plan.get("UnhealthyInstanceCount", 0) + plan.get("AvailableSpareInstanceCount", 0)
     total = max(0, plan.get("TotalInstanceCount", 0) - broken)

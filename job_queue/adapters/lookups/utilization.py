@@ -25,9 +25,10 @@ class GpuUtilization:
     def __call__(
         self, hosts: Sequence[str], since: float, until: float, period: float, may_go_on: Callable[[], bool]
     ) -> dict[str, list[float]]:
-        """Return the maximum of each period of that time (epoch seconds), by host; hosts without reports are left out.
+        """Return the maximum utilization in each period, by host; hosts without reports are left out.
 
         :param hosts: such as `job1-qstamp-1/algo-1`.
+        :param since: epoch seconds, like `until`; `period` is in seconds.
         :param may_go_on: asked before each batch; once it returns False, the remaining hosts are left out.
         :raises Unavailable: CloudWatch gave no usable answer.
         """

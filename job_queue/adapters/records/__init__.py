@@ -1,1 +1,1 @@
-"""Records besides jobs that no cycle reads: places that live jobs write to, policies of before, ended attempts."""
+"""Rows besides jobs and metadata: ended attempts, places in S3, old policies, outlook, published plan, permits."""

@@ -1,7 +1,7 @@
 """Attempt records: a row for each ended attempt, written in the transaction that ends it, in a table of its own.
 
-The rows of a day are a partition, ordered by their ends, so that a range of time takes a few queries. An attempt ends
-once, because its job's row has a version; so it has one row.
+The rows of a day are a partition, ordered by their ends, so that a range of time takes a few queries. Each attempt has
+one row: the version of its job lets only one transaction record its end.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from job_queue.domain.job import epoch, iso
 
 MOST_DAYS = 50  # partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
-LATE_SECONDS = 2 * 3600  # delay with which an end may be recorded after later ends; larger than clock skew
+LATE_SECONDS = 2 * 3600  # the latest that an end is recorded after later ends; larger than clock skew
 
 
 class AttemptHistory:
@@ -36,7 +36,7 @@ class AttemptHistory:
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
 
     def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "AttemptPage":
-        """Return the attempts that ended in a time, in the order of their ends: at most `limit`, and perhaps fewer.
+        """Return the attempts that ended in a period, in the order of their ends: at most `limit`, perhaps fewer.
 
         :param since: epoch seconds; `until` is exclusive.
         :param after: the position at which the previous page has stopped.
@@ -58,15 +58,15 @@ class AttemptHistory:
         return AttemptPage(found, begin)
 
     def ended_since(self, since: float, now: float) -> list[AttemptRecord]:
-        """Return the attempts that have ended since then, the first `PAGE` of them.
+        """Return the attempts that have ended since a time: the first `PAGE` of them.
 
-        :param now: epoch seconds; `since` is less than a day before.
+        :param now: epoch seconds; `since` is less than a day earlier.
         """
         return self.page(since, now + CLOCK_SECONDS, PAGE, now).attempts
 
 
 class AttemptFeed:
-    """A feed of the ended attempts, each once, as they become known: at first all since a time, then new ones.
+    """A feed that returns each ended attempt once: at first all that ended since a time, then new ones.
 
     :param clock: returns seconds since the epoch.
     """

@@ -1,7 +1,7 @@
 """The places in S3 that live jobs write to: a row for each, written and deleted in the transactions of its job.
 
-The rows of a bucket are a partition, ordered by place. Rows at a place come first, then rows below the place. So one
-query shows whether a place and all below it is free, and one query for each folder above it shows whether that is free.
+The rows of a bucket are a partition, ordered by place. The rows of a place come first, then the rows of places below
+it. So one query shows whether a place and all places below it are free. Each folder above it needs one more query.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ from job_queue.domain.job import Job
 
 PLACE_PREFIX = "place#"  # prefix of the partition of a bucket's places
 LOCKS = "places"  # the partition of locks
-LOCK_DIGITS = 16  # of a lock's name: two places never share a lock, even with many concurrent submissions
+LOCK_DIGITS = 16  # hexadecimal digits of a lock's name: so many that two places never share a lock
 LOCK_SECONDS = 30  # longer than an invocation takes from the look-up to the write
-CLAIMS_BELOW = 500  # limit on claims of the same owner that are read
-CLAIMS_AT = 10  # limit on claims at a place, which are of one owner or of few
+CLAIMS_BELOW = 500  # claims below a place that are read at most; a job is refused if all of them are its owner's
+CLAIMS_AT = 10  # claims at one place that are read at most; they belong to one owner or to few
 
 
 def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
@@ -50,9 +50,9 @@ class ClaimedPlaces:
         self._lines_table = lines_table
 
     def lookups(self, places: Iterable[str], is_own: Callable[[str], bool]) -> list[Callable[[], list[Claim]]]:
-        """Return calls that look up other claims on these places, below them and above: bounded, and independent.
+        """Return independent calls that look up claims of other owners on these places, below them and above them.
 
-        :param is_own: returns whether a claim of this owner is no obstacle.
+        :param is_own: returns whether this owner counts as the submitter, whose own claims are no obstacle.
         """
         places = list(places)
         above = sorted({folder for place in places for folder in folders_above(place)} - set(places))
@@ -68,7 +68,7 @@ class ClaimedPlaces:
 
     def _below(self, place: str, is_own: Callable[[str], bool]) -> list[Claim]:
         inside = self._first_inside(place, CLAIMS_AT)
-        if len(inside) == CLAIMS_AT:  # there may be more; but few owners have places of others below their own
+        if len(inside) == CLAIMS_AT:  # there may be more, and among them some of other owners
             inside = self._first_inside(place, CLAIMS_BELOW)
         others = _others(place, inside, is_own)
         if len(inside) == CLAIMS_BELOW and not others:

@@ -1,8 +1,7 @@
-"""Limit on dry runs and previews, each of which takes seconds of a processor: each holds one of two permits.
+"""Limit dry runs, previews and requests for advice, which take seconds of a processor, to two at a time, by permits.
 
 A permit is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed,
-its permit is free again once that invocation can no longer run. So at most two such requests are computed at once in an
-account, whatever their number, and a refused request costs one read or write.
+its permit is free again once that invocation can no longer run. A request that is refused costs one or two writes.
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from job_queue.domain.errors import Busy, Refused, Unavailable
 
 HEAVY = "heavy-requests"  # the partition of the permits, which holds only these
 PREVIEW_PERMITS = ("0",)
-DRY_RUN_PERMITS = ("1", "0")  # a dry run is short, and previews never take the permit of dry runs
+DRY_RUN_PERMITS = ("1", "0")  # previews never take permit 1, so that they cannot keep out dry runs, which are short
 PERMITS = DRY_RUN_PERMITS  # all permits
 PERMIT_SECONDS = 45  # the timeout of the function
 

@@ -1,8 +1,10 @@
-"""The latest computed outlook: two rows, which the tick replaces each minute while jobs wait.
+"""Store the outlook, the expected runtimes and starts of live jobs, in two rows, which the tick replaces each minute.
 
-One row has all of it, for new forecasts. The other row has only the part for readers, as reads cost by size.
+One row has the whole outlook, for new forecasts. The other row has only the part for readers, because a read costs by
+the size of its row.
 
-The content is compressed JSON: DynamoDB would store each number as a decimal, and a thousand jobs in a fifth of a row.
+The content is compressed JSON, because DynamoDB would store each number as a decimal. Compressed, a thousand jobs take
+a fifth of a row.
 """
 
 from itertools import islice
@@ -19,7 +21,7 @@ from job_queue.simulation.forecast import Estimate
 OUTLOOK = "outlook"  # its partition, which holds only this
 LATEST = "latest"
 FOR_READERS = "told"
-MOST_JOBS = (3000, 1000, 300, 0)  # limits on the live jobs in it, of which the largest that fits is used
+MOST_JOBS = (3000, 1000, 300, 0)  # limits on its live jobs, tried in this order until the content fits in a row
 
 
 class OutlookRecord:
@@ -30,7 +32,10 @@ class OutlookRecord:
         self._lines_table = lines_table
 
     def replace(self, outlook: Outlook) -> None:
-        """Store an outlook. Either of two concurrent ones is right. The last jobs are left out if they do not fit."""
+        """Store an outlook; of two concurrent ones, either may be kept. The last jobs are left out if they do not fit.
+
+        :raises Unwritable: the content does not fit in a row even without jobs.
+        """
         for position, parts in ((LATEST, _all), (FOR_READERS, _for_readers)):
             packed = (pack(to_text(parts(outlook, most))) for most in MOST_JOBS)
             content = next((it for it in packed if len(it) <= LARGEST), None)

@@ -1,4 +1,4 @@
-"""The published plan in one row, which the holder of the lease replaces when a cycle has decided otherwise.
+"""Store the published plan in one row, which the holder of the lease replaces when a cycle has decided otherwise.
 
 The content is compressed JSON, as for the outlook. Each name occurs once, and equal lists of blockers are shared.
 """
@@ -18,7 +18,7 @@ from job_queue.scheduler import Hold, WaitReason
 
 PUBLISHED = "published-plan"  # its partition, which holds only this
 LATEST = "latest"
-MOST_HOLDS = (3000, 1000, 300, 0)  # limits on the waiting jobs in it, of which the largest that fits is used
+MOST_HOLDS = (3000, 1000, 300, 0)  # limits on its waiting jobs, tried in this order until the content fits in a row
 FORMAT = 1  # of the content; another version of the queue may have written another format
 
 
@@ -45,7 +45,7 @@ class PublishedPlanRecord:
         """Store a plan, unless the row has the plan of a later cycle."""
         changes = {"content": packed.content, "at": packed.at, "token": fencing_token}
         try:
-            # An update costs half of a transaction, and the row depends on no other row.
+            # An update costs half as much as a transaction, and this row depends on no other row.
             self._tables.update(Update(self._lines_table, _key(), set=changes, when=is_published_before(fencing_token)))
         except Refused:
             log.info("a later plan is published", token=fencing_token)
@@ -63,9 +63,9 @@ class PublishedPlanRecord:
 
 
 def packed(plan: PublishedPlan) -> Packed:
-    """Return a plan in its stored form, with as many waiting jobs as fit, the first ones.
+    """Return a plan in its stored form. If not all waiting jobs fit in a row, only the first ones are kept.
 
-    :raises Unwritable: the rest does not fit.
+    :raises Unwritable: the plan does not fit even without waiting jobs.
     """
     for most in MOST_HOLDS:
         text = to_text(_content(plan, most))

@@ -1,4 +1,4 @@
-"""Tables for readers: the reads of one request answer later requests of the same process for a few seconds.
+"""Share reads between requests: rows that one request has read answer later ones of the process for a few seconds.
 
 Only rows are shared. The rights of a caller are checked for each request, after the rows are read.
 """
@@ -10,8 +10,8 @@ from typing import Any
 from job_queue.adapters.dynamodb import Item, Key, Tables, Update, Write
 
 SHARE_SECONDS = 5.0  # longest time for which rows are shared
-RENEWALS = 5  # renewals at once, because of changes within that time ...
-RENEWALS_A_SECOND = 1.0  # ... and from then on, so that a flood of requests and changes is no flood of reads
+RENEWALS = 5  # rows are read again so many times in quick succession because cycles have run ...
+RENEWALS_A_SECOND = 1.0  # ... and then so many times a second: a flood of requests and changes is no flood of reads
 MOST_ROWS = 20_000  # limit on the kept rows
 
 
@@ -35,7 +35,7 @@ class SharedReads:
         self._counted_at = clock()
 
     def begin(self, mark: object) -> None:
-        """Forget the reads if the mark has changed, unless that happens too often.
+        """Forget the rows if the mark has changed, unless that happens too often.
 
         :param mark: a value that changes with each cycle.
         """

@@ -1,4 +1,4 @@
-"""Look up the latest checkpoints of the jobs among which an eviction chooses."""
+"""Look up when running jobs last wrote checkpoints, so that a plan evicts the job that loses the least work."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,9 +25,9 @@ class CheckpointTimes(ControllerPart):
         self._newest = newest
 
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
-        """Return the cluster with checkpoints that were not read within a minute; None if there is nothing new to read.
+        """Return the cluster with newly read checkpoints; None if all of them were read within the last minute.
 
-        :param decided: a plan of that cluster. Only jobs that may be evicted by it are looked up.
+        :param decided: a plan of that cluster. Only its victims, and the jobs that it could evict instead, are read.
         """
         known = cluster.metadata.checkpoints
         evicted = [eviction.job for eviction in decided.evictions]

@@ -1,4 +1,4 @@
-"""Walks through SageMaker's list of training jobs, a bounded number of pages at a time."""
+"""Read SageMaker's list of training jobs, a bounded number of pages at a time: first new jobs, then a sweep."""
 
 from job_queue.adapters.lookups.training_list import ListedJob, TrainingJobList
 from job_queue.adapters.telemetry import log

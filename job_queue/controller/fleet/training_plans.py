@@ -22,13 +22,13 @@ class TrainingPlans(ControllerPart):
     """The known training plans, kept up to date."""
 
     def refresh(self, metadata: Metadata) -> None:
-        """Ask about each plan of the policy that was not asked about for some minutes."""
+        """Ask SageMaker about each plan of the policy for which the last request is some minutes old."""
         policy = self._policies.of(metadata.policy).policy
         for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
             self._ask(arn, metadata.training_plans.get(arn))
 
     def learn_new(self, cluster: ClusterState) -> bool:
-        """Ask about plans that were never asked about. Return whether there were any: the metadata has changed."""
+        """Ask about plans that were never asked about. Return whether there were any, so that the metadata changed."""
         new = [arn for arn in plan_arns(cluster.applied.policy) if arn not in cluster.metadata.training_plans]
         for arn in new:
             self._ask(arn, None)
@@ -53,9 +53,9 @@ class TrainingPlans(ControllerPart):
 
 
 def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: float) -> list[JobTransition]:
-    """Return the transitions that tell running jobs that their instances are taken back soon, or not after all.
+    """Return transitions that tell running jobs that their instances are taken back soon, or that a plan was extended.
 
-    :param leaving: jobs that this cycle changes otherwise.
+    :param leaving: jobs that already have a transition in this cycle.
     """
     announcements = []
     for job in cluster.active.values():

@@ -1,4 +1,4 @@
-"""Use warm pools, and release the warm pools that block a launch, according to a placement."""
+"""Use warm pools for launches, and release the warm pools that block a launch, as the plan's placement says."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,9 +12,9 @@ from job_queue.domain.state_machine import JobTransition
 
 
 def kept_warm(starts: Iterable[JobTransition], placement: Placement) -> list[JobTransition]:
-    """Return the starts with the time for which each keeps its instances.
+    """Return the starts, each with the seconds for which its instances are kept warm after its end.
 
-    A job that was refused is launched without a warm pool: the account may have no quota for warm pools.
+    The instances of a job that was refused are not kept warm: the account may have no quota for warm pools.
     """
     return [
         replace(
@@ -38,9 +38,9 @@ class WarmPools(ControllerPart):
                 self._repository.drop_external(pool.name)
 
     def put_back(self, placement: Placement, not_launched: Iterable[Job]) -> None:
-        """Count a warm pool again on which a job was not launched, before the job's slots are free.
+        """Count the warm pools again whose jobs were not launched. Call this before the jobs' slots are free.
 
-        The warm pool may be gone, if an earlier call for the same attempt was launched on it.
+        A warm pool may be gone, if an earlier call for the same attempt was launched on it.
         """
         for job in not_launched:
             if pool := placement.reused.get(job.name):
@@ -60,7 +60,7 @@ class WarmPools(ControllerPart):
     def release(self, in_the_way: Iterable[ExternalTrainingJob]) -> bool:
         """Release the warm pools that block a launch. Return whether planning again may now do more."""
         once = {pool.name: pool for pool in in_the_way}.values()
-        gone = [self._release(pool) for pool in once]  # each of them, also after one is gone
+        gone = [self._release(pool) for pool in once]  # a list, so that each is released
         return any(gone)
 
     def _release(self, pool: ExternalTrainingJob) -> bool:

@@ -21,7 +21,7 @@ from job_queue.domain.requests.training_request import TrainingRequest
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A live job's claim on a place above or below a place that another job would write to."""
+    """A live job's claim on a place, found when another job is to write there, or above or below it."""
 
     place: str  # the place that was looked up
     job: str

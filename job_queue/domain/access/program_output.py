@@ -1,4 +1,4 @@
-"""Redaction of a failed program's output for callers other than the owner: SageMaker repeats its command line there."""
+"""Redact a failed program's output for callers other than the owner: SageMaker repeats its command line in it."""
 
 import re
 

@@ -1,8 +1,8 @@
 """The resources that the jobs of a project may use: execution roles, buckets, training plans.
 
-The policy gives a project roles and buckets; a project without any may use all. Training plans are used only through
-the pools of the policy. The rights of a container's role are not checked: a role that may read every bucket reads every
-bucket.
+The policy gives a project roles and buckets. A project without roles may use all roles, and a project without buckets
+all buckets. Training plans are used only through the pools of the policy. The permissions of a role are not checked: a
+container whose role may read every bucket can read every bucket.
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _buckets(request: TrainingRequest, project: Project) -> Iterator[ValidationI
 
 
 def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[ValidationIssue]:
-    """Reject checkpoints in a folder for many jobs: a claim includes all that is below it."""
+    """Reject checkpoints in a folder for many jobs: the job's claim would include everything below that folder."""
     if request.checkpoints is None:
         return
     own = [part for part in "/".join(bucket_and_key(request.checkpoints)).split("/") if part]

@@ -1,4 +1,6 @@
-"""The rights of callers. No other module decides about them. docs/security.md has the same table; a test compares both.
+"""Decide which caller may do which action: submit, cancel, apply a policy, and all others of the API.
+
+No other module decides about rights. docs/security.md has the same table; a test compares both.
 
 IAM decides which callers may call the API. A caller may also be a member or an admin of a job's project, the job's
 owner, or an admin of the queue. A caller has the rights of all these relations.

@@ -1,4 +1,4 @@
-"""The record of an attempt that has ended (its owner, instances, times and outcome), and past use as a sum of records.
+"""The record of an ended attempt (its owner, instances, times and outcome), and past use as a sum of records.
 
 An attempt's time has three consecutive parts without gaps: its job waited, SageMaker provisioned instances, the
 instances ran. The times are SageMaker's own where it has reported them, so that sums agree with its records.
@@ -42,7 +42,7 @@ class AttemptRecord:
     owner: str  # ARN
     outcome: str  # outcome, as in `EndedAttempt`
     priority: int
-    slots: Mapping[str, int]  # pool -> instances; of a member its pool, if known, with no instance
+    slots: Mapping[str, int]  # pool -> instances; of a member: its carrier's pool, if known -> 0
     instances: Mapping[str, int]  # instance type -> instances; empty: not known
     submitted: str  # of its job
     waiting_since: str  # submission of its job, or end of the attempt before
@@ -137,8 +137,8 @@ def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], pol
 class PastUseOfAttempts:
     """The sum of attempt records under one policy. Another policy needs a new sum over all records.
 
-    An attempt counts from the time at which it got its instances until its end, times its instances, like in `smq
-    usage`. An attempt that never had instances does not count. Memory is bounded for any number of records
+    An attempt counts with its instances times the seconds from their arrival until its end, as in `smq usage`. An
+    attempt that never had instances does not count. Memory is bounded for any number of records
     (`UseLedger`). A record that is added twice counts twice.
 
     :param past: earlier use, as of `at` (epoch seconds).

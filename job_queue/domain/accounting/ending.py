@@ -1,4 +1,4 @@
-"""The end of an attempt, as SageMaker reports it."""
+"""Classify the end of an attempt as SageMaker reports it: lack of capacity, error of SageMaker, out of time."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The creation of a carrier: the job that the queue launches for members without GPUs."""
+"""Create a carrier (the queue's own job that holds a shared instance): its name, its job and its launch request."""
 
 import hashlib
 import re
@@ -58,10 +58,11 @@ def _with_digest(readable: str, text: str, length: int, digits: int) -> str:
 
 
 def found(name: str, leader: Job, first_members: tuple[str, ...], pool: Pool, footprint: str | None, now: float) -> Job:
-    """Return the carrier that is launched for members, the first of which leads.
+    """Return the job of a new carrier for members. It has the owner, the priority and the demand of the first member.
 
     The caller must add its submission and its secret, which are random.
 
+    :param leader: the first member.
     :param footprint: of the carrier's own request.
     """
     demand = leader.demand

@@ -88,8 +88,8 @@ def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
 def kind_of(request: TrainingRequest, owner: str | None, *, preemptible: bool) -> str:
     """Return the kind of a member. Members of the same kind may share an instance, as their carriers would be the same.
 
-    They share a kernel, a role and a network. Members that are not preemptible get other carriers, so that the rest can
-    be evicted.
+    Members on one instance share a kernel, a role and a network. Preemptible members have other kinds than the rest, so
+    that their carriers can be evicted.
 
     :param owner: the only owner whose members may share; None: the owners of the project trust one another.
     """

@@ -1,4 +1,4 @@
-"""Transitions that only carriers and members have. `state_machine` has the transitions of all jobs."""
+"""Transitions of carriers and members only: assign, empty, close, give up, stop. `state_machine` has all others."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -11,7 +11,7 @@ from job_queue.scheduler import JobState
 
 IDLE_BELOW = 5.0  # percent of one GPU: an instance is idle below this sum over all its GPUs
 PERIOD_SECONDS = 300.0  # seconds; each figure is the maximum of such a period
-MISSING_ALLOWED = 2  # figures: the latest arrive late, and the first minutes have none
+MISSING_ALLOWED = 2  # figures that may be missing: the latest arrive late, and the first minutes have none
 
 Figures = Sequence[float]
 """The maximum of each consecutive period, in percent."""
@@ -21,8 +21,7 @@ def idle_candidates(cluster: ClusterState, now: float, seconds: float, with_gpus
     """Return the jobs that have run for this long, on instances that may have GPUs.
 
     :param seconds: minimum time since the start.
-
-    :param with_gpus: instance types.
+    :param with_gpus: instance types that have GPUs.
     """
     return [
         job
@@ -55,7 +54,7 @@ def is_idle(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus:
 def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, int]:
     """Return the number of idle instances by pool, for all pools in which these jobs hold instances.
 
-    :param idle: idle training jobs.
+    :param idle: training job -> epoch seconds since which its GPUs are idle.
     """
     counts: dict[str, int] = {}
     for job in jobs:

@@ -19,10 +19,10 @@ from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-ARRIVAL_SECONDS = 24 * 3600.0  # seconds: jobs submitted within this time may be submitted again
+ARRIVAL_SECONDS = 24 * 3600.0  # seconds: a forecast repeats the submissions of this time
 RECENT_SECONDS = (
     15 * 60.0
-)  # seconds: attempts that ended within this time and are not yet counted count by their own records
+)  # seconds: attempts that ended within this time are added to the past use from their records, if not in it yet
 STALE_SECONDS = 5 * 60  # age after which expected starts and ends are not shown
 
 
@@ -46,15 +46,15 @@ class Outlook:
 
     at: float = 0.0  # epoch seconds of the computation
     expected: Mapping[str, float] = field(default_factory=dict)  # live job -> seconds from its start until its end
-    likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # ... equally likely ones, the shortest first
+    likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # ... equally likely values, shortest first
     arrivals: tuple[Arrival, ...] = ()
     provisioning: float = Overheads().provisioning  # seconds until the instances of a launch are ready
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, if plans depend on it
-    counted: frozenset[str] = frozenset()  # training jobs of the last `RECENT_SECONDS` seconds that are part of that
+    counted: frozenset[str] = frozenset()  # training jobs that ended in the last `RECENT_SECONDS`, if in `past_use`
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> its expected start
     idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs are idle
     idle_at: float = 0.0  # epoch seconds of the last look-up of idle jobs
-    asked: float | None = None  # epoch seconds of the reader's request; None: no reader, or too old to be shown
+    asked: float | None = None  # epoch s of the reader's request; None: no reader, or the outlook is too old
 
     def fresh(self, now: float) -> "Outlook":
         """Return the outlook for a reader at this time. If it is old, it has no starts and ends."""

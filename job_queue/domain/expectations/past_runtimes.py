@@ -1,4 +1,4 @@
-"""Learning from attempt records: runtimes of live jobs, provisioning times, and likely arrivals."""
+"""Learn from attempt records how long live jobs will run, how long instances take to come, which jobs may come."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -12,11 +12,11 @@ from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
 from job_queue.scheduler import WHOLE, Policy
 from job_queue.simulation.workload import Overheads
 
-LIKELY = 12  # likely runtimes of a job
-UNFINISHED = 20_000  # submissions with remembered parts; the oldest are forgotten first
+LIKELY = 12  # number of likely runtimes of a job
+UNFINISHED = 20_000  # preempted submissions whose work so far is remembered; the oldest are forgotten first
 MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs, the latest
-PROVISIONED = 50  # launches from which the provisioning time is estimated, the latest
-FEW_PROVISIONED = 5
+PROVISIONED = 50  # latest launches, from which the provisioning time is estimated
+FEW_PROVISIONED = 5  # launches; with fewer, a default time is used
 NO_LIMIT = 24 * 3600  # such a large MaxRuntimeInSeconds is SageMaker's default, and says nothing
 
 
@@ -34,7 +34,7 @@ class PastRuntimes:
         if record.began is None:
             return
         began, ended = epoch(record.began), epoch(record.ended)
-        if record.carrier is None:  # the instance of a member is there before it starts
+        if record.carrier is None:  # a member's instance is there before the member starts
             self._provisioned.append(began - epoch(record.launched))
         if record.carries is not None:
             return  # the runtimes and arrivals of carriers depend on their members
@@ -87,7 +87,7 @@ class PastRuntimes:
         return likely
 
     def _progress(self, job: Job, now: float, starting: float) -> tuple[float, float]:
-        """Return the seconds of work before a job's present or next attempt, and the seconds that it has run in all."""
+        """Return the seconds of a job's work that earlier attempts have kept, and these plus the present attempt's."""
         done = self._done.get(job.submission, 0.0)
         if not job.state.holds_slots or job.started is None:
             return done, done

@@ -1,4 +1,4 @@
-"""The published plan: a cycle's decisions about waiting jobs, for readers: positions, reasons, fair shares."""
+"""The published plan: the positions, reasons and fair shares that readers see, as the last cycle decided them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import Hold, Plan
 
-OUTDATED_SECONDS = 3 * 60  # age of the last cycle from which readers see it; the tick runs one a minute
+OUTDATED_SECONDS = 3 * 60  # readers see the age of the last cycle if it is higher; each tick runs a cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class PublishedPlan:
     window: int = 0  # window of the policy
     cut: frozenset[str] = frozenset()  # waiting queues that are longer than the window
     unrecorded: frozenset[str] = frozenset()  # jobs that cannot be recorded
-    left_out: bool = False  # more jobs were planned than the stored row has
+    left_out: bool = False  # the stored row has not all planned jobs, because its size is limited
     confirmed: float = 0.0  # epoch seconds of the last cycle, which has decided the same
     asked: float = 0.0  # epoch seconds of the reader's request
 

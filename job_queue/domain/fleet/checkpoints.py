@@ -1,4 +1,4 @@
-"""The latest checkpoints of running jobs, which determine the work that a stop would lose."""
+"""Times of running jobs' latest checkpoints, and the jobs to look up: a stop loses the work since the checkpoint."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def checkpoint_of(job: Job, known: KnownCheckpoints) -> float | None:
 def checkpoints_to_look_up(
     active: Collection[Job], evicted: Iterable[str], known: KnownCheckpoints, now: float
 ) -> list[Job]:
-    """Return the jobs whose checkpoints decide which is evicted: the planned victims first, then their equals.
+    """Return the jobs whose checkpoints decide which job is evicted: the planned victims first, then their equals.
 
     Equals have the same project and priority, and hold slots of a common pool. Victims without equals are left out,
     because there is nothing to decide.

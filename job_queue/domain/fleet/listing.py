@@ -1,8 +1,8 @@
-"""The known part of SageMaker's list of training jobs, so that a walk through the list takes only a page or two.
+"""Decide which part of SageMaker's list of training jobs to read: the jobs since the last walk, and a daily sweep.
 
 The list has every training job that the account ever had, the newest first. Each training job that was found alive is
-in the queue's tables, as an attempt or as an external job, and is watched there. So a walk only looks for training jobs
-that are newer than the last walk. docs/adr/0028-listing.md has the argument.
+in the queue's tables, as an attempt or as an external job, and the queue checks it from then on. So a walk only looks
+for training jobs that are newer than the last walk: a page or two. docs/adr/0028-listing.md has the argument.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ SWEEP_SECONDS = DAY_SECONDS  # time after which the whole list is walked again, 
 class ListingProgress:
     """The known part: each live training job created from `since` until `until` (epoch s) is in the queue's tables.
 
-    Below `since` a sweep continues, walk by walk, down to `floor`. Once it arrives there, the whole list is known.
+    A sweep lowers `since`, a part in each walk, down to `floor`. Once `since` is at `floor`, the whole list is known.
     """
 
     since: int
@@ -79,7 +79,7 @@ class Walk:
         missed = [(self._created[name], name in self._first) for name in unclear]
         after = self._reached()
         until = min([after.until, *(int(created) for created, first in missed if first)])
-        # Training jobs that were created in this second count as not seen.
+        # Training jobs that were created in the same second as a missed one count as not seen.
         since = max([after.since, *(int(created) + 1 for created, first in missed if not first)])
         return replace(after, until=until, since=since)
 

@@ -1,4 +1,4 @@
-"""Training plans: the times of their instances, and the consequences for jobs on them.
+"""Training plans: when they have instances, which attempts their end cuts off, and when jobs are told of it.
 
 docs/adr/0029-training-plans.md has the reasons.
 """
@@ -12,7 +12,7 @@ from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool
 
 TAKEN_BACK_SECONDS = 30 * 60  # before the end of a plan, or of a part of it, SageMaker takes the instances back
 ASK_SECONDS = 5 * 60  # between two requests for a plan
-ANNOUNCED_SECONDS = 2 * 3600  # time before instances are taken back, from which their jobs are told
+ANNOUNCED_SECONDS = 2 * 3600  # jobs are told this long before their instances are taken back
 LATE_SECONDS = 60  # tolerance for an end that seems to be before its cause, because clocks differ
 
 
@@ -71,8 +71,8 @@ def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str
 def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calendar]:
     """Return the calendar of each pool that has a training plan.
 
-    A plan that was never asked about has no known instances, so nothing starts. If SageMaker has never answered, the
-    policy's own capacity counts, at any time; without a capacity, nothing starts.
+    Nothing starts on a plan that SageMaker was not asked about yet. If SageMaker was asked and has never answered, the
+    pool's capacity in the policy counts, at any time; without a capacity, nothing starts.
     """
     found = {}
     for pool, arn in _with_plans(policy):
@@ -95,7 +95,10 @@ def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> str
 
 
 def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, str] | None:
-    """Return when and by which plan a running job loses its instances; None if not soon, or if it was notified."""
+    """Return when a running job loses its instances, and the plan's name.
+
+    None: not soon, the job was told already, or it reaches its MaxRuntimeInSeconds before.
+    """
     found = []
     for pool, arn in _with_plans(policy):
         record = known.get(arn)
@@ -107,7 +110,7 @@ def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[in
 
 
 def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> bool:
-    """Return whether a running job was told that its instances are taken back, and this is no longer soon."""
+    """Return whether a running job was told that its instances are taken back, but they are not taken back soon."""
     if job.cut_off is None or job.cut_off <= now:
         return False
     records = [known.get(arn) for pool, arn in _with_plans(policy) if pool.name in job.slots]

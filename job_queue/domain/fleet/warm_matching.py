@@ -1,4 +1,4 @@
-"""Matching of jobs and warm pools: instances that SageMaker keeps for a while after a training job.
+"""Decide which jobs fit a warm pool: instances that SageMaker keeps for a while after a training job.
 
 docs/adr/0030-warm-pools.md has the reasons.
 """
@@ -26,7 +26,7 @@ def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
 def matching_pool(
     job: Job, slots: Slots, warm: Iterable[ExternalTrainingJob], policy: Policy
 ) -> ExternalTrainingJob | None:
-    """Return the first warm pool on which an attempt on these slots would be launched."""
+    """Return the first warm pool on which SageMaker would launch an attempt on these slots; None if there is none."""
     kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
     return next((pool for pool in kept if fits(job, slots, pool, policy)), None)
 
@@ -48,7 +48,7 @@ def fitting_jobs(
 ) -> set[str]:
     """Return the waiting jobs that come first among jobs of their project and priority, because they fit a warm pool.
 
-    There is one job for each warm pool, the first in line. Such a job never overtakes a job that has waited longer than
+    For each warm pool it is the first job in line that fits. It never overtakes a job that has waited longer than
     `patience`.
     """
     warm = [pool for pool in idle(external) if pool.warm and pool.warm.releasing is None]

@@ -1,8 +1,7 @@
-"""Placement on warm pools: the starts that can be made at once, their warm pools, and the pools to release first.
+"""Decide which starts take a warm pool, which take free instances, and which warm pools must be released for a start.
 
 A warm pool uses capacity until a matching job starts on it, or until it is released. The planner counts its instances
-as free.
-docs/adr/0030-warm-pools.md has the reasons.
+as free, so a start may have to wait for a release. docs/adr/0030-warm-pools.md has the reasons.
 """
 
 from collections import Counter
@@ -32,7 +31,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The warm pools that attempts need that must be launched again."""
+    """The warm pools that relaunched attempts will be launched on, and the warm pools that block such attempts."""
 
     reused: Mapping[str, ExternalTrainingJob] = field(
         default_factory=dict
@@ -67,7 +66,7 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalTrainingJob] = {}
     for start in decided.starts:
-        # A start on a warm pool needs no other instances. Other warm pools may exceed the capacity.
+        # A start on a warm pool needs no free instances. It still waits if other warm pools exceed the capacity.
         needed = dict.fromkeys(start.slots, 0) if start.job in reused else start.slots
         if all(count <= free[pool] for pool, count in needed.items()):
             starts.append(start)
@@ -85,10 +84,12 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 
 
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
-    """Return the warm pools that these attempts need for another launch, the most important first.
+    """Return the warm pools on which these attempts will be launched again, or that block them.
 
     The attempts already hold their slots: each was begun before the queue knew of the warm pool. An attempt that
     no warm pool blocks can be launched, on free instances or on a matching warm pool.
+
+    :param attempts: the most important first.
     """
     policy, left = cluster.applied.policy, idle(cluster.external)
     if not attempts or not left:
@@ -175,7 +176,7 @@ def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
 
 
 def _is_followed(job: Job, slots: Slots, pool: Pool, waiting: Iterable[Job], cluster: ClusterState) -> bool:
-    if job.footprint is None or job.carries is not None:  # a carrier stays itself while it is empty
+    if job.footprint is None or job.carries is not None:  # an empty carrier keeps its own instance
         return False
     return any(
         other.footprint == job.footprint

@@ -1,4 +1,4 @@
-"""The numbers of CreateTrainingJob calls as ranges, so that thousands of unanswered calls take little room in a row."""
+"""The numbers of CreateTrainingJob calls as ranges, so that thousands of unanswered calls fit in a job's row."""
 
 Ranges = tuple[tuple[int, int], ...]
 """First and last number of each range, in rising order."""
@@ -14,8 +14,8 @@ def contains(ranges: Ranges, number: int) -> bool:
 def with_number(ranges: Ranges, number: int) -> Ranges:
     """Return the ranges with a number that is higher than all of them.
 
-    Beyond `MOST_RANGES` the oldest two ranges are joined. A number too many is better than one too few, which would
-    make a true attempt unknown.
+    Beyond `MOST_RANGES` the oldest two ranges are joined, and the numbers between them are included. That does less
+    harm than a missing number, by which a true attempt would not be recognised.
     """
     if ranges and ranges[-1][1] == number - 1:
         return (*ranges[:-1], (ranges[-1][0], number))

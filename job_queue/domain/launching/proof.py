@@ -1,9 +1,9 @@
-"""The proof in an attempt's tags that the queue launched the attempt.
+"""Decide whether a training job is an attempt of the queue: by its name, and by the proof in its tags.
 
 Each job has a secret, which is drawn and recorded before its first launch and never shown. Each CreateTrainingJob call
-carries a proof: the call's number, and a digest of the number and the attempt's name under the secret. Once the call
-was sent, others may read its proof. So it counts for this name only, and not for a call that SageMaker is known to have
-refused. A number that the record does not have yet is also a proof: the tables were restored to an earlier time.
+carries a proof: the call's number, and a digest of the number and the attempt's name under the secret. Others may read
+the proof in the tags and copy it. So a proof counts for its name only, and no longer once SageMaker has refused its
+call. A proof with a number above the recorded ones counts: the tables were restored to an earlier time.
 """
 
 import hashlib
@@ -36,7 +36,8 @@ def is_of_queue(tags: Mapping[str, str]) -> bool:
 def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str, str]:
     """Return the tags of a job's attempt, with the proof of a call.
 
-    :param others: number of other tags. Versions before this one left room for four; the name also shows the attempt.
+    :param others: number of other tags. Requests accepted by earlier versions may leave room for four tags only. Then
+        the tag with the attempt's number is left out, because the name also has the number.
     :param call: the call's number; None: the next call.
     """
     number = job.sent if call is None else call
@@ -64,7 +65,7 @@ def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
 
 
 def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
-    """Return whether the queue launched this training job for this submission, whatever the record says of it now."""
+    """Return whether a training job has a valid proof of this submission, even if it is not the current attempt."""
     attempt, proof = attempt_number(name), _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
     if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
         return False

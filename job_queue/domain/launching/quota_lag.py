@@ -1,7 +1,7 @@
 """Quota lag: for some minutes SageMaker counts the instances of finished training jobs against the quota.
 
 A refusal includes the number of instances that SageMaker counts. If it exceeds the number that the queue knows, the
-difference has ended a short while ago, or belongs to training jobs that the next comparison will find. The times of the
+rest belongs to training jobs that ended a short while ago, or that the next comparison will find. The times of the
 tries are in `domain/capacity_backoff.py`. docs/adr/0090-quota-lag.md has the reasons and the sources.
 """
 

@@ -1,4 +1,4 @@
-"""Scheduling options: tags of a request, restricted by the policy."""
+"""Read the tags that schedule a job (project, priority, pools, after, ...), and check them against the policy."""
 
 import re
 from dataclasses import dataclass
@@ -258,7 +258,7 @@ def _sizes(tag: TagValue, resources: Resources) -> tuple[int, ...]:
 def _check_resizable(field: str, sizes: tuple[int, ...], resources: Resources) -> None:
     """Check that the request allows other numbers of instances, and that it has the first number.
 
-    :raises InvalidRequest: one of both is not the case.
+    :raises InvalidRequest: the request allows no other number, or has another number than the first.
     """
     counted = any(choice.instance_count is not None for choice in resources.preferences)
     why = next(
@@ -287,7 +287,7 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Resources) -
 
 
 def _pools(tag: TagValue, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
-    """Return pool names that are separated by commas or spaces, as some services allow no comma in a tag's value."""
+    """Return the pools that the tag names. Commas or spaces separate them: some services allow no comma in a tag."""
     names = tuple(dict.fromkeys(re.split(r"[\s,+]+", tag.text.strip())))
     allowed = project.pools_for(interactive=interactive) or tuple(pool.name for pool in policy.pools)
     for name in names:

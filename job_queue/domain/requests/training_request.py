@@ -53,8 +53,8 @@ class Resources(Struct, frozen=True, rename="pascal"):
     def demand(self) -> tuple[dict[str, int], ...]:
         """The alternatives, best first, each {instance type: instances}.
 
-        Instance preferences are alternatives, of which a running job has selected one. Instance groups are all needed
-        at once. A serverless job has one alternative without instances.
+        Each instance preference is an alternative; in the report of a running job only the selected one is left. All
+        instance groups together are one alternative. A serverless job has one alternative without instances.
         """
         counts = {it.instance_type: it.instance_count or self.instance_count for it in self.preferences}
         if selected := self.selected_instance_type:
@@ -77,12 +77,12 @@ class Resources(Struct, frozen=True, rename="pascal"):
 
     @property
     def all_plans(self) -> set[str | None]:
-        """The training plans that a pool may add without a change of the request; None stands for no plan."""
+        """The training plans that the request itself names (None: no plan). A pool with one of them changes nothing."""
         return {plan for it in self.preferences for plan in it.training_plan_arns} | {self.training_plan_arn}
 
     @property
     def instance_types(self) -> set[str | None]:
-        """The instance types outside of groups; None if the ResourceConfig itself names no type."""
+        """The instance types outside of groups. None is one of them if the ResourceConfig itself names no type."""
         return {self.instance_type, *(it.instance_type for it in self.preferences)}
 
 

@@ -1,1 +1,1 @@
-"""Shares of an instance: carriers hold instances, members get allocations on their GPUs (ADR 0079)."""
+"""Shared instances: carriers hold instances, and members get allocations on their GPUs (ADR 0079)."""

@@ -1,4 +1,4 @@
-"""The GPUs of one instance and the members on them: whole GPUs, or a part of one GPU in tenths."""
+"""Place members on the GPUs of one instance: on whole GPUs, or on a part of one GPU in tenths."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,14 +32,15 @@ class GpuAssignment:
 class Launch:
     """Launch a carrier for these waiting members."""
 
-    members: tuple[str, ...]  # the place of the first in the waiting queue counts for the carrier
+    members: tuple[str, ...]  # in waiting order; the carrier has the first member's place in the queue
     slots: Mapping[str, int]
 
 
 class Row:
     """Free tenths of each GPU of an instance.
 
-    Parts of GPUs go where the least is left over, whole GPUs to the first that are free, so that whole GPUs stay free.
+    A part is taken from the GPU with the fewest free tenths that suffice, so that whole GPUs stay free. Whole GPUs are
+    taken in the order of their indexes.
     """
 
     def __init__(self, gpus: int, taken: Iterable[GpuAllocation] = ()) -> None:
@@ -69,7 +70,7 @@ class Row:
     def place(self, size: int, other: "Row | None" = None) -> tuple[int, ...] | None:
         """Return the GPUs for a member that needs `size` tenths; None: there is no place.
 
-        :param other: another state of the same GPUs, in which they must be free, too.
+        :param other: another state of the same GPUs; the place must be free in both states.
         """
         if self.free < size:
             return None

@@ -1,4 +1,4 @@
-"""Carriers as input of the planner of instances: jobs of one instance."""
+"""Convert carriers to jobs of one instance for `plan_instances`: their priority, runtime, and cost of a stop."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ def _start(job: ActiveJob | WaitingJob, now: float) -> float:
 
 
 def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[ActiveJob], carrier: Carrier) -> float | None:
-    """Return the seconds from the latest start of a member until all members have ended; None: not known of all.
+    """Return the seconds from the latest start of a member until all members have ended; None: unknown.
 
     :param times: start and runtime of each member.
     """
@@ -67,7 +67,7 @@ def _idle_since(staying: Sequence[ActiveJob]) -> float | None:
 
 
 def bin_as_waiting_job(it: Bin) -> WaitingJob:
-    """Return the waiting job that stands for a new carrier with all its members and ends with the last of them."""
+    """Return a waiting job for a new carrier: its leader, with the longest runtime of all members."""
     return replace(
         it.leader,
         max_runtime=_longest([job.max_runtime for job in it.members]),

@@ -1,4 +1,4 @@
-"""Holds of members: the reasons why they wait."""
+"""Explain why members (jobs with the tag `gpus`) wait: reasons and messages."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from job_queue.scheduler.model import Hold, JobState, Plan, Rule, Snapshot, Wait
 class MemberHolds:
     """Holds of members, in addition to the holds from the planner of instances.
 
-    :param packing: read once the plan is made.
+    :param packing: the allocations; read only after the plan is finished.
     """
 
     def __init__(self, snapshot: Snapshot, packing: Packing) -> None:
@@ -86,7 +86,7 @@ class MemberHolds:
         return f"GPUs of {carrier}, which others are leaving, are set aside for it."
 
     def _of_bins(self, decided: Plan) -> Iterator[Hold]:
-        """Yield the holds from the planner of instances; other members of a bin get a copy of their leader's."""
+        """Yield the holds from the planner of instances. All members of a bin get the hold of their leader."""
         bins = {it.leader.name: it for it in self._packing.bins}
         for start in decided.starts:
             if start.job in bins:

@@ -1,8 +1,8 @@
-"""Numbers of accelerators of instance types.
+"""The number of GPUs, or of other accelerators, that an instance of each type has.
 
 Source: the tables "Accelerated computing" of the EC2 instance type guide, for the types of SageMaker's service model.
-For Trainium 1 the number is that of NeuronCores, as torchrun starts a process on each. A type is left out if its number
-is not certain or depends on configuration (trn2).
+For Trainium 1, NeuronCores are counted, because torchrun starts one process for each of them. Types are left out if
+their number is not certain or depends on the configuration (trn2).
 """
 
 from collections.abc import Mapping

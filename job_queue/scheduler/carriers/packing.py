@@ -1,7 +1,7 @@
-"""Assignment of members to carriers: allocations now, allocations later, victims, and the members of new carriers.
+"""Assign members to carriers: to free GPUs, to GPUs that become free, to GPUs of victims, or to new carriers.
 
-A member never takes an allocation that is promised to a member before it. Evictions of whole carriers are not decided
-here but in the planner of instances, which treats carriers as jobs of one instance.
+A member never takes GPUs that are promised to an earlier member. Evictions of whole carriers are decided in the planner
+of instances, which treats carriers as jobs of one instance.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ class Bin:
 
 
 class Packing:
-    """The allocations of all carriers, and the members that want one, in waiting order.
+    """The allocations on all carriers, while members are given GPUs one after the other in waiting order.
 
     :param snapshot: with the members among `active` and `waiting`.
     :param reserved_carriers: carriers that all members leave because their instances are reserved for others.
@@ -45,7 +45,7 @@ class Packing:
         self.carrier_attempt = members_by_carrier(snapshot)
         self.evictions: dict[str, Evict] = {}
         self._free: dict[str, Row] = {}  # carrier -> GPUs without a member
-        # carrier -> GPUs that are not promised and have no member once stopping members are gone
+        # carrier -> GPUs without a member and not promised, once stopping and evicted members are gone
         self._soon: dict[str, Row] = {}
         for name, carrier in self.carriers.items():
             self._free[name] = Row(carrier.gpus, map(_allocation, self.carrier_attempt[name]))
@@ -72,7 +72,7 @@ class Packing:
     # --- existing allocations ---------------------------------------------------------------------------------
 
     def allocate(self, member: WaitingJob, closed: Collection[str] = ()) -> bool:
-        """Give a member free GPUs, or promise it GPUs that will be free. Return whether there are any.
+        """Give a member free GPUs, or promise it GPUs that will be free. Return whether one of these was possible.
 
         :param closed: carriers that it may not join.
         """
@@ -113,7 +113,7 @@ class Packing:
             self.promised[member.name] = allocation.carrier
 
     def keep(self, member: WaitingJob) -> None:
-        """Keep the next allocations of a carrier for a member that has waited longer than `patience`."""
+        """Keep a carrier, with all GPUs that become free, for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -150,7 +150,7 @@ class Packing:
     def make_room(self, member: WaitingJob) -> bool:
         """Evict members of lower priority from one carrier, and promise their GPUs; return whether that was possible.
 
-        The victims are as few and as cheap as suffice.
+        No victim is needless. If there are several such carriers, the one with the least valuable victims is chosen.
         """
         like_it = (member.kind, member.project, member.gpus, member.demand)
         if any(like_it == other and member.priority <= priority for other, priority in self._failed_searches):
@@ -174,7 +174,7 @@ class Packing:
         return True
 
     def _victims_on(self, carrier: Carrier, member: WaitingJob) -> Sequence[ActiveJob]:
-        """Return the victims on a carrier that make a place, in victim order, none needless; empty: no place."""
+        """Return the victims on a carrier that free enough GPUs, in victim order, none needless; empty: impossible."""
         row, size = self._soon[carrier.name].copy(), member.gpus or 0
         leaving: list[ActiveJob] = []
         lower = [job for job in self.staying(carrier.name) if job.priority < member.priority and self._may_leave(job)]
@@ -207,9 +207,9 @@ class Packing:
         return self._victim_keys[job.name]
 
     def _slots_of(self, job: ActiveJob) -> Mapping[str, int]:
-        """Return one instance of the carrier's pool.
+        """Return one instance of the carrier's pool, as if a member held it.
 
-        With it, members are compared with each other, and the pool's guaranteed runtime applies.
+        A member holds no slots, but victim order and the pool's guaranteed runtime depend on slots.
         """
         return {self.carriers[job.allocation.carrier].pool: 1} if job.allocation else NOTHING
 

@@ -1,4 +1,7 @@
-"""plan(snapshot) -> Plan, with members: `plan_instances` treats carriers as jobs, and members get GPUs of them."""
+"""Plan jobs and shared instances: assign members to carriers; launch, evict, empty and close carriers.
+
+`plan_instances` plans the whole instances, and treats carriers as jobs of one instance.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,10 +33,10 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
 
 
 class _SharedPlan:
-    """A plan that tries four ways to serve a member, in this order.
+    """A plan with members and carriers.
 
-    A member gets free GPUs, a carrier on a free instance, the GPUs of victims, or a carrier on the instance of a
-    victim.
+    Four ways to serve a member are tried in this order: free GPUs of a carrier, a new carrier on a free instance, GPUs
+    of evicted members, and a new carrier on the instance of an evicted job.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -46,7 +49,7 @@ class _SharedPlan:
         charged = replace(snapshot, active=(*snapshot.active, *carriers_as_jobs(self._packing, snapshot.now)))
         spending = Spending(charged)
         order = WaitingOrder(snapshot, held_lately(charged), spending)
-        # Members get allocations on existing carriers even if their pool backs off.
+        # No backoffs: a member on an existing carrier needs no launch.
         everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
         candidates, refused = find_candidates(everyone, ShareTree(snapshot.policy, spending.overspent), order, spending)
         self._holds = MemberHolds(snapshot, self._packing)
@@ -86,14 +89,14 @@ class _SharedPlan:
         if not self._packing.allocate(member, closed=self._closed_to(candidate)):
             self._packing.keep(member)
             self._unplaced.append(member)
-        # A waiting member counts in its group, too, so that no more are launched for a group than it allows.
+        # Members without GPUs count as well, so that carriers are launched for no more members than a group allows.
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> set[str]:
         """Return the carriers that a member may not join, because it would keep their instances from other jobs longer.
 
-        The other jobs are patient jobs before it in its project. They are also jobs that may evict the carrier as soon
-        as the guaranteed runtimes of its members are over.
+        The other jobs are patient jobs that come before it in its project, and jobs for which the carrier will be
+        evicted when the guaranteed runtimes of its members are over.
         """
         pools = {
             pool
@@ -160,7 +163,7 @@ class _SharedPlan:
                 )
 
     def _blocked(self, decided: Plan) -> list[WaitingJob]:
-        """Return the members for which no carrier starts, now or on slots that are being freed anyway."""
+        """Return the members for which no carrier starts, neither now nor on slots that are being freed already."""
         served = {start.job for start in decided.starts}
         served |= decided.reservations.keys() - {eviction.claimant for eviction in decided.evictions}
         bins = [it for it in self._packing.bins if it.leader.name not in served]
@@ -168,7 +171,7 @@ class _SharedPlan:
         return [member for member in self._unplaced if member.name in blocked]
 
     def _consolidates(self, decided: Plan) -> bool:
-        """Move the members of one carrier to others, if only that gives another job its instance.
+        """Move the members of one carrier to others, if another job can start on its instance only then.
 
         Return whether members were moved.
         """
@@ -210,7 +213,7 @@ class _SharedPlan:
 def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     """Return the carriers that would be evicted if no runtime were guaranteed.
 
-    They take no new members: a runtime would be guaranteed to each new member, and it would keep the instance.
+    Such a carrier takes no new members, because the guaranteed runtime of a new member would delay the eviction.
     """
     policy = snapshot.policy
     pools = tuple(replace(it, min_runtime=None) for it in policy.pools)
@@ -230,7 +233,7 @@ def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
 
 
 def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
-    """Yield carriers that all members leave and whose instances are reserved for jobs that cannot be their members."""
+    """Yield the carriers that all members leave, if their instances are reserved for jobs that cannot join them."""
     carrier_attempt = members_by_carrier(snapshot)
     left = [
         carrier
@@ -280,7 +283,10 @@ def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ())
 
 
 def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, ...]:
-    """Return empty carriers whose instances are needed, empty longest first, and those that were kept long enough."""
+    """Return the empty carriers to stop: their instances are needed, or they were kept for `keep_warm` seconds.
+
+    Carriers that have been empty for the longest time come first.
+    """
     gone = {eviction.job for eviction in decided.evictions}
     empty = [
         it

@@ -1,1 +1,1 @@
-"""Documents: the policy, scenario files, and the run of a scenario to its stable state."""
+"""Read policies and scenario files, and plan a scenario until nothing changes any more."""

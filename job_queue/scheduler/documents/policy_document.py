@@ -1,6 +1,6 @@
-"""The policy document: plain data -> Policy, by the types of `policy_schema`, and the bounds that the types state.
+"""Read a policy from plain data: refuse unknown, missing and mistyped fields, and check the bounds of values.
 
-Errors name the path, the fault, and the expected value.
+The types of `policy_schema` define fields and bounds. Errors name the path, the fault, and the expected value.
 """
 
 import re
@@ -29,7 +29,7 @@ class DocumentError(ValueError):
 
 
 def policy_from_document(document: object, path: str = "policy") -> Policy:
-    """Read a policy document, whose values may be out of bounds.
+    """Read a policy document, without a check of bounds (see `out_of_bounds`).
 
     :raises DocumentError: for unknown, missing or mistyped fields, names used twice, and unknown departments.
     """
@@ -60,7 +60,7 @@ def read_fields(
     required: Collection[str] = ("name",),
     nullable: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields that are present, each read by its reader. Null counts as absent, but for nullable fields.
+    """Return the fields that are present, each read by its reader. Null counts as absent, except in nullable fields.
 
     :raises DocumentError: the document is not a mapping, or a field is missing, unknown, or of the wrong type.
     """
@@ -238,9 +238,9 @@ def _one_of(words: type[Enum]) -> Reader:
 
 
 def _pool(pool: Pool, path: str) -> Pool:
-    """Return a pool that has its GPUs if jobs may share its instances.
+    """Check the fields of a pool against each other, and return the pool; a shared pool gets its number of GPUs.
 
-    A training plan has a capacity of its own, so the field `capacity` is optional for it.
+    The field `capacity` is optional with a training plan, which has a capacity of its own.
     """
     known = GPUS.get(pool.instance_type or "")
     gpus = pool.gpus or known if pool.shared else None

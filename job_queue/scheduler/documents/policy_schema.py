@@ -1,11 +1,12 @@
-"""The schema of the policy: the pools, the projects that share them, and the rules by which they do.
+"""The schema of the policy: pools, the departments and projects that share them, and the rules of sharing.
 
 The types of the fields state the bounds, and the text below a field is its meaning. `policy_document.py`
 reads a document by this schema, `domain/policy_validation.py` has the rules across fields, and docs/openapi.yaml and
 docs/scheduling.md are generated from it.
 
-`extra` has a type's words for error messages. `fault` follows the name of a field with a wrong value, as `below` and
-`above` do for one side only. `expected` replaces the expected kind of value, and `content` says what a mapping maps.
+`extra` has a type's words for error messages. The text `fault` follows the name of a field with a wrong value; `below`
+and `above` replace it for values below and above the bounds. `expected` names the possible values, `content` the keys
+and values of a mapping, and `entry` one entry of it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time gro
 MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
 MOST_PRICES = 500
 HIGHEST_PRICE = 1_000_000  # an hour, in any currency
-MAX_PRIORITY = 999_999_999  # the maximum of either sign; the inverted priority then has ten digits
+MAX_PRIORITY = 999_999_999  # the largest absolute value, so that inverted priorities have ten digits
 MOST_WAITING = 100_000
 WIDEST_WINDOW = 10_000
 
@@ -155,8 +156,8 @@ class Pool:
     """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
     and the pool's over that of the settings."""
     keep_warm: WarmSeconds | None = None
-    """The seconds for which SageMaker keeps a job's instances after its end, if matching jobs wait when it starts; not
-    together with `spot`. In a shared pool, a carrier without members is kept for the same time."""
+    """The seconds for which SageMaker keeps a job's instances after its end, if matching jobs wait when the job starts;
+    not together with `spot`. In a shared pool, a carrier without members is kept for the same time."""
     shared: bool = False
     """True if jobs may request GPUs of an instance (tag `gpus`) and share it; not together with `spot` or
     `training_plan`."""
@@ -237,7 +238,7 @@ class Project:
     interactive_pools: tuple[Text, ...] = ()
     """The pools of its interactive jobs, in place of `pools`."""
     training_pools: tuple[Text, ...] = ()
-    """The pools of all its other jobs, in place of `pools`."""
+    """The pools of its jobs that are not interactive, in place of `pools`."""
     min_runtime: Seconds | None = None
     """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
     and the pool's over that of the settings."""
@@ -289,12 +290,12 @@ class Settings:
     """The order of a project's jobs of equal priority: the longest wait first, or the shortest expected runtime
     first."""
     stretch: Annotated[float, Meta(gt=0, le=10_000)] = 20
-    """With `order: shortest`: a job that comes later than `stretch` times a waiting job's expected runtime does not
-    pass that job."""
+    """With `order: shortest`: for `stretch` times its expected runtime after its submission, a job is passed by shorter
+    jobs that come later."""
     backfill: Backfill = Backfill.BOUNDED
-    """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs that must end before it can
-    start, by MaxRuntimeInSeconds. With `predicted`: also jobs that are expected to end before; nothing is kept for a
-    patient job with an unknown start."""
+    """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs whose MaxRuntimeInSeconds ends
+    before the patient job can start. With `predicted`: also jobs that are expected to end before that start; no slots
+    are kept for a patient job whose start is unknown."""
     usage_half_life: HalfLife | None = None
     """The seconds after which past use counts half. Beyond quota, the project with less past use comes first. Among a
     project's jobs of equal priority, the owner with less past use comes first. Null: only current use counts."""
@@ -316,7 +317,7 @@ class Interactive:
     """True if interactive jobs within quota come before the training jobs of their project; false if only priority
     counts."""
     max_per_owner: MaxPerOwner | None = 1
-    """The largest number of active interactive jobs of one owner, if they come first; null: any number."""
+    """The largest number of active interactive jobs of one owner, if `first` is true; null: any number."""
     idle_end: Seconds = 3600
     """The seconds without a session after which a job that is kept for shells ends."""
 

@@ -1,4 +1,4 @@
-"""Scenario files: snapshots as YAML or JSON documents (scheduling rules, section 8)."""
+"""Read scenario files, which describe a snapshot in YAML or JSON (scheduling rules, section 8)."""
 
 import json
 from collections import Counter, defaultdict
@@ -81,8 +81,8 @@ def scenario_from_document(content: object) -> Snapshot:
 def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Snapshot:
     """Expand the shorthand `reserved_for` of the scenario format.
 
-    The slots of a job that stops for another one are reserved for that other job. They may be included in the
-    reservation that the scenario names, or be additional. So they are added only if that reservation is not enough.
+    The slots of the stopping job are reserved for the waiting job. The scenario's own reservation for the waiting job
+    may include these slots or not. So they are added only if that reservation is not enough for the waiting job.
 
     :param makes_room_for: stopping job -> the waiting job that it makes room for.
     """

@@ -1,4 +1,4 @@
-"""Run of a snapshot to its stable state, plan by plan; plans as plain data (scheduling rules, section 8)."""
+"""Apply plans to a scenario until nothing changes, and convert plans to plain data (scheduling rules, section 8)."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reasons why jobs wait, and messages with the figures, for operators of the queue."""
+"""Explain why each job waits: a reason, a message with figures, the jobs ahead of it, and those that block it."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,15 +46,15 @@ def explain(
     order: WaitingOrder,
     spending: Spending,
 ) -> tuple[Hold, ...]:
-    """Return a hold for each waiting job that does not start, in the order in which they would be served.
+    """Return a hold for each waiting job that does not start, in serving order.
 
     The plan state is not changed.
 
     :param candidates: the jobs that start as soon as there is room.
-    :param refused: the jobs that cannot be served on any free slots, with their reasons.
+    :param refused: the jobs that could not start even if all slots were free, with their reasons.
     :param state: the finished plan.
     :param order: the order of the jobs of a project.
-    :param spending: spent parts of budgets.
+    :param spending: the spent parts of budgets.
     """
     limited = {it.name: it for it in candidates if it.group and _is_beyond_its_group(it, state)}
     known = {candidate.name: candidate for candidate in candidates if candidate.name not in limited}
@@ -149,7 +149,7 @@ class _Reasons:
             reason = self._refused[job.name]
             project = self._state.tree.project(job.project)
             if reason is WaitReason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
-                # the quota still holds it back when another job of its owner has ended
+                # it would still wait for quota after another job of its owner has ended
                 reason = WaitReason.OVER_QUOTA_NON_PREEMPTIBLE
                 return reason, self._over_non_preemptible_quota(project, job.demand)
             return reason, self._refusal(job, reason)
@@ -169,7 +169,7 @@ class _Reasons:
     def _reason(self, candidate: Candidate, *, others_ahead: bool) -> WaitReason:
         """Return the first reason that applies.
 
-        :param others_ahead: whether jobs of its project that come first and need the same pools lack slots, too.
+        :param others_ahead: whether earlier jobs of its project that need the same pools also lack slots.
         """
         state = self._state
         if candidate.name in state.reservations:
@@ -189,7 +189,7 @@ class _Reasons:
         return WaitReason.BEHIND_HIGHER_PRIORITY if others_ahead else WaitReason.WAITING_FOR_CAPACITY
 
     def _at_its_share(self, project: ShareNode, need: Slots) -> tuple[ShareNode, str] | None:
-        """Return the node on the project's path and the pool where it is at its entitlement and others hold slots."""
+        """Return the node and the pool in which the job would exceed the entitlement while other nodes hold slots."""
         for node, pool, count in _asked(project, need):
             held = node.projected[pool]
             if held + count > node.entitlement[pool] and self._projected[pool] > held:

@@ -1,4 +1,4 @@
-"""Parts of messages: words, figures, and the state of the pools after a plan."""
+"""Format parts of the messages about waiting jobs: figures, times, and why jobs keep their slots."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -211,7 +211,7 @@ class MessageParts:
     def _leaving(self, pools: Pools) -> list[str]:
         """Return the jobs whose slots are being freed in these pools; the first few by name, the others as "".
 
-        So the list has the right length.
+        The empty strings are there for `join`, which formats them as a number of jobs.
         """
         found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
         return _named([user for _, user in sorted(found.items())])
@@ -315,7 +315,7 @@ def _count(users: Iterable[_SlotUser]) -> str:
 def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
     """Return which job of the project comes first.
 
-    If that job entered later and is expected to be shorter, also return how long shorter jobs may pass.
+    If that job entered later and is expected to be shorter, also return until when new jobs may pass.
     """
     name = f"{first.name} ({_precedence(first, snapshot)})" if first else "another"
     others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"

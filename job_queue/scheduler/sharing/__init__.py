@@ -1,1 +1,1 @@
-"""Sharing over time: past use, budgets, and the division of a pool by them."""
+"""Division of pools among projects, past use, and budgets."""

@@ -1,12 +1,12 @@
-"""Division of a parent's slots of a pool among its children, with and without past use."""
+"""Divide slots among departments or projects: quotas first, then by weight, with or without past use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-STEPS_PER_SLOT = 1000  # past use is rounded to this part of a slot
-REMAINDER_STEPS = 100  # remainders are rounded to this part of a slot before they are compared
+STEPS_PER_SLOT = 1000  # past use is rounded to 1 / STEPS_PER_SLOT slots
+REMAINDER_STEPS = 100  # remainders are rounded to 1 / REMAINDER_STEPS slots before comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ def divide_by_past(
     it has caught up. Without quotas this is KAI-Scheduler's time-based fair share, weight + k (weight - use), with
     k = 1. Past use does not change quotas.
 
-    The division has fractions of slots, and each is rounded down. The slots that remain go to one child each. A child
-    that already holds such a slot keeps it: no job is stopped for a fraction of a slot. The others go to the children
-    whose fraction has grown most by their past use.
+    The parts are rounded down, and each remaining slot goes to another child. First come the children that hold such a
+    slot already, so that no job is stopped for a fraction of a slot. The next are the children whose fraction has grown
+    most by past use.
     """
     guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     rest = have - sum(guaranteed)
@@ -113,8 +113,8 @@ def _round_down(
     """Round parts down, and give the remaining slots one each: largest remainder, then policy order.
 
     With past use the order is: children that already hold more than their rounded part, largest growth of the remainder
-    by past use, largest remainder. The growth comes first because the remainder of a child with a small weight is small
-    as long as the child is not far behind.
+    by past use, largest remainder. Growth is compared before the remainder itself, because a child with a small weight
+    has a small remainder unless it is far behind its fair share.
 
     :param holds: slots over quota that each child holds; empty: past use does not count.
     :param without: the parts without past use.

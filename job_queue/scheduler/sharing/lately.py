@@ -1,4 +1,4 @@
-"""Recent use by projects and owners, as one plan sees it: by finished attempts and active jobs."""
+"""The slots that projects and owners have held lately on average, in finished attempts and active jobs."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ Owner = tuple[str, str]
 class Lately:
     """Recent use, as slots held on average.
 
-    That is the decayed instance-seconds divided by half-life / ln 2, which is the decayed use of one slot that was
+    The average is decayed instance-seconds / (half-life / ln 2). The divisor is the decayed use of one slot that was
     always held.
     """
 
     projects: Mapping[tuple[str, str], Past]  # project, pool -> use
-    owners: Mapping[Owner, float]  # average slots in all pools, plus those held now: who holds less now comes first
+    owners: Mapping[Owner, float]  # average slots in all pools, plus slots held now
 
     def of(self, projects: list[str], pool: str) -> Past:
         """Return the total use of some projects in a pool."""
@@ -52,6 +52,6 @@ def held_lately(snapshot: Snapshot) -> Lately | None:
             used[job.project, pool].append(count * part)
             holds[job.project, pool] += count * stays
             owners[job.project, job.owner].append(count * (part + stays))
-    # fsum: sums of floats that do not depend on the order of the jobs.
+    # fsum makes the sums independent of the order of the jobs.
     projects = {place: Past(fsum(parts), holds[place]) for place, parts in used.items()}
     return Lately(projects, {owner: fsum(parts) for owner, parts in owners.items()})

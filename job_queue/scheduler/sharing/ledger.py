@@ -1,8 +1,8 @@
-"""Two totals of past use: one in which recent use counts more, and one in which a budget's period counts in full.
+"""Sum the past use of projects and owners: with decay (`usage_half_life`), and in the period of a budget.
 
 Use that is one half-life old counts half. So an attempt from `b` to `e` counts, at time `t`, for the integral of
-`2^-((t - x) / H)` from `b` to `e`. The totals are exact for any order in which attempts are entered. A total is
-read for a time that is not before the last end that was entered.
+`2^-((t - x) / H)` from `b` to `e`. The totals are exact for any order in which attempts are entered. A total
+can be read only for times that are not before the latest entered end.
 """
 
 from collections.abc import Container, Iterable, Mapping

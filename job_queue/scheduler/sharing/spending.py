@@ -1,4 +1,4 @@
-"""Budgets: the starts and ends of their periods, and what attempts and active jobs have spent in the present one."""
+"""Budgets: the instance-hours spent in the present period, and whether a spent budget forbids a job to start."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Runs of simulated jobs and their attempts, and conversions between them and the planner's snapshots."""
+"""Simulated jobs and their attempts, converted from and to the jobs of a snapshot."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -46,10 +46,10 @@ class SimulatedAttempt:
     run: JobRun
     slots: Slots
     launched: float
-    trains: float  # when it begins to train, since its instances are up
+    trains: float  # time at which its instances are up and it begins to train
     stopping: bool = False
     expected: float | None = None  # seconds from the launch until its end
-    seen: ActiveJob | None = None  # its state in the first snapshot
+    seen: ActiveJob | None = None  # the job in the first snapshot, if it was active there
     allocation: GpuAllocation | None = None  # a member has an allocation and no slots
 
     def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
@@ -168,8 +168,7 @@ def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough
 
     The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
-    :param enough: jobs of each waiting queue that are returned at most, the first in the order in which they are
-        served.
+    :param enough: the largest number of jobs that are returned of each waiting queue; the first in serving order.
     """
     found: list[WaitingJob] = []
     queues: dict[tuple[str, bool, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""When slots came free within a step of the simulation: a job that takes such slots starts at that time."""
+"""The times at which slots came free within a step; a job that takes such slots starts at that time."""
 
 from collections import defaultdict
 from math import inf
@@ -26,7 +26,7 @@ class FreeSlots:
     def idle_before(self, free: Slots) -> None:
         """Record the slots that were free before the step.
 
-        :param free: all slots that are free at its end.
+        :param free: all slots that are free at the end of the step.
         """
         for pool, freed in self._freed.items():
             freed.sort()

@@ -1,1 +1,1 @@
-"""The comparison of two policies, or capacities, on the live queue."""
+"""Preview another policy, or other capacities, on the live queue."""

@@ -1,4 +1,4 @@
-"""The effect that another policy, or other capacities, would have on the present queue: now, and in the next hours."""
+"""Preview another policy, or other capacities: the starts, evictions and waits that would change, now and later."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ class ProjectFigures:
     known: int  # waiting jobs whose start is known, or known to be after the horizon
     wait_before: float | None  # mean wait of the known ones from now on, in seconds; at most the horizon
     wait_after: float | None
-    used_before: Slots  # after the present plan: by jobs that stay or start, and by claimants of evictions
+    used_before: Slots  # once the present plan is carried out; reserved slots count as used
     used_after: Slots
 
 
@@ -55,7 +55,7 @@ class PolicyComparison:
     """The differences between two policies. `starts`, `kept_waiting` and `evictions` compare one cycle of each now."""
 
     starts: tuple[Start, ...]
-    kept_waiting: tuple[str, ...]  # start under the policy in force and not under the other
+    kept_waiting: tuple[str, ...]  # jobs that start now under the policy in force, but not under the other
     evictions: tuple[Evict, ...]
     unstartable: tuple[UnstartableJob, ...]
     waits: tuple[WaitChange, ...]  # the largest change first; without the jobs in `starts`

@@ -1,4 +1,4 @@
-"""Starts of waiting jobs under two policies in the same futures, so that only the policies make a difference."""
+"""Estimate the starts of waiting jobs under two policies, in the same futures, so that only the policies differ."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class PairedFutures:
         may_go_on: Callable[[], bool],
         on_progress: Callable[[float], None] = lambda done: None,
     ) -> None:
-        self._policies = (after, before)  # the proposed policy first: the one in force is seldom the slow one
+        self._policies = (after, before)  # the proposed policy first, because it is more often the slow one
         self._horizon = horizon
         self._may_go_on = may_go_on
         self._on_progress = on_progress
@@ -107,7 +107,7 @@ def _future(
 
 
 def _quantile(name: str, number: int) -> float:
-    """Return the quantile of a job's runtime in its distribution; over many futures they are spread evenly."""
+    """Return the quantile of a job's runtime in a future; over many futures, a job's quantiles are spread evenly."""
     return (Random(name).random() + number * GOLDEN_RATIO) % 1  # noqa: S311  (no secret)
 
 

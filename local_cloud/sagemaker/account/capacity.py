@@ -1,4 +1,4 @@
-"""The limits of the account that a training job must meet, and the choice of its instances."""
+"""Admission of training jobs: the account's quotas and capacity, and the choice of a job's instances."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ class InstancePlacement:
 class Capacity:
     """The limits of the account. The registry holds its lock during every call.
 
-    :param machines: the number of instances of each type that exist, for both markets together.
+    :param machines: the number of existing instances of each type, for both markets (on demand and spot) together.
     :param quotas: the quotas, by SageMaker's names for them.
-    :param quota_per_type: the quota of instances in training jobs, in each market, of a type that neither `machines`
-        nor `quotas` names.
+    :param quota_per_type: the quota of training instances in each market, for each type that neither `machines` nor
+        `quotas` names.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Capacity:
         self._check(everything, used=in_use, wanted=placement.count)
 
     def _check(self, name: str, *, used: int, wanted: int, limit: int | None = None, unit: str = "Instances") -> None:
-        """Raise ResourceLimitExceeded beyond `limit`, or, if that is None, beyond the quota `name` if there is one."""
+        """Raise ResourceLimitExceeded beyond `limit`. If `limit` is None, the quota `name` applies, if there is one."""
         limit = self._quotas.get(name) if limit is None else limit
         if limit is not None and used + wanted > limit:
             raise options.limit_exceeded(name, limit, used, wanted, unit)
@@ -168,7 +168,7 @@ def _debugger_rules(request: Request) -> int:
 def _warm_match(
     request: Request, option: InstancePlacement, tags: Mapping[str, str], holders: Iterable[EmulatedTrainingJob]
 ) -> EmulatedTrainingJob | None:
-    """Return the job whose warm pool matches the request, the oldest such job first, or None."""
+    """Return the oldest job whose warm pool matches the request, or None."""
     if request.get("EnableManagedSpotTraining") or len(option.groups) > 1:
         return None
     (group,) = option.groups

@@ -1,8 +1,9 @@
-"""Managed warm pools: instances that are kept after a job has ended, for another job that matches it.
+"""Managed warm pools: instances that are kept after a job has ended, for another job with matching properties.
 
-Guide: train-warm-pools. A pool is kept after Completed, after a stop once the cluster had been launched, and after an
-error of the algorithm or the client. The pool is then Available until a matching job takes it (Reused), or its time is
-over or a user ends it (Terminated). No event reports a warm pool: SageMaker's events have no documented field for it.
+Guide: train-warm-pools. A pool is kept if the job is Completed, if it is stopped after its cluster was launched, or if
+it fails by an error of the algorithm or the client. The pool is then Available until a matching job takes it (Reused),
+or until its time is over or a user ends it (Terminated). No event reports a warm pool: SageMaker's events have no
+documented field for it.
 """
 
 import threading
@@ -69,7 +70,7 @@ class EmulatedWarmPool:
                 self._status, self._ended_at, self._reused_by = "Reused", _now(), job
 
     def update(self, keep_alive: int) -> bool:
-        """Change the seconds for which the pool keeps its instances from the job's end; 0 frees the instances.
+        """Change the time for which the pool keeps its instances, in seconds from the job's end; 0 frees the instances.
 
         Return False if the pool is already Reused or Terminated.
         """

@@ -1,4 +1,4 @@
-"""The lookups of CreateTrainingJob in other services before a job is accepted: the role, and the data in S3."""
+"""Checks of CreateTrainingJob in other services: whether the role exists in IAM, and the input data in S3."""
 
 from collections.abc import Mapping
 from typing import Any

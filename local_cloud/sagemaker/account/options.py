@@ -41,7 +41,7 @@ class Times:
 TIMES = Times(stop_grace=10.0, unhandled_grace=0.5, startup_delay=0.0, deletion=0.5)
 # On AWS the grace period of a stop is 120 s, and a start takes minutes.
 STRICT_TIMES = Times(stop_grace=5.0, unhandled_grace=5.0, startup_delay=2.0, deletion=2.0)
-TRAINING_JOB = "training-job"  # the target of a plan that training jobs may name
+TRAINING_JOB = "training-job"  # the target of plans for training jobs
 TARGETS = (TRAINING_JOB, "hyperpod-cluster", "endpoint", "studio-apps")
 """The resources that a training plan may be for, as DescribeTrainingPlan names them."""
 _PLAN_NAME = r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}"
@@ -94,10 +94,13 @@ class Account:
     quota_lag: float | None = None
     """Seconds for which instances count toward quotas after a job or a warm pool has ended; None is 0."""
     quota_per_type: int | None = None
-    """The quota of an instance type in a market that `quotas` does not name; None is no limit."""
+    """The quota of each instance type in each market (on demand, spot) that `quotas` does not name; None: no limit."""
 
     def with_slots(self, slots: int) -> "Account":
-        """Return the account with a quota of `slots` instances of each type, so that quota lag has an effect."""
+        """Return the account with a quota of `slots` instances of each type, if it has a quota lag but no such quota.
+
+        Without a quota, the lag would have no effect.
+        """
         return replace(self, quota_per_type=slots) if self.quota_lag and self.quota_per_type is None else self
 
 
@@ -128,7 +131,7 @@ def parse_quota(text: str) -> tuple[str, int]:
 
 
 def parse_rate(text: str) -> Rate:
-    """Parse `CALLS/BURST`: calls per second on average, and at once."""
+    """Parse `CALLS/BURST`: calls per second on average, and calls at once after a pause."""
     match = re.fullmatch(r"([0-9]*\.?[0-9]+)/([0-9]{1,6})", text)
     if not match or float(match[1]) <= 0 or int(match[2]) < 1:
         raise ValueError(f"{text!r} is not of the form CALLS/BURST, such as 1/10: calls a second, and at once")

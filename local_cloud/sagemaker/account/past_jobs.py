@@ -1,4 +1,4 @@
-"""Training jobs that ended before the emulator started. They are kept small, because there may be very many."""
+"""Training jobs that ended before the emulator started: small objects, because there may be very many."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ PAST = "past-"  # prefix of the names of past jobs
 
 
 def past_jobs(count: int, arn_prefix: str, now: float) -> Iterator[PastJob]:
-    """Yield `count` jobs, the oldest first: one for each minute before `now`."""
+    """Yield `count` jobs, the oldest first: one was created in each minute before `now`."""
     for number in range(count):
         name = f"{PAST}{number:06}"
         created = now - (count - number) * MINUTES_APART * 60

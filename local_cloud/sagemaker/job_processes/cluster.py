@@ -63,7 +63,10 @@ class Cluster:
 
     @property
     def entrypoint(self) -> list[str]:
-        """ContainerEntrypoint and ContainerArguments, or an empty list: the image's own program cannot be run here."""
+        """The request's ContainerEntrypoint and ContainerArguments; empty if the request has no ContainerEntrypoint.
+
+        The image's own program cannot be run here.
+        """
         algorithm = self.request["AlgorithmSpecification"]
         if "ContainerEntrypoint" not in algorithm:
             return []

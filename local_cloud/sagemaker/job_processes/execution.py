@@ -16,7 +16,7 @@ from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Transfer
 
 _log = logging.getLogger(__name__)
 
-FAILED_ALONE_AFTER = 1.0  # seconds for which the others must go on, for a failure during a stop to fail the job
+FAILED_ALONE_AFTER = 1.0  # seconds; if one instance fails during a stop and the others run on so long, the job fails
 LOG_PERIOD = 0.3  # seconds
 SYNC_PERIOD = 1.0
 _TICK = 0.05
@@ -78,8 +78,8 @@ class Execution:
     def stop(self, grace: Grace, hurry: threading.Event | None = None) -> tuple[Instance, int] | None:
         """Send SIGTERM, then SIGKILL when the grace period is over or `hurry` is set.
 
-        Return an instance with its exit code if the instance failed meanwhile and the others went on. In this case, the
-        job has failed.
+        If one instance fails meanwhile and the others run on, the job has failed. In this case, return the failed
+        instance and its exit code, else None.
         """
         began = time.monotonic()
         handles = [process.terminate() for process in self._processes]
@@ -107,9 +107,9 @@ class Execution:
         kill_marked(str(self._cluster.folder))
 
     def report(self, *, last: bool = False) -> None:
-        """Upload logs and checkpoints, each if its period is over or with `last`.
+        """Upload logs and checkpoints, each at most once in its period. With `last`, upload both now.
 
-        A failed upload of checkpoints is logged, and raises TransferError with `last`.
+        A failed upload of checkpoints is logged and tried again. With `last`, it raises TransferError.
         """
         now = time.monotonic()
         if last or now >= self._next_log:

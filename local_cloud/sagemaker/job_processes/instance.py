@@ -14,7 +14,7 @@ from local_cloud.sagemaker.job_processes.container import image, toolkit
 OPT_ML = "/opt/ml"
 
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "USER")
-_LONGEST_VARIABLE = 128 * 1024  # bytes with name and final NUL: with a longer variable, Linux runs no program
+_LONGEST_VARIABLE = 128 * 1024  # bytes with name and final NUL; Linux starts no program with a longer variable
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "output/intermediate", "code")
 
 

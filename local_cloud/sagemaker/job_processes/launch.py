@@ -1,8 +1,8 @@
-"""The start of a job's process: `python launch.py PLAN COMMAND...`.
+"""Start of a job's process with the mounts of a container: `python launch.py PLAN COMMAND...`.
 
 The program mounts folders at the paths that they have in a container. The mounts are visible to this process and its
 children only. Then the program replaces itself by the command. The command keeps the process id, so signals reach it
-directly, without a shell between.
+directly: no shell is in between.
 
 PLAN is JSON: {"mounts": [[source, target], ...], "stage": an empty working folder, "cwd": the command's directory}.
 Without mounts, no mount namespace is created.

@@ -53,7 +53,7 @@ class ContainerProcess:
         If a signal ended the process, the code is 128 + the signal's number, as a container reports it.
         """
         if self._exit_code is None:
-            # The process stays a zombie until its group has been killed, so that its id is not reused before.
+            # WNOWAIT leaves the process a zombie, so that its id is not reused before its group has been killed.
             state = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if state is not None:
                 self.signal(signal.SIGKILL)
@@ -116,7 +116,7 @@ def kill_marked(mark: str) -> None:
     Processes that have left their process group are found in this way only.
     """
     quiet = 0
-    # A program that is just starting has no environment for a moment, so two searches must find no process.
+    # A program that is just starting has no environment for a moment. So two successive searches must find none.
     while quiet < 2:
         marked = list(_marked(mark))
         for process in marked:

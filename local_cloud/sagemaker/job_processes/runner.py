@@ -262,7 +262,7 @@ class JobRunner:
         return end
 
     def _script_end(self, execution: Execution) -> _End | None:
-        """Return the end of the job if its processes have ended by themselves, else None. One failure is enough."""
+        """Return a Failed end if any process has failed, a Completed end if all have succeeded, else None."""
         codes = execution.exit_codes()  # read once: a failure between two reads would count as a success
         for instance, code in codes:
             if code:

@@ -1,6 +1,6 @@
 """Files between S3 and a job's folders as SageMaker transfers them: input channels, checkpoints, artifacts.
 
-The agent of a carrier imitates the same with its own code, so that an error of one is not an error of both.
+The agent of a carrier does the same with separate code, so that an error in one is not an error in both.
 """
 
 import json
@@ -37,7 +37,7 @@ def split_uri(uri: str) -> tuple[str, str]:
 class Storage:
     """The transfers between S3 and a job's folders. `client` is a boto3 client of S3.
 
-    Files exist in the folder `scratch` only during a transfer. A failed transfer raises TransferError.
+    The folder `scratch` is for temporary files during a transfer. A failed transfer raises TransferError.
     """
 
     def __init__(self, client: Any, scratch: Path) -> None:
@@ -56,7 +56,7 @@ class Storage:
             raise TransferError(f"Data download failed: {uri}: {error}") from error
 
     def download_channel(self, source: dict[str, Any], target: Path, shard: int, shards: int) -> None:
-        """Download the S3DataSource of a channel into a folder. No matching object is a TransferError.
+        """Download the S3DataSource of a channel into a folder. Raise TransferError if no object matches.
 
         With ShardedByS3Key, only the objects of the given shard are downloaded.
         """
@@ -139,7 +139,7 @@ class Storage:
 
 
 class CheckpointSync:
-    """The copying of all instances' checkpoint folders to one prefix in S3, and their first restoration from there.
+    """Copies all instances' checkpoint folders to one prefix in S3, and restores them from it at the start.
 
     As in SageMaker, a file that is deleted here stays in S3. An instance sees the checkpoints of another instance only
     after a restoration. The file that is copied last wins for files of the same name.
@@ -181,7 +181,7 @@ class CheckpointSync:
     def _by_age(self) -> list[tuple[Path, Path]]:
         """Return each file with its path relative to its folder, the oldest first.
 
-        A script writes a checkpoint before the file that points to it.
+        A script writes a checkpoint before the file that points to it, so both are uploaded in this order.
         """
         aged = []
         for folder in self._folders:

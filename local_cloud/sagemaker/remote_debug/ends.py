@@ -1,12 +1,12 @@
-"""The two ends of a remote debug session.
+"""The two ends of a remote debug session: the process in the container and the plugin on the user's side.
 
 `python ends.py worker FD SESSION` runs in the container, in place of a process of AWS's SSM agent. SESSION is JSON, see
 `worker`. `python ends.py plugin ...` runs on the user's side, in place of AWS's session-manager-plugin and with its
 arguments.
 
 One connection joins the two ends. Each end sends frames: a kind, a number (of the connection to a forwarded port) and
-bytes. The protocol is our own, since AWS's is private to its agent and its plugin. As on AWS, exit codes are not passed
-on.
+bytes. The protocol is our own, because AWS's protocol is private to its agent and its plugin. As on AWS, exit codes are
+not passed on.
 
 The module is run by its path, in other Python environments than ours. Therefore it imports only the standard library.
 """

@@ -1,4 +1,4 @@
-"""Session Manager on this machine, for the containers of training jobs, with the checks of AWS's."""
+"""Emulation of Session Manager: it opens shells, commands and forwarded ports in training jobs' containers."""
 
 import json
 import logging

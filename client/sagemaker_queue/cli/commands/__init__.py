@@ -1,1 +1,1 @@
-"""The commands of ``smq``, a module for each group."""
+"""The commands of ``smq``, in modules by subject."""

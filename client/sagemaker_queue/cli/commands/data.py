@@ -177,7 +177,10 @@ def _print_streaming_note(source: S3Address, target: S3Address) -> None:
 
 
 def _objects_at(target: S3Address, storage: S3Storage) -> dict[S3Address, Stored]:
-    """Return the objects at the target by address; empty without permission to list or to read."""
+    """Return the objects at the target by address.
+
+    List them, or without permission to list, look up the single object. Empty if neither is permitted.
+    """
     for look in (storage.listed, storage.stored):
         try:
             return {stored.address: stored for stored in look(target)}
@@ -224,7 +227,8 @@ def data_get(path: str, to: Path | None) -> int:
         if is_file:
             fetch_file(found[0], target, storage, progress)
             return _print_downloaded(found, target)
-        files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # empty folders
+        # An object with a key that ends with / marks an empty folder.
+        files_there = [stored for stored in found if not stored.address.key.endswith("/")]
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
     for stored, reason in done.refused[:_SHOWN]:
         print(f"smq: not fetched: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
@@ -318,7 +322,7 @@ def _storage() -> S3Storage:
 
 
 def _is_file(found: Sequence[Stored], address: S3Address) -> bool:
-    """Return whether the only found object has exactly this key."""
+    """Return whether the address names a file, not a folder: the only object found has exactly this key."""
     return len(found) == 1 and found[0].address == address
 
 
@@ -327,7 +331,7 @@ def _file_in(target: S3Address, name: str) -> S3Address:
 
 
 def _target_of(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
-    """Return the target address of a copied object."""
+    """Return where the object at ``address`` is copied to, if the file or folder ``source`` is copied to ``target``."""
     return target if address == source else target / address.key.removeprefix(source.folder.key)
 
 

@@ -165,7 +165,7 @@ def _for_each(names: Iterable[str], act: Callable[[str], str]) -> int:
         try:
             print(act(name))
         except (ConfigError, NotAuthenticated):
-            raise  # would fail for every job
+            raise  # every other job would fail in the same way
         except QueueError as error:
             code = max(code, print_error(error))
     return code

@@ -1,4 +1,4 @@
-"""``smq logs``, and following a job until it has finished."""
+"""``smq logs``: print the log of a job or of a group's jobs; with ``-f``, follow a job until it has finished."""
 
 from __future__ import annotations
 

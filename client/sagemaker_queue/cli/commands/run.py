@@ -29,6 +29,7 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit codes, as in a shell
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_SAGEMAKER"
 PORT = 8762
 _LACKS, _IDLE = "sagemaker-queue is not here", "sagemaker-queue is here, and was not started"
+# A script for the program's Python. It prints one of these texts, or nothing if sagemaker-queue was started.
 _PROBE = f"""
 import sys
 if "sagemaker_queue_startup" not in sys.modules:
@@ -173,8 +174,8 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
 
 
 def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program that shall use this proxy, also if it uses another HTTP proxy."""
-    # The hooks are switched off (VARIABLE=0): hooks whose requests go through the proxy would show jobs twice.
+    """Return the environment in which a program sends its SageMaker requests to this proxy, past other HTTP proxies."""
+    # VARIABLE=0 switches off the hooks of this package: with hooks and proxy, each would add the queue's jobs to lists.
     changed = {**environment, ENDPOINT_VARIABLE: f"http://{address}", VARIABLE: "0"}
     if any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
         direct = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
@@ -191,16 +192,16 @@ def _has_terminal() -> bool:
 
 
 def execute(program: str, command: tuple[str, ...], environment: Mapping[str, str]) -> int:
-    """Replace this process by the program, which so gets signals and the terminal directly.
+    """Replace this process by the program, so that the program gets signals and the terminal directly.
 
-    On Windows, run it and return its exit code. Returns NOT_EXECUTABLE if it cannot be executed.
+    On Windows, run the program and return its exit code. Returns NOT_EXECUTABLE if the program cannot be executed.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     try:
         if os.name == "nt":
             return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the program would inherit that
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the program would inherit that
             signal.signal(ignored, signal.SIG_DFL)
         os.execve(program, list(command), dict(environment))  # noqa: S606  # running the user's program is the purpose
     except OSError as error:
@@ -236,10 +237,10 @@ def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[s
 
 
 def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
-    """Return the Python that runs a program, and its options; None if it is unknown.
+    """Return the path of the Python that runs a program, followed by Python's options; None if the Python is unknown.
 
-    The Python is the program itself, or the one in the program's first line. pip writes a path that is too long for
-    the first line into the second.
+    The Python is the program itself, or the interpreter that the program's first line (#!) names. If the path is too
+    long for a first line, pip writes /bin/sh there and the path into the second line.
     """
     if _is_python(program.name):
         return [str(program), *_flags(arguments)]
@@ -260,7 +261,7 @@ def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
 
 
 def _flags(arguments: Sequence[str]) -> list[str]:
-    """Return the options of a Python before the script, module or code that it runs."""
+    """Return the options in a command line of Python that precede the script, ``-m`` or ``-c``."""
     flags: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -283,10 +284,11 @@ def _is_python(name: str) -> bool:
 
 
 def _probe(python: str, flags: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return the output of a Python for ``_PROBE``, without importing modules of the working folder.
+    """Run ``_PROBE`` in a Python and return the output. No module of the user's working folder is imported.
 
-    With ``-c`` Python would put the working folder first on its path; with a file, it puts the file's folder there.
-    The working folder of the process does not change, because pyenv and others choose a Python by it.
+    ``python -c`` would search the working folder for modules first. Therefore the probe is a file in a new folder,
+    which Python searches instead. The probe still runs in the working folder, because pyenv and others choose a Python
+    by it.
     """
     with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # only this user can write to it
         probe = Path(folder, "probe.py")

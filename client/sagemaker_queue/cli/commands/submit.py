@@ -1,4 +1,4 @@
-"""The commands of ``smq`` that submit jobs: submit, resubmit, plan."""
+"""``smq submit``, ``resubmit`` and ``plan``: submit a command, submit a job's request again, print a dry run."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 IDLE_END = 3600  # seconds
-_LARGE = 5_000_000  # bytes of code from which an upload is announced
-_REDACTED = "***"  # the queue's replacement of values, except for the owner and admins
+_LARGE = 5_000_000  # bytes; larger uploads of code are announced
+_REDACTED = "***"  # shown in place of a value, except to the job's owner and to administrators
 
 
 preflight_option = flag(
@@ -160,7 +160,7 @@ def submit(
 
 
 def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
-    """Return the seconds without a session after which a job without a command ends; the policy may limit them.
+    """Return after how many seconds without a session a job without a command ends; the policy may limit this time.
 
     Raises InvalidOption if more was asked for than the policy allows.
     """
@@ -356,7 +356,7 @@ def _queue_job(
 ) -> int:
     """Submit a request and print the result; with ``wait``, follow the job. Return the exit code.
 
-    ``said`` rewrites a warning for the user.
+    ``said`` rewrites a warning: it puts options of ``smq`` in place of the request's fields.
     """
     try:
         submission = queue.submit(request, preflight=preflight)

@@ -13,8 +13,8 @@ from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 MOST_ASKED = 25
-"""Earlier attempts of one job that SageMaker is asked for: the first and the latest ones. For the attempts between
-them, the queue's record is used."""
+"""Maximum number of earlier attempts of one job whose descriptions are read from SageMaker: the first and the latest
+ones. For the attempts between them, the queue's record is used."""
 _MOST_KEPT = 1000
 
 

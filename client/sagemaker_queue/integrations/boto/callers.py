@@ -1,4 +1,4 @@
-"""Answer calls of clients of which only the events are known, with the credentials of each client."""
+"""Answer calls of any AWS client, and call the queue with that client's own credentials."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CREATE = "CreateTrainingJob"
 class Callers:
     """The hooks of each caller. Clients with the same credentials in the same process are one caller.
 
-    The queue is ``queue``, else the one of ``config``, else the one that ``find_config`` finds. Without ``queue``, it
-    is called with the caller's credentials. Thread-safe without a lock, since a fork could leave a lock locked.
+    The queue is ``queue``, else the one of ``config``, else the one that ``find_config`` finds. Without ``queue``, the
+    queue is called with the caller's credentials. Thread-safe without a lock, since a fork could leave a lock locked.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Callers:
 def _session_of(credentials: Any, region: str | None) -> boto3.Session:
     """Return a session with the given credentials, for the hooks' own calls of AWS.
 
-    Refreshable credentials are still refreshed. Without credentials, those of the environment are used. The session's
+    Refreshable credentials stay refreshable. Without credentials, those of the environment are used. The session's
     region is that of the environment, else ``region``.
     """
     session: Any = botocore.session.Session()

@@ -14,7 +14,7 @@ from sagemaker_queue.jobs.formatting import state_sentence
 
 Description = dict[str, Any]
 AttemptDescriptions = Mapping[int, Optional[Mapping[str, Any]]]
-"""SageMaker's descriptions of attempts by number. None: SageMaker does not know the attempt. Missing: not asked for."""
+"""SageMaker's descriptions of attempts by number. None: SageMaker does not know the attempt. No entry: not read."""
 
 USED_MEMBERS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
 """The members of descriptions that this module uses."""
@@ -45,9 +45,9 @@ def times(job: JobDetail, known: AttemptDescriptions) -> Description:
         answer["TrainingStartTime"] = min(starts)
     for measure in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
         seconds = [described[measure] for described in known.values() if described and measure in described]
-        # Attempts that SageMaker was not asked for. The seconds of deleted training jobs are unknown.
+        # For attempts that were not read from SageMaker, use the queue's record. Deleted training jobs count 0 seconds.
         seconds += [_seconds(it) for it in job.attempts if it.attempt not in known and it.ended]
-        if measure == "TrainingTimeInSeconds":  # attempts that share an instance have no billable time of their own
+        if measure == "TrainingTimeInSeconds":  # attempts on a shared instance have no billable time of their own
             seconds += [_seconds(it) for it in unknown if it.attempt in known and it.carrier and it.ended]
         if seconds:
             answer[measure] = sum(seconds)

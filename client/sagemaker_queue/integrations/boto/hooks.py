@@ -2,7 +2,7 @@
 
 Every SageMaker SDK, and plain boto3, uses a botocore client. A botocore client calls its handlers before it sends a
 request. The handlers here answer calls about jobs of the queue, under the names that their users gave. All other calls
-pass to AWS, also those about training jobs that the queue does not know.
+pass to AWS, including calls about training jobs that the queue does not know.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ JOBS, ATTEMPTS = "jobs", "attempts"
 
 
 def view_of(hooks: str | None) -> str:
-    """Return which view is shown, JOBS or ATTEMPTS: ``hooks``, else the value of VIEW_VARIABLE, else JOBS.
+    """Return the view of calls that show training jobs, JOBS or ATTEMPTS: ``hooks``, else VIEW_VARIABLE, else JOBS.
 
     Raises ConfigError for another value.
     """
@@ -70,8 +70,8 @@ class _Reply:
 class Hooks:
     """The hooks of all clients with the same credentials. The hooks' own calls of AWS use ``session``.
 
-    With ``leave_other_regions``, a job that is created in another region than the queue's is left to SageMaker, with a
-    warning; otherwise it is refused. ``view`` is the argument of ``view_of``: jobs or attempts.
+    With ``leave_other_regions``, a CreateTrainingJob call for another region than the queue's passes to SageMaker, with
+    a warning; otherwise it is refused. ``view`` is the argument of ``view_of``: jobs or attempts.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Hooks:
         return None if answer is None else _accepted(answer)
 
     def _is_not_the_queues(self, operation: str, region: str) -> bool:
-        """Tell whether a call passes because its region is not the queue's, in which all jobs of the queue run."""
+        """Tell whether a call passes to AWS because its client's region is not that of the queue and its jobs."""
         if region == self.jobs.queue.region:
             return False
         if operation == _CREATE and self._leave_other_regions:

@@ -1,4 +1,4 @@
-"""The answers of DescribeTrainingJob about jobs of the queue, under the names that their users gave.
+"""Make the answers of DescribeTrainingJob about jobs of the queue, under the names that their users gave.
 
 Programs that were written for SageMaker must understand the answers. So a waiting job is InProgress, whether it ran
 before or not.
@@ -57,7 +57,7 @@ def renamed(arn: str, name: str) -> str:
 def from_attempt(job: JobDetail, described: Description, known: AttemptDescriptions) -> Description:
     """Describe the job by SageMaker's description of its present attempt.
 
-    Times and secondary statuses are those of all attempts.
+    Times and secondary statuses cover all attempts of the job.
     """
     answer = {
         **described,

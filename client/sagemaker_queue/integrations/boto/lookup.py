@@ -18,7 +18,7 @@ from sagemaker_queue.queue.client import QueueClient
 
 RECENT_SECONDS = 2.0
 LISTED_SECONDS = 60.0
-"""The age up to which one list of the queue's jobs is used for further pages."""
+"""Time for which a list of the queue's jobs is reused to answer calls for further pages."""
 MOST_LISTED = 10_000
 """Maximum number of jobs in one list, with all live jobs first. A list takes at most 20 calls of the queue."""
 _MANY = 500
@@ -42,7 +42,7 @@ def attempt_name(job: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class JobListing:
-    """The jobs of the queue at a time."""
+    """The jobs of the queue at the time ``asked_at``."""
 
     asked_at: datetime
     jobs: tuple[JobSummary, ...]
@@ -98,9 +98,9 @@ class JobLookup:
         return job
 
     def find_of_attempt(self, name: object) -> JobDetail | None:
-        """Return the job whose attempt would have this name; None for other names. Raises QueueError.
+        """Return the job whose attempt has, or could have, this name; None for other names. Raises QueueError.
 
-        The job of an attempt whose name is cut is not found.
+        If the job's name was cut (see ``attempt_name``), the job is not found.
         """
         attempt = _ATTEMPT.fullmatch(str(name))
         return self.find(attempt["job"]) if attempt else None
@@ -116,14 +116,14 @@ class JobLookup:
                 del self._known[job.job]
 
     def may_have(self, name: str) -> bool:
-        """Tell whether the queue knows the job; also True in an outage, since following a job retries through it."""
+        """Tell whether the queue knows the job. In an outage, return True, since a follower of the job retries."""
         try:
             return self.find(name) is not None
         except Unavailable:
             return True
 
     def find_recent(self, name: object) -> JobDetail | None:
-        """Return the job as ``find`` does, from a cache of at most RECENT_SECONDS; a finished job's stays valid.
+        """Return the job as ``find`` does, but reuse an answer of the last RECENT_SECONDS, or about a finished job.
 
         Use this method for calls that come in bursts, such as calls that read logs.
         """

@@ -1,7 +1,7 @@
 """Correct addresses of outputs that a program has computed from a job's name.
 
-SageMaker writes to ``<folder of the request>/<training job>/...``, and the training job is an attempt. So there is
-nothing at ``<folder>/<job>/...``, and the address is replaced by the one of the last attempt.
+SageMaker writes to ``<folder of the request>/<training job>/...``, and the training job is an attempt. So nothing is
+stored at ``<folder>/<job>/...``, and this address is replaced by that of the job's last attempt.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ _SESSION = "session"  # the name of the handlers of one session
 
 
 class _Everywhere:
-    """The state of ``install(everywhere=True)``, or of the environment's hooks before that call.
+    """The state of the hooks on the whole process, from ``install(everywhere=True)`` or SAGEMAKER_QUEUE_INSTALL.
 
-    ``uninstall`` resets both.
+    ``uninstall`` resets it.
     """
 
     callers = Callers()
@@ -54,14 +54,14 @@ def boto_session(
 ) -> boto3.Session:
     """Return a boto3 session that sends its training jobs to the queue. Pass it to libraries that take a boto3 session.
 
-    The session is ``session`` (default: a new one). Clients of it that are created from now on use ``queue`` (default:
-    the queue that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is found to be
+    The session is ``session`` (default: a new one). Its clients that are created after this call use ``queue``
+    (default: the queue that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is
     certain to fail is refused at once.
 
-    ``hooks`` selects what calls that show training jobs return. With ``"jobs"`` they return jobs, under the names that
-    their users gave. With ``"attempts"`` they return SageMaker's training jobs; jobs are still submitted to the queue
-    and stopped by it. Default: the environment variable ``SAGEMAKER_QUEUE_HOOKS``, else jobs.
-    Raises ConfigError if no queue is configured.
+    ``hooks`` selects the view of the calls that describe or list training jobs. The view ``"jobs"`` shows the queue's
+    jobs, under the names that their users gave. The view ``"attempts"`` shows SageMaker's training jobs; calls that
+    create or stop a job still go to the queue. Default: the environment variable ``SAGEMAKER_QUEUE_HOOKS``, else
+    ``"jobs"``. Raises ConfigError if no queue is configured.
     """
     _check_queue(queue)
     session = session or _new_session()
@@ -97,7 +97,7 @@ def install(
     callers = Callers(queue, config=config, preflight=preflight, view=view_of(hooks))
     with _Everywhere.lock:
         _Everywhere.callers = callers
-        startup.hook_new_sessions(botocore)  # first, so that no session that is created meanwhile is left out
+        startup.hook_new_sessions(botocore)  # first, so that a session created meanwhile is not missed
         hook_existing_emitters()
     return session
 
@@ -114,14 +114,14 @@ def uninstall() -> None:
     Sessions of ``boto_session`` and events that were passed to ``hook`` stay hooked.
     """
     with _Everywhere.lock:
-        startup.unhook_new_sessions(botocore)  # from now on, handlers that are not found below let all calls pass
+        startup.unhook_new_sessions(botocore)  # now handlers that the loop below misses let calls pass
         _Everywhere.callers = Callers()
         for emitter in _live_emitters():
             _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))
         session, _Everywhere.default = _Everywhere.default, None
         found = _hooks_on(session)
         if session is not None and found is not None:
-            found.active = False  # for the clients that were created meanwhile
+            found.active = False  # existing clients keep their handlers, which now let all calls pass
             startup.unregister(session.events, _SESSION)
             delattr(session, _HOOKS)
     leave_waits()
@@ -143,7 +143,7 @@ def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = Tr
         raise TypeError(f"hook() takes events, such as client.meta.events or session.events, not {emitter!r}")
     config = None if queue else find_config()
     callers = Callers(queue, config=config, preflight=preflight, view=view_of(hooks))
-    startup.unregister(emitter, EVERYWHERE)  # otherwise this handler would come first
+    startup.unregister(emitter, EVERYWHERE)  # otherwise the handler of all sessions would answer first
     startup.unregister(emitter, EVENTS)
     startup.register(emitter, EVENTS, Responder(_following(callers.answer)))
 
@@ -154,11 +154,11 @@ def _check_queue(queue: object) -> None:
 
 
 def output_address(address: str, *, queue: QueueClient | None = None) -> str:
-    """Return the true address of an output, for an address that an SDK has computed from a job's name.
+    """Correct the S3 address of an output that an SDK has computed from a job's name: use the last attempt's folder.
 
     SageMaker writes outputs below the names of attempts. So ``latest_job_debugger_artifacts_path()`` of the SDK v2 and
-    ``output_data`` of the v3 name empty folders. The result names the folder of the job's last attempt. Other addresses
-    are returned unchanged. ``queue`` is as for ``boto_session``. Raises QueueError.
+    ``output_data`` of the v3 name empty folders. Other addresses are returned unchanged. ``queue`` is as for
+    ``boto_session``. Raises QueueError.
     """
     return outputs.true_address(JobLookup(queue or QueueClient()).find_recent, address)
 
@@ -187,7 +187,7 @@ def register(of_session: Hooks, events: Any) -> None:
     def answer(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], _: Any) -> Reply:
         return of_session.answer(model, params, context)
 
-    startup.unregister(events, EVERYWHERE)  # otherwise this handler would come first
+    startup.unregister(events, EVERYWHERE)  # otherwise the handler of all sessions would answer first
     startup.register(events, _SESSION, Responder(_following(answer)))
 
 
@@ -207,7 +207,7 @@ _INTEGRATIONS = Callers()
 
 
 def _following(answer: Answerer) -> Answerer:
-    """Wrap ``answer`` to patch the SageMaker SDK v3 before each call, in case it was loaded meanwhile."""
+    """Wrap ``answer`` to first patch the SageMaker SDK v3, which the program may have imported since the last call."""
 
     def followed(*call: Any) -> Reply:
         follow_waits(_jobs_of)
@@ -240,7 +240,8 @@ if hasattr(os, "register_at_fork"):
 def _live_emitters() -> Iterator[HierarchicalEmitter]:
     """Yield the event emitters of all sessions and clients. A client has a copy of its session's emitter.
 
-    All are yielded twice, since a copy may be created meanwhile. Objects that ``gc.freeze`` has hidden are not found.
+    All are yielded twice, since an unhooked copy may be created during the first round. Objects that ``gc.freeze`` has
+    hidden are not found.
     """
     for _ in range(2):
         for found in gc.get_objects():
@@ -266,7 +267,7 @@ def _change_at_once(emitter: HierarchicalEmitter, change: Callable[[Hierarchical
         finally:
             sys.setswitchinterval(interval)
         time.sleep(_PAUSE_SECONDS)
-    change(emitter)  # another thread has been busy with emitters for seconds, and waiting longer is useless
+    change(emitter)  # another thread has used emitters for seconds, so waiting longer is useless
 
 
 def _others_change_emitters() -> bool:
@@ -283,7 +284,7 @@ def _others_change_emitters() -> bool:
 
 
 _EVENTS_FILE = HierarchicalEmitter.__init__.__code__.co_filename
-_EMITTING = frozenset({"emit", "emit_until_response", "_emit"})  # handlers run inside, for as long as a call takes
+_EMITTING = frozenset({"emit", "emit_until_response", "_emit"})  # they run handlers, which take as long as a call
 _LONGER_THAN_A_CHANGE_SECONDS = 1.0
 _PAUSE_SECONDS, _MOST_TRIES = 0.001, 3000
 _NO_EVENT = "sagemaker-queue-nothing"
@@ -293,7 +294,7 @@ def _nothing(**_: Any) -> None: ...
 
 
 def _new_session() -> boto3.Session:
-    """Return a new session with the settings of boto3's default session, which must not be hooked itself."""
+    """Return a new session with the settings of boto3's default session. The default session itself stays unhooked."""
     default = boto3.DEFAULT_SESSION
     if default is None:
         return boto3.Session()

@@ -83,8 +83,8 @@ def update(jobs: JobLookup, call: Call) -> Answer | None:
 def delete(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer DeleteTrainingJob: delete the last attempt of a finished job. The queue's record expires later.
 
-    No attempt of a live job is deleted, also not by its own name: its end may be unknown to the queue, and a late call
-    would launch it again.
+    An attempt of a live job is never deleted, not even by its own name. Deletion makes the name free, and if the queue
+    does not know the attempt's end yet, a late CreateTrainingJob call could launch the attempt again.
     """
     name = call.parameters.get("TrainingJobName")
     job = jobs.find(name) or jobs.find_of_attempt(name)
@@ -175,7 +175,7 @@ def _job_of(jobs: JobLookup, arn: object) -> JobDetail | None:
 def _attempt(job: JobDetail, what: str) -> str:
     """Return the name of the running attempt, or of a finished job's last one. Raises InvalidRequest if there is none.
 
-    ``what`` is the beginning of the message that says what is possible once the job runs.
+    ``what`` is the second sentence of the error's message, to which "once it runs" is added.
     """
     if job.training_job_name is None or not job_descriptions.is_described_by_its_attempt(job):
         raise InvalidRequest(f"{state_sentence(job)}. {what} once it runs.")

@@ -1,4 +1,4 @@
-"""Calls whose training jobs cannot be queued, since SageMaker itself or AWS Batch creates the jobs.
+"""Warn of calls whose training jobs bypass the queue, because SageMaker itself or AWS Batch creates the jobs.
 
 These calls pass to AWS, with a warning that names the alternative that uses the queue.
 """

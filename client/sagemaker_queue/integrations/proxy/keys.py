@@ -4,8 +4,8 @@ A program signs with a key of its own, which may differ from the proxy's key. An
 and each assumption of a role or log-in by the Identity Center creates a new key. A request that is signed with one of
 these keys comes from the user, and is answered with the credentials of that key:
 
-- the proxy's present and earlier keys: a program may have got its key earlier;
-- the present key of the instance or container: a program may have got its key later;
+- the proxy's present and earlier keys, since a program may use a key that is older than the proxy's present one;
+- the present key of the instance or container, since a program may use a newer key than the proxy;
 - keys in the user's own files: of any profile in ~/.aws, and of roles and log-ins in the AWS CLI's cache.
 
 The proxy does not check whether a temporary key has expired: AWS does so for each request.
@@ -24,7 +24,7 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError
 
 _CLI_CACHE = Path("~/.aws/cli/cache")
-_READ_AGAIN = frozenset({"iam-role", "container-role"})  # sources that are read by one local request, without a prompt
+_READ_AGAIN = frozenset({"iam-role", "container-role"})  # reading these sources is one local request, without a prompt
 _MOST = 64  # maximum number of remembered keys
 _MOST_BYTES = 100_000  # maximum size of a file in the cache; usual files have 2,000 bytes
 

@@ -16,7 +16,7 @@ from sagemaker_queue.integrations.proxy.messages import ProxyRefusal, Request, R
 logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
-MOST_BYTES = 4 * 1024 * 1024  # maximum size of a body; SageMaker's largest (a pipeline's definition) has a quarter
+MOST_BYTES = 4 * 1024 * 1024  # maximum size of a body: four times SageMaker's largest (a pipeline's definition)
 _LONGEST_SILENCE_SECONDS = 120.0
 # Headers that may occur once only: one reader could take the first value, and another reader the last one.
 _ONCE = (

@@ -65,7 +65,7 @@ def verified(
 
 
 class _Verifier(SigV4Auth):
-    """A signer that repeats the sender's signature, with the same headers and time."""
+    """A signer that computes the signature again, from the same headers and time as the sender."""
 
     def __init__(self, credentials: ReadOnlyCredentials, region: str, signed: Sequence[str]) -> None:
         super().__init__(credentials, SERVICE, region)
@@ -124,7 +124,7 @@ def _check_time(sent_at: str, date: str, now: datetime) -> None:
 
 
 def _check_what_is_signed(request: Request, signed: Sequence[str]) -> None:
-    """Raise ProxyRefusal unless the host and all x-amz- headers are signed, and all signed headers are there."""
+    """Raise ProxyRefusal unless the host and all x-amz- headers are signed, and no signed header is missing."""
     sent = {name.lower() for name in request.headers}
     needed = {"host", *(name for name in sent if name.startswith("x-amz-"))}
     if missing := sorted(needed - set(signed)):

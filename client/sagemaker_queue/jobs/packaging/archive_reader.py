@@ -19,8 +19,8 @@ from sagemaker_queue.jobs.formatting import file_size
 
 LARGEST_HEADER = 1 << 20  # bytes of all headers of one member
 LARGEST_GLOBAL_HEADERS = 1 << 16  # characters of all headers together that apply to all members
-ALWAYS_ALLOWED = 10 * 10**9  # bytes that an archive of any size may unpack to
-GROWTH = 10  # times its own size that a larger archive may unpack to
+ALWAYS_ALLOWED = 10 * 10**9  # bytes that even a small archive may unpack to
+GROWTH = 10  # a large archive may unpack to this many times its own size
 MOST_FILES = 100_000
 KEPT_FREE = 1 << 28  # bytes of the disk that unpacking leaves free
 _BLOCK = 1 << 20  # bytes that are unzipped at once
@@ -35,8 +35,8 @@ class ArchiveTooLarge(StorageError):
 class ArchiveBounds:
     """The bounds that several archives share: their unpacked size and their number of members.
 
-    The size counts every unzipped byte, headers and refused members included. None allows ten times the archive's own
-    size, and 10 GB in any case.
+    The size counts every unzipped byte, including headers and refused members. ``largest=None`` allows ten times the
+    archive's own size, or 10 GB if that is more.
     """
 
     largest: int | None = None  # bytes
@@ -48,7 +48,7 @@ class ArchiveBounds:
 class Members:
     """An iterator over an archive's members. Raises ArchiveTooLarge beyond ``bounds``, and tarfile's and gzip's errors.
 
-    ``folder`` is on the disk that the content is written to; it need not exist.
+    ``folder`` names the disk whose free space is checked; the folder need not exist.
     """
 
     def __init__(self, archive: Path, folder: Path, bounds: ArchiveBounds) -> None:

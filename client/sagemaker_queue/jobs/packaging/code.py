@@ -1,4 +1,4 @@
-"""The code of a job in S3, with the program that runs it in the container; the same content is uploaded once."""
+"""Pack a job's code, and upload it to S3 with the program that runs it; the same content is uploaded once."""
 
 import hashlib
 import tempfile

@@ -1,6 +1,7 @@
-"""The job of ``smq submit``: its command with data names checked, its request, and the names of resubmissions.
+"""Make the CreateTrainingJob request of ``smq submit``, and the request and name of a resubmission.
 
-``container/run.py`` replaces {data:NAME} and runs the command. The image needs sh and Python.
+{data:NAME} in the command is checked here. ``container/run.py`` replaces it by a path, and runs the command. The image
+needs sh and Python.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ _LETTERS = "bcdfghjkmnpqrstvwxz"
 _LONGEST_VALUE = 2500  # characters of a hyperparameter's value
 _CHANNELS = 20  # SageMaker's limit on input channels
 _LONGEST_CHANNEL = 64
-# {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell; also in run.py.
+# {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell. As in run.py.
 PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
-# The program compares run.py with the digest in the request, and runs the bytes that it has compared. Where there is
-# no /opt/ml, the local cloud names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an
-# argument, and no line feed. -I: no file beside run.py and no environment variable can replace a module of Python.
+# The program compares run.py with the digest in the request, and runs exactly the bytes that it has compared. The local
+# cloud may have no /opt/ml; it names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an
+# argument, and no line feed, so the program is passed in pieces. With -I, no file beside run.py and no environment
+# variable can replace a module of Python.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2$3" "$4"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f=d+"/run.py";'
@@ -91,8 +93,8 @@ class CommandJob:
     data: tuple[DataLink, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    checkpoints: S3Address | None = None  # exactly this folder
-    checkpoint_home: S3Address | None = None  # the folder in which the job gets its own checkpoint folder
+    checkpoints: S3Address | None = None  # the checkpoint folder, if the user has named one
+    checkpoint_home: S3Address | None = None  # without `checkpoints`: the job gets its own folder in this one
     launcher: str | None = None
     processes: int | None = None  # on each instance; None: one per accelerator
     interactive: bool = False  # users may open shells in it
@@ -100,7 +102,7 @@ class CommandJob:
     more: Mapping[str, Any] = field(default_factory=dict)  # further request fields; the attributes above override them
 
     def request(self) -> Json:
-        """Return the CreateTrainingJob request. Raises InvalidOption if there is no request for it."""
+        """Return the CreateTrainingJob request. Raises InvalidOption for unknown data names or too many data links."""
         channels = self._channels()
         places = self._places(channels)
         paths = {link.path: _place(name, link) for name, link in channels.items()}
@@ -115,7 +117,7 @@ class CommandJob:
         }
         checkpoints = self.checkpoints
         if self.checkpoint_home and not checkpoints:
-            # The digest in the name keeps checkpoints apart from those of an earlier job of the same name.
+            # The code's digest is in the name, so that an earlier job of this name with other code has another folder.
             checkpoints = self.checkpoint_home / f"{self.name}-{self.code.name[:8]}"
         request = {
             "TrainingJobName": self.name,
@@ -310,7 +312,7 @@ def resubmission(
     after: Sequence[str] = (),
     resume: bool = False,
 ) -> Json:
-    """Return a copy of a request under another name; unless ``resume``, with a checkpoint folder of its own."""
+    """Return a copy of a request under another name, with a new checkpoint folder, or with ``resume`` the same one."""
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:
         kept = S3Address.parse(request["CheckpointConfig"]["S3Uri"])
@@ -340,14 +342,14 @@ def _link(path: str, address: S3Address, mode: str, storage: S3Storage) -> DataL
 
 
 def _sibling_folder(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Address:
-    """Return a folder beside the given one, so that two jobs never share a checkpoint folder."""
+    """Return a folder beside the given one, named after the new job: two jobs must not share a checkpoint folder."""
     key, old = folder.key.rstrip("/"), request["TrainingJobName"]
     parts = [name if part == old else part for part in key.split("/")]
     return replace(folder, key="/".join(parts) if old in key.split("/") else f"{key}-{name}")
 
 
 def _channel_names(request: Mapping[str, Any]) -> list[str]:
-    """Return the channel names in a part of a request that has not been validated."""
+    """Return the channel names in an incomplete request that has not been validated."""
     channels = request.get("InputDataConfig")
     named = [it.get("ChannelName") for it in channels if isinstance(it, Mapping)] if isinstance(channels, list) else []
     return [name for name in named if isinstance(name, str)]

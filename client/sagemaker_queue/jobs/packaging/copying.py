@@ -1,8 +1,8 @@
 """Copy objects from the S3 of one profile to that of another: inside S3 if possible, else through this machine.
 
-The two profiles may belong to two accounts. S3 copies an object itself if one identity may read the source and write
-the target. If neither identity may do both, the source's identity reads and the target's identity writes: parts of an
-object are then in memory, never on disk.
+The two profiles may belong to two accounts. S3 copies an object itself if one of the two identities may read the source
+and write the target. Otherwise the source's identity reads the object and the target's identity writes it: parts of the
+object are then in this machine's memory, never on its disk.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Copier:
         self._stream(stored, address, parts, progress)
 
     def _parts_of(self, stored: Stored) -> int | None:
-        """Return the part size in bytes with which a copy gets the same ETag; None: copy in one piece."""
+        """Return the part size in bytes with which the copy gets the ETag of its source; None: copy in one piece."""
         _, _, count = stored.etag.partition("-")
         if not count and stored.size <= LARGEST_COPY:
             return None

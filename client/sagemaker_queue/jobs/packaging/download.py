@@ -1,7 +1,7 @@
 """Download objects in S3 to files of one folder; no key can cause a write outside the folder.
 
-Everyone with write access to a bucket can choose keys. A key that does not name a file below the folder in exactly
-one way is refused; the other objects are downloaded.
+Everyone with write access to a bucket can choose keys. A key is refused unless every system reads it as the same path
+below the folder. The other objects are downloaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Downloaded:
 
 
 def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
-    """Return the names of the folders and the file that a key means. Raises PathRefused if the key is ambiguous.
+    """Return the parts of the path that a key names. Raises PathRefused if the key is ambiguous or leads elsewhere.
 
     Names with another meaning on Windows, such as device names, are refused on Windows only.
     """
@@ -87,7 +87,7 @@ class Folder:
             return
         if not stat.S_ISREG(status.st_mode):
             raise PathRefused(f"{file} is there, and no file")
-        # Two keys can be one file on a file system that ignores case or normalises Unicode.
+        # On a file system that ignores case or normalises Unicode, two keys can name the same file.
         if other := self._written.get((status.st_dev, status.st_ino)):
             raise PathRefused(f"it is the same file here as {other}")
 

@@ -1,4 +1,4 @@
-"""The files of a folder that are its code: all files except those that .gitignore and .smqignore exclude."""
+"""Choose the files that are packed as a job's code: exclude files by .gitignore and .smqignore, and secrets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Walk:
     kept_back: list[str]
 
     def keeps_back(self, path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
-        """Return whether the path contains secrets and no pattern with ! in .smqignore allows it; record it if so."""
+        """Return whether the path contains secrets and no pattern with ! in .smqignore allows it; if so, record it."""
         relative = path.relative_to(self.root).as_posix()
         if not self.secrets.has(path, relative, is_folder=is_folder) or _allowed(path, rules, is_folder=is_folder):
             return False
@@ -69,7 +69,7 @@ def code_files(
 ) -> Iterator[Path]:
     """Yield the files, links and folders below a folder that are its code, sorted by name in each folder.
 
-    ``leave_out`` are further paths to exclude. Always excluded are .git, __pycache__ and virtual environments. Files
+    ``leave_out`` are further paths to exclude. .git, __pycache__ and virtual environments are always excluded. Files
     that contain secrets are excluded and added to ``kept_back``, unless a pattern of ``include_secrets`` or a pattern
     with ! in .smqignore names them. Raises FolderError if a part of the folder cannot be read.
     """
@@ -113,13 +113,13 @@ def _git_meaning(line: str) -> str:
 
 
 def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
-    """Return the decision of the nearest folder whose rules match the path, as git does."""
+    """Return whether the path is excluded. As in git, the nearest folder with a matching rule decides."""
     decisions = (folder_rules.ignores(path, is_folder=is_folder) for folder_rules in reversed(rules))
     return next((decision for decision in decisions if decision is not None), False)
 
 
 def _allowed(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
-    """Return whether the .smqignore of any folder above allows the path although it contains secrets."""
+    """Return whether a .smqignore in one of the folders above allows to pack the path although it contains secrets."""
     return any(folder_rules.allows(path, is_folder=is_folder) for folder_rules in rules)
 
 

@@ -1,6 +1,7 @@
-"""The table of job options: ``smq submit``, the keywords in Python, messages and documents are derived from it.
+"""The table of job options, from which the options of ``smq submit``, the keywords in Python and messages are made.
 
-Annotations are not postponed here: the rows of the table are read from them, in Python 3.9 too.
+The rows of the table are read from annotations. So this module has no ``from __future__ import annotations``, which
+would turn them into texts, and its annotations must be valid in Python 3.9.
 """
 
 import os
@@ -23,17 +24,17 @@ _WHOLE = 10  # tenths of a GPU in a whole one
 class JobOption:
     """An option in ``smq``; the name of its row in the table is its keyword in Python."""
 
-    usage: str  # names, and the value, in brackets if it is optional; messages about requests use the first name
+    usage: str  # the names, then the value's name, in brackets if optional; messages about requests use the first name
     help: str
     section: str  # the heading in the help
-    read: Callable[[str], Any] = str  # text, or empty text for a missing value -> keyword's value; bool: a flag
+    read: Callable[[str], Any] = str  # text, or "" without a value -> the keyword's value; bool: a flag
     least: Optional[int] = None
     choices: tuple[str, ...] = ()
     collect: Optional[Callable[[Iterable[Any]], Any]] = None  # combines the values, if the option may be repeated
     completion: Optional[Literal["files", "instance_types", "job_names", "projects"]] = None
-    field: Optional[str] = None  # in the request; messages may leave out the parts in brackets
+    field: Optional[str] = None  # the field of the request; messages may leave out the parts in brackets
     tag: Optional[str] = None  # the scheduling tag that carries the value
-    tag_text: Callable[[Any], Optional[str]] = str  # None: no tag
+    tag_text: Callable[[Any], Optional[str]] = str  # converts the keyword's value to the tag's; None: no tag
 
     @property
     def names(self) -> list[str]:
@@ -49,7 +50,7 @@ class JobOption:
 def accepted_sizes(instances: Union[int, Sequence[int]], text: Optional[str] = None) -> tuple[int, ...]:
     """Return the accepted numbers of instances, best first.
 
-    Raises InvalidOption, quoting ``text`` (default: the numbers), unless they decrease.
+    Raises InvalidOption unless the numbers decrease. Its message quotes ``text`` (default: the numbers).
     """
     sizes = (instances,) if isinstance(instances, int) else tuple(instances)
     text = ",".join(map(str, sizes)) if text is None else text
@@ -78,7 +79,7 @@ def _link(text: str) -> tuple[str, str]:
 
 
 def _checkpoint(text: str) -> Union[bool, str]:
-    """Return the S3 address, or True for empty text. Raises InvalidOption for other words, such as the command's."""
+    """Return the S3 address, or True for empty text. Raises InvalidOption for other text, such as a command."""
     if text and not is_address(text):
         raise InvalidOption(
             f"{text!r} is not an S3 address. If the command begins with it, write -- before it: "
@@ -140,7 +141,7 @@ class JobKeywords(TypedDict, total=False):
             tag_text=_sizes_tag,
         ),
     ]
-    """Number of instances (default 1); several numbers, such as ``[8, 4, 2]``, accept fewer if more are not free."""
+    """Number of instances (default 1). With ``[8, 4, 2]``, the job starts on 4 or 2 if more are not free."""
     instance_type: Annotated[
         "str",
         _resource(
@@ -189,7 +190,7 @@ class JobKeywords(TypedDict, total=False):
             choices=("torchrun", "mpirun"),
         ),
     ]
-    """``"torchrun"`` or ``"mpirun"``: start the command in one world of all instances."""
+    """``"torchrun"`` or ``"mpirun"``: start the command's processes on all instances, as one group (world)."""
     processes: Annotated[
         "int",
         _resource("--processes N", "of the launcher on each instance (default: one for each GPU)", read=int, least=1),
@@ -248,7 +249,7 @@ class JobKeywords(TypedDict, total=False):
     name: Annotated[
         "str", _right("--name", "of the job, or of the sweep (default: made from the command)", field="TrainingJobName")
     ]
-    """Name of the job or of the sweep (default: made from the command). The same call with a name is the same job."""
+    """Name of the job or sweep (default: made from the command). Repeating a call with a name returns the same job."""
     priority: Annotated[
         "int", _right("--priority P", "a whole number; the higher, the sooner", read=int, tag="priority")
     ]
@@ -271,7 +272,7 @@ class JobKeywords(TypedDict, total=False):
             tag="max_parallel",
         ),
     ]
-    """Number of jobs of its group (a sweep is one) that may run at the same time."""
+    """Number of jobs of the job's group (its tag ``group``, or its sweep) that may run at the same time."""
     gpus: Annotated[
         "float",
         _right(
@@ -295,7 +296,7 @@ class JobKeywords(TypedDict, total=False):
             tag_text=_dependencies_tag,
         ),
     ]
-    """Start the job after these jobs have completed; with ``:any`` after a name, after that job has finished."""
+    """Start the job after these jobs have completed; for ``NAME:any``, after that job has finished in any way."""
     role: Annotated[
         "str", _right("--role ARN", "the role that SageMaker runs it under (or the profile's)", field="RoleArn")
     ]
@@ -321,7 +322,7 @@ class JobKeywords(TypedDict, total=False):
 JOB_OPTIONS: Mapping[str, JobOption] = {
     name: annotation.__metadata__[0] for name, annotation in JobKeywords.__annotations__.items()
 }
-# The default name of a sweep depends on the order of the tags, which therefore never changes.
+# The default name of a sweep is a hash that depends on the order of the tags, so this order must never change.
 _TAG_ORDER = ("instances", "project", *JOB_OPTIONS)
 
 

@@ -1,4 +1,4 @@
-"""Reproducible archives of folders: the same content gives the same digest."""
+"""Pack a job's folder as a reproducible .tar.gz: the same content always gives the same digest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sagemaker_queue.jobs.formatting import amount, file_size
 from sagemaker_queue.jobs.packaging.ignoring import code_files
 
 DEFAULT_LIMIT = 100_000_000  # bytes
-_SHOWN = 5  # number of the largest files in a message
-_TIME = 315_532_800  # 1980: the earliest time in a zip file, and so in a wheel that is built from the code
+_SHOWN = 5  # number of files that the error about a too large folder lists
+_TIME = 315_532_800  # 1980: earlier times cannot be in a zip file, such as a wheel that the job builds from its code
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Archive:
 
     @property
     def source(self) -> str:
-        """Digest and unzipped size of the archive, with which the container compares the archive."""
+        """Digest and unzipped size, by which the container verifies the archive."""
         return f"{self.digest} {self.unzipped}"
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ def _inner_target(root: Path, link: Path) -> str:
             f" (--data {name}=s3://...); if the job does not need it, add it to .smqignore."
         )
     if ".." in target.as_posix().lstrip("./").split("/"):
-        # The path may lead through other links, so its end is known only by following them.
+        # A part of the target may itself be a link, so follow all links to find where the target is.
         real = (link.parent / target).resolve()
         if not real.is_relative_to(root):
             raise FolderError(f"{link.relative_to(root)} is a link to {target}, outside {root}: it cannot be packed.")

@@ -1,4 +1,4 @@
-"""Files with keys and passwords, which are not packed with the code of a job unless the user allows it.
+"""Recognise files with keys and passwords, which are not packed with a job's code unless the user allows it.
 
 Files are recognised by the names that common tools give them, and by content where a name is ambiguous. The check
 catches forgotten files; it does not prove that no secret is left. Files that a job does not need belong in .smqignore.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-# In the syntax of .gitignore: a pattern after a ! is not a secret.
+# In the syntax of .gitignore: a file that matches a pattern after a ! is not secret.
 PATTERNS = """
 .env
 .env.*
@@ -121,7 +121,7 @@ class SecretFiles:
         relative = f"{relative}/" if is_folder else relative
         if self._allowed.match_file(relative):
             return False
-        # On a case-insensitive file system, .ENV is .env.
+        # Compare in lower case, because .ENV and .env are one file on some file systems.
         return _NAMES.match_file(relative.lower()) or (not is_folder and _holds_secret(path))
 
 

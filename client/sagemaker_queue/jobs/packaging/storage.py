@@ -34,12 +34,12 @@ Progress = Callable[[int], None]
 
 _FORBIDDEN = ("403", "AccessDenied", "Forbidden")
 _MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
-_PART, _MOST_PARTS = 8 << 20, 10_000  # an upload: boto3's default part size in bytes, S3's limit on parts
+_PART, _MOST_PARTS = 8 << 20, 10_000  # boto3's default part size of an upload in bytes, and S3's limit on its parts
 LARGEST_COPY = 5 << 30
 """The largest object, in bytes, that S3 uploads or copies in one piece."""
-_IN_MEMORY = 256 << 20  # bytes of the parts in memory that wait to be sent
+_IN_MEMORY = 256 << 20  # maximum bytes of an upload's parts that wait in memory to be sent
 _REMOVED_AT_ONCE = 1000  # S3's limit for one DeleteObjects call
-_TRIES = 5  # connections in a row that may end before a read fails
+_TRIES = 5  # a read fails after this many connections in a row have broken
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def aws_session(config: QueueConfig) -> boto3.Session:
 
 
 class S3Storage:
-    """The S3 of one profile. Every method raises StorageError or NotAuthenticated if its call fails."""
+    """S3 with the credentials and bucket owners of one profile. Methods raise StorageError or NotAuthenticated."""
 
     def __init__(self, session: boto3.Session, config: QueueConfig | None = None) -> None:
         self._owners = BucketOwners(session, config)
@@ -78,7 +78,7 @@ class S3Storage:
         return cls(session or aws_session(config), config)
 
     def default_bucket(self) -> str:
-        """Return the name of the bucket that the SageMaker SDK uses by default."""
+        """Return the name of the bucket that the SageMaker SDK uses by default in this account and region."""
         region = self._client.meta.region_name
         with _storage_errors("The account's number cannot be found for the name of the bucket"):
             return f"sagemaker-{region}-{self._owners.account()}"
@@ -165,7 +165,7 @@ class S3Storage:
             self._client.upload_file(str(file), address.bucket, address.key, Callback=progress)
 
     def has_content_of(self, file: Path, address: S3Address) -> bool:
-        """Return whether an object is known to have the content of a file, by the SHA-256 that S3 computed of it."""
+        """Return whether an object has the content of a file, by the SHA-256 that S3 stores; False if unknown."""
         with _storage_errors(f"{address} cannot be looked at"):
             try:
                 head = self._client.head_object(Bucket=address.bucket, Key=address.key, ChecksumMode="ENABLED")
@@ -214,8 +214,8 @@ class S3Storage:
     ) -> None:
         """Copy an object inside S3 with these credentials. ``parts`` is the size of a part in bytes; None: one piece.
 
-        The profiles of ``source`` and ``target`` name the account that each bucket must belong to (default: this
-        profile). Raises StorageRefused.
+        The profiles of ``source`` and ``target`` (default: this profile) name the accounts that the buckets must belong
+        to. Raises StorageRefused if the credentials lack a permission.
         """
         source, target = source or self, target or self
         owners = {stored.address.bucket: source.owner, address.bucket: target.owner}
@@ -298,9 +298,9 @@ class S3Storage:
 
 
 def same_content(file: Path, stored: Stored) -> bool:
-    """Return whether an object is known to have the content of a file: its ETag is that of an upload by boto3.
+    """Return whether an object has the ETag that an upload of the file by boto3 would give it.
 
-    The result is False, because nothing is known, if S3 encrypts the object with a KMS key, or if another program
+    The result is also False if the ETag proves nothing: if S3 encrypts the object with a KMS key, or if another program
     uploaded it with another part size.
     """
     if file.stat().st_size != stored.size:
@@ -331,7 +331,7 @@ def _transfer(size: int, parts: int | None) -> TransferConfig:
 
 
 class ObjectReader:
-    """An object as a file that is readable from any position; after a broken connection it reconnects."""
+    """An object in S3 as a seekable file. If the connection breaks, ``read`` reconnects and continues."""
 
     def __init__(self, open_at: Callable[[int], Any], size: int) -> None:
         self.size = size
@@ -440,11 +440,11 @@ def _storage_errors(failure: str) -> Iterator[None]:
     except ClientError as error:
         details = error.response["Error"]
         said = f"{failure}: {details.get('Message') or details['Code']} ({details['Code']})."
-        if details["Code"] in _FORBIDDEN:  # S3 answers the same for a missing permission and another account's bucket
+        if details["Code"] in _FORBIDDEN:  # S3 answers the same for a missing permission and a foreign bucket
             raise StorageRefused(said + _WHY_FORBIDDEN) from error
         raise (StorageRefused if details["Code"] in _MISSING else StorageError)(said) from error
     except (BotoCoreError, Boto3Error) as error:
-        cause = error.__context__  # an error of a transfer only quotes S3's; the original is its context
+        cause = error.__context__  # a transfer's error only quotes the text of S3's error, which is its context
         forbidden = isinstance(cause, ClientError) and cause.response["Error"]["Code"] in _FORBIDDEN
         if forbidden:
             raise StorageRefused(f"{failure}: {error}{_WHY_FORBIDDEN}") from error

@@ -1,4 +1,4 @@
-"""Sweeps over a grid: one command with placeholders, such as ``{lr}``, and a job for each combination of values."""
+"""Expand a grid sweep: a command with placeholders such as ``{lr}`` gives a job for each combination of values."""
 
 import hashlib
 import itertools
@@ -14,7 +14,7 @@ Values = Mapping[str, str]
 
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")  # ${HOME} belongs to the shell
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_LONGEST_NAME = 50  # characters; attempts' names append to it, and should not have to be cut
+_LONGEST_NAME = 50  # characters, so that an attempt's name (with -qstamp-<n>) is not cut at 63
 
 
 @dataclass(frozen=True)

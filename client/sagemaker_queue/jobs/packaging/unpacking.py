@@ -1,8 +1,8 @@
 """Unpack SageMaker's archives of results into one folder, and write nothing outside it.
 
 Archives are untrusted: a job writes them, and everyone with write access to the bucket can replace them. Only plain
-files are unpacked. A link, a device, a sparse file or a name that leads elsewhere is refused, and the other members
-are unpacked. An archive beyond the bounds of ``ArchiveBounds`` is refused as a whole.
+files are unpacked. A link, a device, a sparse file, or a file whose name leads out of the folder is refused, and the
+other members are unpacked. An archive beyond the bounds of ``ArchiveBounds`` is refused as a whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sagemaker_queue.jobs.packaging.archive_reader import ArchiveBounds, Archive
 from sagemaker_queue.jobs.packaging.download import PathRefused, path_parts
 
 _EXECUTABLE = 0o111
-_DEEPEST = 100  # parts of one path
+_DEEPEST = 100  # maximum number of parts of one path
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Unpacked:
 def unpack(archive: Path, folder: Path, bounds: ArchiveBounds | None = None) -> Unpacked:
     """Unpack a .tar.gz into a folder that does not exist or is empty.
 
-    Raises StorageError if the archive cannot be read, or its files cannot be written. Raises ArchiveTooLarge beyond
-    ``bounds``, after it has removed the folder. Several archives may share one ``bounds``.
+    Raises StorageError if the archive cannot be read, or its files cannot be written. If the archive exceeds
+    ``bounds``, the folder is removed and ArchiveTooLarge is raised. Several archives may share one ``bounds``.
     """
     files, size, refused = 0, 0, []
     try:

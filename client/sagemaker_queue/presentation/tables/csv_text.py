@@ -11,7 +11,7 @@ from sagemaker_queue.jobs.formatting import moment
 from sagemaker_queue.presentation.tables.usage_tables import Hours
 
 _BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
-_EXACT = 6  # decimals of an hour: 4 milliseconds
+_EXACT = 6  # decimals of an hour, so that figures are exact to 4 milliseconds
 
 
 def csv_text(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -24,7 +24,7 @@ def csv_text(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def usage_csv(by: str, parts: Mapping[str, Hours], total: Hours) -> str:
-    """Return a line for each part; ``total`` gives the names of the columns."""
+    """Return a CSV line for each part, such as a project. ``total`` only names the columns and has no line."""
     return csv_text([by, *total.hours()], [[key, *exact(used.hours()).values()] for key, used in parts.items()])
 
 
@@ -34,7 +34,7 @@ def exact(hours: Mapping[str, float]) -> dict[str, float]:
 
 
 def cell(value: object) -> object:
-    """Return a value as a cell on one line that no spreadsheet executes as a formula; times are in UTC."""
+    """Return a value as a CSV cell on one line, which spreadsheets do not execute as a formula. Times are in UTC."""
     if isinstance(value, datetime):
         return moment(value)
     if not isinstance(value, str):

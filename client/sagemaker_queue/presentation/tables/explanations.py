@@ -40,7 +40,7 @@ def why_sections(job: JobDetail) -> list[Section]:
 
 
 def plan_sections(name: str, plan: PlanAnswer) -> list[Section]:
-    """Return whether the job would start, on which instances, the jobs stopped for it and the rules; else why not."""
+    """Return a dry run in sentences: the start, its instances and evictions with their rules, or why the job waits."""
     where = f" on {instances(plan.slots)}" if plan.slots else ""
     if plan.evicts:
         count = amount(len(plan.evicts), "job")
@@ -90,7 +90,11 @@ def _eviction(eviction: Eviction) -> str:
 
 
 def _names(jobs: tuple[str, ...], named: int | None = None) -> tuple[str, ...]:
-    """Return the jobs as one line; ``named`` is the number of jobs after which the queue's list is truncated."""
+    """Return the jobs as one line.
+
+    ``named`` is the number of jobs at which the queue truncates its list. A truncated list does not tell how many jobs
+    follow.
+    """
     if not jobs:
         return ()
     rest = len(jobs) - LISTED

@@ -105,7 +105,7 @@ def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
 
 
 def departments_and_projects(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
-    """Yield each department followed by its projects, then the projects without one; each with its title."""
+    """Yield each department followed by its projects, then projects without a department; each as title and status."""
     departments = {department.name for department in status.departments}
     for department in status.departments:
         yield f"{department.name} (department)", department
@@ -118,9 +118,9 @@ def _path(project: ProjectStatus) -> str:
 
 
 def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
-    """Yield a row for each pool in which the department or project has a figure.
+    """Yield a row for each pool in which the department or project has a limit, or a figure other than 0.
 
-    Only the first row has its name and its number of waiting jobs.
+    Only the first row shows the name and the number of waiting jobs.
     """
     order = {pool.name: rank for rank, pool in enumerate(status.pools)}
     known = {

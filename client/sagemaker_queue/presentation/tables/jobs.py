@@ -1,4 +1,4 @@
-"""Columns, facts and rows that show jobs to users."""
+"""Show jobs: the columns of ``smq ls``, the facts of ``smq show``, and the rows of attempts and transitions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Column = tuple[str, Callable[[JobSummary], object]]
 
 
 def _elapsed(job: JobSummary) -> str:
-    """Return the runtime of the active job's attempt, or of a finished job's last one.
+    """Return the runtime of an active job's attempt, or of a finished job's last attempt; empty for waiting jobs.
 
-    An older queue does not report the start; then the time in the present state is used.
+    Older queues do not report when an attempt started. For their active jobs, the time in the present state is used.
     """
     if job.finished:
         return age(job.started, job.state_since)
@@ -41,7 +41,7 @@ def _elapsed(job: JobSummary) -> str:
 
 
 def _waited(job: JobSummary) -> str:
-    """Return the present waiting time, or the waiting time before the first attempt."""
+    """Return how long a waiting job has waited, or how long another job waited for its first attempt."""
     if job.waits:
         return age(job.state_since)
     if job.finished and job.started is None:
@@ -231,7 +231,7 @@ def _command(request: Any) -> str | None:
 
 
 def _output(job: JobDetail) -> str | None:
-    """Return the S3 folder of the latest attempt's output; before the first attempt, the folder above it."""
+    """Return the S3 folder of the latest attempt's output; before the first attempt, the request's S3OutputPath."""
     folder = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
     names = [run.training_job_name for run in job.attempts if run.training_job_name]
     return f"{folder.rstrip('/')}/{names[-1]}/output/" if folder and names else folder

@@ -1,4 +1,4 @@
-"""Usage as rows for users."""
+"""Usage as a table for the terminal and notebooks, with notes about usage that has no price or no GPU hours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def usage_rows(by: str, parts: Mapping[str, Hours], total: Hours, *, priced: boo
 
 
 def usage_notes(total: Hours, *, priced: bool) -> list[str]:
-    """Return sentences about usage that the sums omit."""
+    """Return notes about usage that the cost or the GPU hours do not include."""
     hours = total.hours()
     notes = []
     if priced and hours["unpriced_hours"]:

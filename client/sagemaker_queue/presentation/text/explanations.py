@@ -15,7 +15,7 @@ def why_page(job: JobDetail, width: int | None = None) -> str:
 
 
 def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
-    """Return whether the job would start, on which instances, the jobs stopped for it and the rules; else why not."""
+    """Return a dry run as text: the start, its instances and evictions with their rules, or why the job waits."""
     return _page(plan_sections(name, plan), width)
 
 

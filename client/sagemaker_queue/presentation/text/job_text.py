@@ -27,8 +27,10 @@ ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
-_OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # if the table is too wide
-_ROOM_FOR_SENTENCES = 100  # columns of a terminal; on narrower ones, cut reasons look the same
+# The columns that are omitted, in this order, until the table fits its terminal.
+_OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")
+# Columns of a terminal. On narrower terminals, brief reasons replace sentences, which would look alike when cut.
+_ROOM_FOR_SENTENCES = 100
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 
@@ -54,8 +56,8 @@ def jobs_screen(
 ) -> str:
     """Return the jobs as a table for a terminal of that width, one line each, with control characters escaped.
 
-    With ``as_asked``, because the user named the columns, all columns are shown and names are not cut. Otherwise
-    columns without space are omitted.
+    ``as_asked`` means that the user named the columns: all columns are shown, and names are not cut. Otherwise, columns
+    are omitted until the table fits.
     """
     chosen = [COLUMNS[name] for name in columns]
     if width < _ROOM_FOR_SENTENCES and not as_asked:
@@ -97,7 +99,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
 
 
 def _fitting(headers: list[str], attempts: list[list[object]], width: int | None) -> str:
-    """Return the attempts as a table; without the column Ended if it is too wide: Started and Ran give the end."""
+    """Return the attempts as a table; if it is too wide, without the column Ended, which Started and Ran imply."""
     page = table(headers, attempts)
     if width is None or len(page.splitlines()[1]) <= width:
         return page

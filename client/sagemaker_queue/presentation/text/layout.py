@@ -9,7 +9,7 @@ from os.path import commonprefix
 from sagemaker_queue.jobs.formatting import LONGEST_CELL, clean, cut
 
 LEAST_CELL = 10
-LEAST_WIDTH = 40  # of sentences, also on a narrower terminal
+LEAST_WIDTH = 40  # the width to which sentences are wrapped on narrower terminals
 _GAP = "  "  # between two columns
 _HEADER_PADDING = 2  # tabulate makes a column this much wider than its header
 
@@ -50,7 +50,7 @@ def table(
     right: Collection[str] = (),
     middle: Collection[str] = (),
 ) -> str:
-    """Return a table. Numbers are aligned right, and so are the columns ``right``, whose numbers are text.
+    """Return a table. Numbers are aligned right. The columns ``right`` contain numbers as text, also aligned right.
 
     Long text in the column ``wrapped`` takes several lines. If the table is wider than ``width``, the widest columns
     are cut down to LEAST_CELL, except those of ``whole``; the columns ``middle`` are cut in the middle. A ``compact``
@@ -98,7 +98,8 @@ def columns_that_fit(
 ) -> list[int]:
     """Return the indices of the columns that fit into a compact table of that width.
 
-    Columns of ``leave_out`` are omitted in its order until the rest fits. Text counts with its width after cutting.
+    Columns of ``leave_out`` are omitted in its order until the rest fits. Text counts as LEAST_CELL wide at most,
+    because it can be cut.
     """
     least = [
         max(
@@ -133,7 +134,11 @@ def _cut_all(column: Sequence[object], width: int) -> list[object]:
 
 
 def cut_in_the_middle(column: Sequence[object], width: int) -> list[object]:
-    """Cut names to that width so that they still differ: ``resnet-lr-…seed-7``, or ``bert…lr-0.2-…`` if necessary."""
+    """Cut names to that width so that they still differ.
+
+    Usually beginning and end remain: ``resnet-lr-…seed-7``. If several names would then look the same, the part in
+    which they differ remains instead of the end: ``bert…lr-0.2-…``.
+    """
     alike: dict[object, set[str]] = {}  # cut name -> the names that are cut to it
     for name in column:
         if isinstance(name, str):
@@ -154,7 +159,7 @@ def _without_middle(name: object, width: int) -> object:
 
 
 def _around(name: str, width: int, place: int) -> str:
-    """Return the beginning, and the text around a place in the middle at which other names differ."""
+    """Return the beginning of a name, and the text around ``place``, where the name differs from similar names."""
     head = width // 3
     room = width - head - 2  # for the text between two ellipses
     begin = max(head, place - room // 2)

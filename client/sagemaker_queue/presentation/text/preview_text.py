@@ -14,7 +14,7 @@ LISTED, LISTED_BRIEFLY = 4, 2  # jobs of one kind of change, each on its line
 PROJECTS = 6  # rows of the table
 
 _NOTHING = "Nothing of note would change."
-_NO_WAIT = "No job would start, be stopped or wait longer."  # if there are other remarks
+_NO_WAIT = "No job would start, be stopped or wait longer."  # instead of _NOTHING, if the policy needs --force
 
 
 def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
@@ -58,7 +58,7 @@ def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int)
 
 
 def _unstartable(jobs: Sequence[Unstartable], more: int, named: int, listed: int) -> list[str]:
-    """Return a sentence for each reason, with the jobs that have it."""
+    """Return a sentence for each reason why jobs could not start any more, with the names of these jobs."""
     why: dict[str, list[str]] = {}
     for job in jobs:
         why.setdefault(job.reason.message if job.reason else "", []).append(job.job)

@@ -24,7 +24,7 @@ from sagemaker_queue.presentation.text.layout import table
 from sagemaker_queue.workflows.selection import ORDERS, QUEUE_ORDER, Selection
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
-NARROW = 100  # columns of a terminal; below, the jobs' table has fewer columns, and pools have no bars
+NARROW = 100  # columns; on narrower terminals, the jobs' table has fewer columns, and pools have no bars
 BAR = 20  # characters
 LEAST_LINES = 4  # of a table: a blank line, headers, a row, and the number of further rows
 _NARROW_COLUMNS = ("job", "activity", "priority", "position", "when", "user", "instances", "since")
@@ -131,7 +131,7 @@ def _bar(pool: PoolStatus) -> str:
 
 
 def _projects(status: QueueStatus, width: int | None, room: int | None) -> list[Line]:
-    """Return the table of projects; if lines are short, projects with used or waiting slots come first."""
+    """Return the table of projects. If not all fit, projects that use slots or have waiting jobs come first."""
     rows = [
         (sharer, row) for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)
     ]
@@ -141,7 +141,7 @@ def _projects(status: QueueStatus, width: int | None, room: int | None) -> list[
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, room: int | None) -> list[Line]:
-    """Return a blank line and a table in at most ``room`` lines; empty if that is too few."""
+    """Return a blank line and a table, in at most ``room`` lines; nothing if ``room`` is less than LEAST_LINES."""
     if not rows or (room is not None and room < LEAST_LINES):
         return []
     fitting = len(rows) if room is None or len(rows) + 2 <= room else room - 3

@@ -38,7 +38,7 @@ class JobDefaults:
     bucket: str | None = None  # for code, output and checkpoints; None: the SageMaker SDK's default bucket
     instance_type: str | None = None
     project: str | None = None
-    max_run: int | None = None  # seconds; such as "12h" in the file
+    max_run: int | None = None  # seconds; in the file a text such as "12h"
     volume: int | None = None  # GB
     checkpoint: bool = False
     data: Mapping[str, S3Address] = field(default_factory=dict)  # path in the working folder -> address

@@ -1,4 +1,4 @@
-"""Settings of notices (``smq notify``) in a profile.
+"""Settings of notices (``smq notify``) in a profile: the channel, the kinds of notices, and the shortest wait.
 
 Example::
 
@@ -26,7 +26,7 @@ class NoticeFilter:
     """The notices that a user wants."""
 
     kinds: frozenset[str] = frozenset(NOTICE_KINDS)
-    waited: float = 0.0  # seconds; there is no notice of a start after a shorter wait
+    waited: float = 0.0  # seconds; a start after a shorter wait gives no notice
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""The pauses between a client's requests to the queue about jobs that it follows.
+"""Polling of the queue by a client that follows jobs: short pauses after a change, longer ones later.
 
-Each request has a cost (docs/performance.md), and most requests find nothing new. So pauses are short in the minute
-after a change, and grow afterwards. The reading of log lines from CloudWatch Logs does not depend on these pauses.
+Each request has a cost (docs/performance.md), and most requests find no change. So pauses are short in the minute after
+a change, and grow afterwards. The reading of log lines from CloudWatch Logs does not depend on these pauses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLL_SECONDS = 5.0  # between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
 GROWTH = 1.25  # factor by which each later pause grows
 LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests a longer one
-JITTER = 0.25  # largest random part by which a pause grows, so that clients that began together spread
+JITTER = 0.25  # a pause is longer by a random part up to this, so that clients that began together spread out
 
 
 class PollingPace:
@@ -48,7 +48,7 @@ class PollingPace:
     def saw(self, state: object, ask_again_after: float | None = None) -> None:
         """Return to short pauses if the state differs from the last one.
 
-        ``ask_again_after`` is the longest pause in seconds that the queue's answer suggests, if it does.
+        ``ask_again_after`` is the longest pause in seconds that the queue's answer suggests; None: no suggestion.
         """
         self._hint = ask_again_after or 0.0
         if state != self._seen:
@@ -81,5 +81,5 @@ class PollingPace:
 
 
 def states(status: QueueStatus) -> object:
-    """Return the live jobs with their states: a change of this value makes pauses short again."""
+    """Return the live jobs with their states, as a value for ``PollingPace.saw``."""
     return sorted((job.job, job.state) for job in (*status.active, *status.waiting))

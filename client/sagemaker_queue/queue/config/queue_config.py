@@ -1,4 +1,4 @@
-"""The address of the queue, from arguments, the environment or the profile file.
+"""Find the queue's address in the arguments, the environment or the profile file.
 
 The first of these that names a queue decides:
 
@@ -59,8 +59,8 @@ class QueueConfig:
 
     url: str  # up to and including the stage, without a slash at the end
     api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
-    region: str | None = None  # of the API; None: the region in the address, or else of the AWS session
-    aws_profile: str | None = None  # of ~/.aws/config; None: the usual credentials
+    region: str | None = None  # of the API; None: the region in the address, else the region of the AWS session
+    aws_profile: str | None = None  # a profile of ~/.aws/config; None: the credentials that boto3 finds
     account: str | None = None  # the account that owns the buckets; None: the credentials' account, by STS
     bucket_owners: str | None = None  # accounts of other buckets: "datasets=111122223333 open-data=any"
     columns: str | None = None  # of smq ls on a terminal: "job,user,state"; None: the default columns
@@ -72,7 +72,7 @@ class QueueConfig:
             parts = urlsplit(self.url)
             host = parts.hostname or ""
             usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
-            # Parsers of URLs differ on these characters: one may take for the path what another takes for the host.
+            # Parsers of URLs disagree about these characters: one takes a part for the host, another for the path.
             usable &= not any(letter.isspace() or not letter.isprintable() or letter == "\\" for letter in self.url)
         except ValueError:
             usable = False
@@ -98,12 +98,12 @@ class QueueConfig:
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether the queue's address means this machine, as that of a local cloud does."""
+        """Whether the queue's address means this machine, as the address of a local cloud does."""
         return _is_loopback(urlsplit(self.url).hostname or "")
 
     @property
     def owners(self) -> Mapping[str, str | None]:
-        """The accounts of buckets that are not the own one's; None for whomever it belongs to."""
+        """The expected account of each bucket in ``bucket_owners``, by the bucket's name; None: any account."""
         return _parse_owners(self.bucket_owners or "")
 
 
@@ -160,7 +160,7 @@ def find_defaults(
 ) -> JobDefaults:
     """Return the defaults of jobs in the profile that ``find_config`` would choose.
 
-    They are empty for a queue that is given by its address, which has no profile.
+    Without a profile, because the queue is given by its address, return empty defaults.
     """
     environ = os.environ if environ is None else environ
     return parse_defaults(*_chosen_table(url, profile, environ), environ)

@@ -1,1 +1,1 @@
-"""Plotly figures of the queue, as pure functions of its answers; the pages and the export share them."""
+"""Plotly figures for the pages and the export, made from the queue's answers without further requests."""

@@ -15,7 +15,7 @@ from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, R
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 
 _LANE = 22  # pixels
-_NAME = 0.04  # part of the figure's width from which a bar has its name in it
+_NAME = 0.04  # least width of a bar with a name in it, as a part of the figure's width
 _MEMBERS_SHOWN = 8
 _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
@@ -32,7 +32,7 @@ NOTHING = "No instances: the policy names no pool yet."
 def fleet_figure(
     status: QueueStatus, past: Sequence[PastAttempt], now: datetime, theme: Theme, *, hours: float = 6
 ) -> go.Figure:
-    """Return the instances of all pools, from ``hours`` ago to ``hours`` from now."""
+    """Return a figure of the attempts on all pools' instances, from ``hours`` ago to ``hours`` from now."""
     begin, until = now - timedelta(hours=hours), now + timedelta(hours=hours)
     found = spans(status, past, begin, now, until)
     rows = _Rows(status.pools, found)
@@ -85,6 +85,7 @@ class _Rows:
 
 
 def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[str, Paint, str], list[Span]]:
+    """Group the spans by name, paint and kind; the bars of a group look alike."""
     gone = {span.project or NOBODY for span in found if not span.is_external} - known.keys()
     all_paints = {**paints([*known, *gone]), **known}
     looks: dict[tuple[str, Paint, str], list[Span]] = {}
@@ -101,7 +102,8 @@ def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[st
 def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool]:
     """Return a function that tells whether a span shows its name.
 
-    A running job shows its name in the past part if that is at least ``least`` long, else in the expected part.
+    A running job has a past and an expected part. The past part shows the name if it is at least ``least`` long;
+    otherwise the expected part does, if it is long enough.
     """
     named_in_past = {span.job for span in found if span.kind == RUNS and span.end - span.start >= least}
 
@@ -206,7 +208,7 @@ def _add_reservation(
 
 
 def _names(members: Sequence[str]) -> str:
-    """Return the names of some of the jobs that share an instance."""
+    """Return the first names of the jobs that share an instance, and the number of others."""
     more = f" and {len(members) - _MEMBERS_SHOWN} more" if len(members) > _MEMBERS_SHOWN else ""
     return f"{', '.join(members[:_MEMBERS_SHOWN])}{more}" if members else "nobody yet"
 

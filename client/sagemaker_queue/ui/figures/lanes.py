@@ -1,6 +1,6 @@
-"""Past, present and expected use of the pools' instances, each span on lanes of its own.
+"""Place past, running and expected attempts on the lanes of the fleet figure; a lane is one instance of a pool.
 
-SageMaker does not report which machine runs a job. So a lane is one of the pool's instances, not a certain machine.
+SageMaker does not report which machine runs a job. So a lane does not stand for a certain machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from api_contract.models import JobSummary, QueueStatus
 
 RAN, RUNS, GOES_ON, EXPECTED, EXTERNAL = "ran", "runs", "goes on", "expected", "external"
 UNKNOWN_LENGTH = timedelta(hours=1)  # drawn length of an expected attempt without a known end
-_MARGIN = timedelta(seconds=1)
+_MARGIN = timedelta(seconds=1)  # a lane counts as free if it becomes free at most this much later
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Span:
     is_external: bool = False
     end_is_known: bool = True
     lanes: tuple[int, ...] = ()
-    members: tuple[str, ...] | None = None  # the jobs on a shared instance; None: it is not shared
+    members: tuple[str, ...] | None = None  # the jobs on a shared instance; None: the instance is not shared
 
     @property
     def label(self) -> str:
@@ -127,7 +127,7 @@ def _members(allocations: Iterable[tuple[str | None, str]]) -> dict[str, tuple[s
 
 def _expected(waiting: Iterable[JobSummary]) -> Iterator[tuple[datetime, JobSummary]]:
     for job in waiting:
-        if job.expected_start and job.expected_start.start and job.gpus is None:  # a job with gpus shares a lane
+        if job.expected_start and job.expected_start.start and job.gpus is None:  # with gpus, its carrier has the lane
             yield job.expected_start.start, job
 
 
@@ -146,10 +146,14 @@ class _Lanes:
         self._free: dict[str, list[datetime | None]] = {pool: [None] * count for pool, count in capacity.items()}
 
     def place(self, span: Span) -> Span:
-        """Return the span with the first free lanes; if the pool has too few, with additional lanes."""
+        """Return the span with the first free lanes.
+
+        If too few lanes are free, an expected span gets the lanes that become free first, because its start is only a
+        guess. If there are still too few, lanes are added to the pool.
+        """
         free = self._free.setdefault(span.pool, [])
         chosen = [lane for lane, since in enumerate(free) if since is None or since <= span.start + _MARGIN]
-        if len(chosen) < span.count and span.kind == EXPECTED:  # a guess: it takes the lanes that are free first
+        if len(chosen) < span.count and span.kind == EXPECTED:
             chosen = sorted(range(len(free)), key=lambda lane: (free[lane] is not None, free[lane] or span.start, lane))
         chosen = sorted(chosen[: span.count])
         while len(chosen) < span.count:
@@ -165,7 +169,7 @@ class _Lanes:
         return min(fits or [""], key=lambda pool: self._late(pool, job.instances, start))
 
     def _late(self, pool: str, count: int, start: datetime) -> timedelta:
-        """Return how long after ``start`` the pool has ``count`` free lanes."""
+        """Return how long after ``start`` the pool will have ``count`` free lanes; timedelta.max if it never will."""
         free = sorted(since if since is not None else start for since in self._free.get(pool, []))
         return max(timedelta(), free[count - 1] - start) if len(free) >= count else timedelta.max
 

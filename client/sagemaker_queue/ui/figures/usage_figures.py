@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from sagemaker_queue.ui.figures.style import Theme, figure, plain
 
 _ROW = 30  # pixels
-_MOST = 40  # keys with the largest usage that are shown; the table has all
+_MOST = 40  # the figure shows only this many keys, with the largest usage; the table has all
 NOTHING = "Nothing has ended in this time."
 
 

@@ -52,10 +52,10 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
         with ui.tab_panel("Results"):
             results = ui.column().classes("w-full")
     shown: list[tuple[object, ...]] = []
-    advice: dict[str, tuple[str, ...]] = {}  # reason for the wait at the time of the request -> the queue's advice
+    advice: dict[str, tuple[str, ...]] = {}  # code of the reason to wait -> the queue's advice about it
 
     async def advise() -> None:
-        """Request advice on what would let the job start; only on a click, because the queue has to plan for it."""
+        """Request advice on what would let the job start; only on a click, because the queue makes plans to answer."""
         latest = await tab.ask(tab.queue.job, name, advice=True)
         if latest is not None and latest.why:
             advice.clear()

@@ -19,11 +19,11 @@ from sagemaker_queue.ui.tab import Tab
 _HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
 _MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider's maximum: a multiple of the present value, and at least this number
 _NAMED = 5  # jobs that a sentence names
-_DELAY = 0.6  # seconds after the last move of a slider, until the queue is asked
+_DELAY = 0.6  # seconds from the last move of a slider to the request
 
 
 async def what_if_page(tab: Tab) -> None:
-    """Add the elements of the page to a tab; previews are requested after each change of a slider or text."""
+    """Add the elements of the page to a tab; a preview is requested after each slider move or tried text."""
     applied = await tab.ask(tab.queue.policy)
     with ui.row().classes("items-center w-full justify-between"):
         heading("What if")
@@ -128,7 +128,7 @@ class _TriedPolicy:
         try:
             self._build_sliders()
         except (AttributeError, KeyError, TypeError, ValueError):
-            self._sliders.clear()  # the queue reports better what is wrong with such a policy
+            self._sliders.clear()  # an invalid policy: the queue's answer says what is wrong
         await self.ask()
 
     def _save(self) -> None:

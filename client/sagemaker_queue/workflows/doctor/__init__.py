@@ -1,5 +1,5 @@
-"""Check step by step for the usual problems between a user's machine and the queue.
+"""Diagnose why this machine cannot use the queue (``smq doctor``): address, network, credentials, role, bucket.
 
-`findings` defines the results of the steps. `network`, `caller`, `jobs` and others are the steps. `examination` runs
-all steps in order.
+`findings` defines the results of the steps. `network`, `caller`, `job_steps` and others are the steps. `examination`
+runs all steps in order.
 """

@@ -51,7 +51,7 @@ def _region(config: QueueConfig, session: boto3.Session) -> str:
 
 
 def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, Identity | None]:
-    """Ask the queue for the caller's identity; it is None without an answer."""
+    """Ask the queue for the caller's identity. Return None as the identity if the queue does not answer the request."""
     try:
         queue = QueueClient(config, boto_session=session, tries=2, timeout_seconds=(SECONDS, 30.0))
         identity = queue.whoami()
@@ -64,7 +64,7 @@ def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, 
 
 
 def _refused(config: QueueConfig, session: boto3.Session, error: QueueError) -> Finding:
-    said = str(error).partition("\n")[0]  # further lines of AWS may repeat the signed content with a session's token
+    said = str(error).partition("\n")[0]  # further lines may contain the session token
     if isinstance(error, Forbidden) and error.errors:
         return failed(ACCESS, f"The queue refuses you: {said}", "Ask whoever runs the queue.")
     if isinstance(error, Forbidden) and "explicit deny" in said:
@@ -97,7 +97,7 @@ def _resource(config: QueueConfig) -> str:
 
 
 def _is_older(config: QueueConfig, session: boto3.Session) -> bool:
-    """Tell whether the queue answers a request that queues of every version support."""
+    """Tell whether the queue answers a request that every version supports, so that it lacks only the newer request."""
     try:
         QueueClient(config, boto_session=session, tries=1).policy()
     except QueueError:

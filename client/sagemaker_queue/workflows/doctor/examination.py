@@ -1,4 +1,4 @@
-"""Run all steps in order. A step is skipped if it depends on a step that failed."""
+"""Run all steps of ``smq doctor`` in order. A step is skipped if it depends on a step that failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of the steps."""
+"""The results of the steps of ``smq doctor``: ok, warning, failed or skipped, each with a message and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check what jobs need besides the queue: their role and their bucket."""
+"""Check the profile's execution role and bucket, which jobs need besides the queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ONE_QUESTION = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"
 
 
 def check_role(defaults: JobDefaults, identity: Identity | None, session: boto3.Session | None) -> Finding:
-    """Check that the queue may pass on the execution role and, if IAM answers, that the role exists."""
+    """Check that the queue may pass the execution role to SageMaker and, if IAM answers, that the role exists."""
     role = defaults.role
     if not role:
         return skipped(ROLE, "The profile names no role; each job has to: smq config set role ARN")

@@ -1,4 +1,4 @@
-"""Check the way to the queue's API: the host's name, port, certificate and clock."""
+"""Check the network path to the queue's API: name resolution, connection, certificate and clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sagemaker_queue.workflows.doctor.findings import Finding, failed, ok, skipp
 
 DNS, CONNECTION, CLOCK = "dns", "connection", "clock"
 SECONDS = 5.0  # timeout of each request
-SIGNATURE_SECONDS = 300  # AWS accepts a signature whose time differs from its own clock by at most this
+SIGNATURE_SECONDS = 300  # AWS accepts a signature if its time is at most this far from AWS's clock
 # https://<api-id>.execute-api.<region>.amazonaws.com; the API's id may be followed by -<vpce-id>.
 _OWN_ADDRESS = re.compile(r"(?P<api>[a-z0-9]{10})(?P<vpce>-vpce-[0-9a-f]+)?\.execute-api\.[a-z0-9-]+\.amazonaws\.com.*")
 _ENDPOINTS_ADDRESS = re.compile(r"vpce-[0-9a-f]+-[a-z0-9-]+\.execute-api\.[a-z0-9-]+\.vpce\.amazonaws\.com.*")
@@ -97,7 +97,7 @@ def check_connection(address: Address) -> Finding:
         with socket.create_connection((address.host, address.port), SECONDS) as connection:
             if not address.tls:
                 return ok(CONNECTION, f"{where} answers.")
-            # The system's certificates only. `clock` uses requests, which also knows those of REQUESTS_CA_BUNDLE.
+            # This context has the system's certificates only; requests (`check_clock`) also reads REQUESTS_CA_BUNDLE.
             with ssl.create_default_context().wrap_socket(connection, server_hostname=address.host) as tls:
                 return ok(CONNECTION, f"{where} answers, by {tls.version()}.")
     except ssl.SSLCertVerificationError as error:

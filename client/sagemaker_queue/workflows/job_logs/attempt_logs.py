@@ -1,4 +1,4 @@
-"""The log streams of training jobs in CloudWatch. Each line is returned once.
+"""Read the log lines of an attempt's instances from CloudWatch Logs, each line once.
 
 Each instance has one stream. SageMaker names the stream ``<training job>/algo-<number>-<time>``.
 """
@@ -51,7 +51,7 @@ class LogSource:
         return self.carrier or self.training_job
 
     def own(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield the events of this attempt, without its name before each line."""
+        """Yield the events of this attempt; remove the attempt's name from the beginning of each line."""
         if self.carrier is None:
             yield from events
             return
@@ -95,7 +95,7 @@ def read_on(client: Any, stream: str, token: str | None) -> tuple[list[Mapping[s
 class AttemptLog:
     """The growing log of one attempt. ``client`` is a boto3 client of CloudWatch Logs.
 
-    An attempt that shares its instance has its lines in the log of its ``carrier``, each after the attempt's name.
+    The lines of an attempt on a shared instance are in the log of its ``carrier`` (see LogSource).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The choice of the lines of a job's log that are shown, and their format."""
+"""Filters for the log lines that are shown (instance, attempt, time, last lines), and their format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LineChoice:
     attempt: int | None = None
     instance: str | None = None  # such as algo-1 or 1
     since: datetime | None = None  # lines written earlier are left out
-    tail: int | None = None  # number of lines at the end of the present log that are shown; later lines all are
+    tail: int | None = None  # show only this many lines at the end of the present log, and all later lines
     timestamps: bool = False
     as_json: bool = False
 

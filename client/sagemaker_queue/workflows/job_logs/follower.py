@@ -1,6 +1,6 @@
 """Follow a job through all its attempts: its states, its log lines, its preemptions and its end.
 
-Following a job changes nothing, and the job continues when following ends early.
+Following a job has no effect on the job: the job continues if the follower ends early.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 
 T = TypeVar("T")
-OUTAGES_ENDURED = 10  # consecutive failures, while following a job that may take days
-_LONG_AGO = timedelta(minutes=1)  # this long after an attempt's end, its last lines have reached CloudWatch
+OUTAGES_ENDURED = 10  # more consecutive failures than this end the following of a job
+_LONG_AGO = timedelta(minutes=1)  # after this time, the last lines of an ended attempt have reached CloudWatch
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Follower:
             yield from self._lines(job, attempt)
             if attempt.outcome is None:
                 return
-            # With ``tail``, only the present attempt's lines matter: do not wait for the last lines of an earlier one.
+            # With ``tail``, only the present attempt's lines matter: do not wait for an earlier attempt's last lines.
             over = _long_ago(attempt) or (self._tail is not None and attempt != job.attempts[-1])
             if not self._awaits_last_lines and self._logs is not None and not over:
                 self._awaits_last_lines = True

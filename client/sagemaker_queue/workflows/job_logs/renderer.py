@@ -1,4 +1,4 @@
-"""The display of a followed job on a terminal or in a file."""
+"""Show the states and log lines of a followed job on a terminal or in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels of notices: a webhook of a chat, a topic of SNS."""
+"""Deliver notices through a chat's webhook or an SNS topic."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from sagemaker_queue.jobs.formatting import clean, cut
 
 LONGEST = 3000  # characters of a notice
-_LONGEST_IN_DISCORD = 600  # its limit is 2,000, and an escaped letter takes up to three characters
+_LONGEST_IN_DISCORD = 600  # Discord's limit is 2,000, and escaping makes a letter up to three characters long
 _BREAK = "\u200b"  # a zero-width space, which interrupts markup without changing the visible text
-# A break is inserted after mentions, channels, addresses, emoji, and the parts of markdown's links and images.
+# A break is inserted after characters that begin a mention, channel, address, emoji, or a markdown link or image.
 _MARKUP_STARTS = re.compile(r"[@#]|~(?=\w)|(?<=[A-Za-z]):(?=\S)|www(?=\.)|\](?=[(\[:])|!(?=\[)|<(?=\S)", re.IGNORECASE)
 # Some chats turn a domain without a scheme into a link: a break is inserted before its last part.
 _DOMAIN = re.compile(r"(?<=\w)[.\u3002\uff0e\uff61](?=[^\W\d_]{2,}(?![\w]))")

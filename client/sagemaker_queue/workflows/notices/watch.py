@@ -1,4 +1,4 @@
-"""Notices about changes of jobs since the last look at the queue."""
+"""Find the changes of jobs since the last look at the queue, and make a notice of each change."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class JobWatch:
             for name in dict.fromkeys([*changed, *quick]):
                 news, until = self._news(name, known.get(name, _LONG_AGO))
                 found += news
-                if name in live:  # the job may have changed since it was listed
+                if name in live:  # the job may have changed after it was listed, so use the later time
                     live[name] = until
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])

@@ -1,7 +1,8 @@
 """Command lines for the container: scripts for sh that start a shell or run a command.
 
-The SSM agent starts them without the job's variables, in any folder. A job of ``smq submit`` stores its variables in
-a file, which the scripts read. Other jobs have no such file, and their shells have the agent's variables.
+The SSM agent starts the scripts without the job's variables, and in a folder of its own choice. A job of ``smq submit``
+stores its variables in a file, which the scripts read. Other jobs have no such file; a shell in them has only the
+agent's variables.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# On the local cloud, another folder may stand for /opt/ml; then SM_CHANNEL_CODE names it.
+# On the local cloud, another folder may stand for /opt/ml. SM_CHANNEL_CODE is then the folder of its code channel.
 _ENTER = (
     'm="${SM_CHANNEL_CODE:-/opt/ml/input/data/code}"; m="${m%/input/data/code}"; '
     '[ -r "$m/shell.env" ] && . "$m/shell.env"; cd "$m/work" 2>/dev/null || cd "$m/code" 2>/dev/null; '
@@ -44,7 +45,7 @@ class MarkedCommand:
 
 
 class MarkedOutput:
-    """A filter that extracts the command's output from the plugin's."""
+    """A filter that extracts the command's output from the plugin's output."""
 
     def __init__(self, command: MarkedCommand) -> None:
         self._command = command
@@ -77,5 +78,5 @@ def _beginning_of(mark: bytes, text: bytes) -> int:
 
 
 def _line(script: str) -> str:
-    """Return a command line for the script, which works whether the agent splits it itself or passes it to a shell."""
+    """Return a command line that runs the script, whether the agent splits the line itself or passes it to a shell."""
     return f"/bin/sh -c {shlex.quote(script)}"

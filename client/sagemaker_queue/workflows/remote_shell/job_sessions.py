@@ -1,4 +1,4 @@
-"""Sessions in a job: wait for the container of its present attempt, and open a session there."""
+"""Open a shell or another session in a job: wait until the container of its present attempt can be entered."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _WHY_NOT_CONNECTED = (
 )
 
 Step = Union[JobDetail, str, Session]
-"""A step of entering a job: its state, a sentence about what is awaited, and finally the session."""
+"""A step of entering a job: the job's state, a sentence about the cause of the wait, and finally the session."""
 
 
 class JobSessions:
-    """The sessions in one job, one attempt after the other, with the end of the latest session."""
+    """A factory of sessions in one job, one after the other, which also finds out how the latest session ended."""
 
     def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
         self._queue = queue

@@ -1,4 +1,4 @@
-"""Sessions of Session Manager with the container of a running attempt."""
+"""Run a shell, a command or a forwarded port in the container of an attempt, by AWS's Session Manager."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DENIED = ("AccessDenied", "AccessDeniedException")
 
 
 class NotConnected(Exception):
-    """The container is not connected to Session Manager, or not yet."""
+    """The container is not, or not yet, connected to Session Manager."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Usage of finished attempts, and the rest of budgets."""
+"""Compute the usage of finished attempts, and the remaining hours of budgets."""

@@ -1,4 +1,4 @@
-"""The rest of the policy's budgets: their hours, minus those of finished attempts in the period and of active jobs."""
+"""Compute how much is left of the policy's budgets: subtract the period's finished attempts and the active jobs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sagemaker_queue.jobs.formatting import short_owner
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-MOST_ATTEMPTS = 20_000  # attempts to read at most: forty requests
-MOST_OWNERS = 20  # owners to report of a project with a budget for each owner: those with the most usage
+MOST_ATTEMPTS = 20_000  # maximum number of attempts to read: forty requests
+MOST_OWNERS = 20  # owners of a project with owner budgets that are reported: those with the most usage
 HOUR = 3600
 _HOLDING = ("starting", "running", "stopping")
 _DAYS = {"day": 1, "week": 7}
@@ -37,7 +37,7 @@ class StatedBudget:
 
 @dataclass(frozen=True)
 class RemainingBudget:
-    """The rest of a budget."""
+    """A budget with the hours that are used and left."""
 
     budget: StatedBudget
     used: float  # instance-hours
@@ -51,7 +51,7 @@ class RemainingBudget:
 
 @dataclass(frozen=True)
 class Budgets:
-    """The rest of all budgets."""
+    """All budgets, with the hours that are used and left."""
 
     remaining: tuple[RemainingBudget, ...] = ()
     complete: bool = True  # False: more attempts ended than were read, so less is left than `remaining` shows
@@ -68,7 +68,7 @@ def period_of(period: str | int, now: datetime) -> tuple[datetime, datetime]:
 
 
 def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: datetime) -> Iterator[StatedBudget]:
-    """Yield the budgets in a policy document of projects that match the patterns ``projects``; empty: of all."""
+    """Yield the budgets in a policy document for projects that match a pattern of ``projects`` (empty: all)."""
     for project in policy.get("projects") or ():
         if projects and not any(fnmatchcase(project["name"], pattern) for pattern in projects):
             continue
@@ -82,7 +82,7 @@ def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: dateti
 
 
 def remaining_budgets(queue: QueueClient, budgets: Iterable[StatedBudget], now: datetime) -> Budgets:
-    """Return the rest of each budget. Without a budget, no request is sent."""
+    """Return the used and remaining hours of each budget. Without a budget, no request is sent."""
     known = list(budgets)
     if not known:
         return Budgets()

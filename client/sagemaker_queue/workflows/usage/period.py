@@ -1,4 +1,4 @@
-"""Selection of finished attempts by time and by conditions."""
+"""Select finished attempts by time, owner, project and other conditions."""
 
 from __future__ import annotations
 

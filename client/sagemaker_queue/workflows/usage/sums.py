@@ -1,6 +1,7 @@
-"""Sums of the attempts' usage by project, owner or another key; each figure of an attempt counts once.
+"""Sum up the usage of finished attempts (hours, GPU-hours, cost) by project, owner, pool or another key.
 
-Sums are in seconds, or in instance-seconds where stated; ``Usage.hours`` converts them to hours.
+If an attempt counts for several keys, its usage is divided among them, so that it counts once in the total. Sums are in
+seconds, or in instance-seconds where stated; ``Usage.hours`` converts them to hours.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from sagemaker_queue.jobs.formatting import short_owner
 
 MARKETS = ("on_demand", "spot", "training_plan")
 HOUR = 3600
-NONE = "(none)"  # the key of attempts without a known key
+NONE = "(none)"  # the key of attempts without a project, owner and so on
 
 Parts = Iterator[tuple[str, float]]
-"""Keys to which an attempt counts, each with its part; the parts add up to 1."""
+"""The keys for which an attempt counts, each with the attempt's part for it; the parts add up to 1."""
 
 
 def _whole(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], Parts]:
@@ -65,7 +66,7 @@ class PriceList:
 
 @dataclass
 class Usage:
-    """Sums of usage. Times are in seconds, those of instances in instance-seconds."""
+    """Sums of usage. Times of instances are in instance-seconds, other times in seconds."""
 
     attempts: float = 0
     ran: float = 0  # instance-seconds from TrainingStartTime to TrainingEndTime, which SageMaker bills
@@ -87,7 +88,7 @@ class Usage:
         self.borrowed += running * min(attempt.borrowed, count)
         self.lost += min(attempt.lost_seconds or 0, attempt.ran_seconds) * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
-        if attempt.carries is None:  # a carrier, the queue's own job, counts its instance; its members count the GPUs
+        if attempt.carries is None:  # not a carrier: it counts only its instance; its members count the rest
             self.attempts += part
             self.waited += attempt.waited_seconds * part
             self.jobs.add((attempt.job, attempt.submitted))

@@ -1,4 +1,4 @@
-"""The requirements.txt of a script: packages that the interpreter lacks are installed in the job's own folder."""
+"""Installation of a script's requirements.txt: packages that the interpreter lacks go to the job's own folder."""
 
 import json
 import os

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Period(JobConditions):
-    """Conditions on finished attempts: those of JobConditions, and the time of the end."""
+    """Conditions on finished attempts: the conditions of JobConditions, and the time at which the attempt ended."""
 
     since: datetime
     until: datetime | None

@@ -1,4 +1,4 @@
-"""``smq usage``: sums of finished attempts by project, owner or another key, their cost, and the rest of budgets."""
+"""``smq usage``: sum finished attempts and their cost by project, owner or another key; print remaining budgets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, sum_usage
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-_SHORT_HEADERS = {"Instance-h": "Inst-h"}  # if the table is too wide
+_SHORT_HEADERS = {"Instance-h": "Inst-h"}  # used if the table is too wide
 
 
 @command(
@@ -50,7 +50,7 @@ _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # if the table is too wide
 @json_flag("the same for programs, with the whole period's sums", exclusive_group="format")
 @with_queue
 def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bool) -> int:
-    """Print usage and the rest of budgets as text, CSV or JSON."""
+    """Print usage and remaining budgets as text, CSV or JSON."""
     attempts = period.attempts(queue)
     policy = queue.policy().policy
     prices = PriceList(policy.get("prices") or {})

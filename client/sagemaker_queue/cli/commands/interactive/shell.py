@@ -97,7 +97,7 @@ def enter(
 ) -> int:
     """Open a session as soon as the job has a container, and print how it ended; return the exit code.
 
-    With ``follow``, wait for the container and open a new session after a preemption; a command is not run twice.
+    With ``follow``, wait for the container, and open a new session after a preemption. A command is run only once.
     Raises QueueError.
     """
     from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
@@ -137,7 +137,7 @@ def _opened(
 
 
 def _liveness(sessions: JobSessions) -> Callable[[], bool]:
-    """Return a function that checks whether the attempt is alive, and prints once that it is being stopped.
+    """Return a function that checks whether the attempt is alive, and warns the user once when it is being stopped.
 
     The terminal may be in raw mode, so lines end with a carriage return and a line feed.
     """

@@ -1,4 +1,4 @@
-"""``smq policy check``: check whether a policy could be applied, by the queue's own rules, also without a queue."""
+"""``smq policy check``: check whether a policy could be applied, on this machine and, if reachable, by the queue."""
 
 from __future__ import annotations
 

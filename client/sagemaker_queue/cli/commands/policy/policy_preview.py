@@ -1,4 +1,4 @@
-"""``smq policy preview``, and functions for the other commands that show previews."""
+"""``smq policy preview``: print what a policy would change; functions for other commands with previews."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from sagemaker_queue.presentation.text.layout import table
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-SAME, DIFFERENT = DONE, 1  # as in diff(1)
+SAME, DIFFERENT = DONE, 1  # exit codes, as of diff(1)
 
 
 @command(
@@ -81,7 +81,7 @@ def policy_diff(queue: QueueClient, file: str) -> int:
         applied, document = queue.policy(), read_document(file, sys.stdin)
         difference = policy_difference(applied, document, file)
     except QueueError as error:
-        return max(print_error(error), USAGE)  # 1 would mean that they differ
+        return max(print_error(error), USAGE)  # exit code 1 would mean that file and policy differ
     if not difference:
         return SAME
     print(difference, flush=True)

@@ -49,7 +49,7 @@ def submit_grid(
         if len(runs) > MOST and not yes:
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
         jobs = [job_for_run(template, group, run) for run in runs]
-        first, *_ = [job.request() for job in jobs]  # all of them, so that an invalid one fails before the upload
+        first, *_ = [job.request() for job in jobs]  # an invalid request fails here, before the upload
         upload(queue, first, code, storage, preflight=preflight, quiet=as_json)
     return _submit_all(queue, jobs, group, preflight=preflight, as_json=as_json)
 

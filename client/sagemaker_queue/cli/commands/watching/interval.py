@@ -5,7 +5,7 @@ from __future__ import annotations
 from sagemaker_queue.cli.parser import Decorator, option
 
 LEAST_SECONDS = 1.0  # the shortest interval, which limits the load of the queue
-TRIES = 2  # of each request: few, because the next poll repeats it
+TRIES = 2  # tries of one request: few, because the next poll repeats the request
 
 
 def interval_option(seconds: float) -> Decorator:

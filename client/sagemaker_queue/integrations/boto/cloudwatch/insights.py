@@ -25,7 +25,7 @@ _IN_PATTERN = re.compile(rf"(?P<start>\^?){_NAME}(?:\\/|/)")
 
 
 def start_query(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer StartQuery. A condition on ``@logStream`` that begins with a job's name and a slash means its attempts."""
+    """Answer StartQuery: in conditions on ``@logStream``, replace ``<job>/`` by the names of the job's attempts."""
     asked = call.parameters
     query = str(asked.get("queryString", ""))
     if LOG_GROUP not in _groups(asked) or "@logStream" not in query:

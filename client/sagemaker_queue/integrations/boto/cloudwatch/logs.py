@@ -2,8 +2,8 @@
 
 A job's log streams look like those of one training job: each instance has a stream ``<job>/algo-1-...`` with the lines
 of all attempts, in order. So programs that read the streams of a training job to the end, as the SDKs do, continue
-across preemptions, and read no line twice. A prefix that is a job's whole name means that job, with or without the
-slash.
+across preemptions, and read no line twice. A stream prefix ``<job>`` means only this job, as ``<job>/`` does, and no
+other jobs whose names begin with it.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class _Pages:
         return len(self._sources) - 1
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
-        """Return the page at attempt ``at`` and a token, continued in later attempts with a stream, up to the limit.
+        """Return one page of events: from ``token`` in attempt ``at`` on through the next attempts, up to the limit.
 
-        ``token`` is CloudWatch's own; None means the first page in the direction.
+        ``forward`` is the direction. ``token`` is CloudWatch's own token; None means the first page in the direction.
         """
         leads_on = "nextForwardToken" if forward else "nextBackwardToken"
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
@@ -151,7 +151,7 @@ class _Pages:
         return answer
 
     def _stream(self, source: LogSource) -> str | None:
-        """Return the instance's stream in an attempt; None if it has written nothing there."""
+        """Return the instance's stream in an attempt; None if the instance has written nothing in that attempt."""
         for stream in list_streams(self._client, source.folder, self._instance):
             if instance_of(stream["logStreamName"]) == self._instance:
                 return str(stream["logStreamName"])

@@ -1,7 +1,8 @@
-"""Calls of CloudWatch's metrics for jobs of the queue. SageMaker publishes the metrics under the names of attempts.
+"""Answer calls for CloudWatch metrics of a job with the datapoints of all its attempts.
 
-The attempts of a job follow each other, so their datapoints form one series. If one attempt ended and the next began
-within one period, the period's datapoints are combined by the rule of their statistic.
+SageMaker publishes metrics under the names of attempts. The attempts of a job follow each other, so their datapoints
+form one series. If one attempt ended and the next began within one period, the period's datapoints are combined by the
+rule of their statistic.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NAMESPACES = frozenset({"/aws/sagemaker/TrainingJobs"})
 _DIMENSIONS = frozenset({"TrainingJobName", "Host"})  # a Host is <training job>/algo-<number>
 _MOST_QUERIES = 500  # CloudWatch's maximum in one call
 _OF_ATTEMPT = "_qstamp_"
-# Statistics that can be combined from the parts of a period. The average of parts is an approximation.
+# Statistic -> rule that combines the values of several attempts in one period. For averages it is an approximation.
 _JOIN: Mapping[str, Callable[[Iterable[float]], float]] = {
     "Sum": sum,
     "SampleCount": sum,
@@ -53,13 +54,13 @@ def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
 def get_data(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer GetMetricData. A query that names a job is replaced by one query for each of its attempts.
 
-    The results of these queries are combined here. If an expression uses the query, CloudWatch combines them by another
-    expression.
+    The results of the new queries are combined here. If an expression of the call uses the query, CloudWatch must
+    combine them, so an expression for that is added.
     """
     asked = list(call.parameters.get("MetricDataQueries", []))
     expressions = " ".join(str(query.get("Expression", "")) for query in asked)
     queries: list[Mapping[str, Any]] = []
-    parts: dict[str, str] = {}  # statistics of the queries with results that are combined here, by id
+    parts: dict[str, str] = {}  # id of each query whose results are combined here -> its statistic
     for query in asked:
         metric = query.get("MetricStat", {}).get("Metric", {})
         attempts = _attempts(jobs, metric) or []
@@ -97,7 +98,7 @@ def _for_attempt(query: Mapping[str, Any], name: str, attempt: str) -> dict[str,
 
 
 def _by_expression(query: Mapping[str, Any], attempts: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a query for each attempt, and last an expression with the original id that combines them."""
+    """Return a query for each attempt, and finally an expression, with the original id, that combines their results."""
     each = [
         {**_for_attempt(query, *attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}", "ReturnData": False}
         for number, attempt in enumerate(attempts)
@@ -150,7 +151,7 @@ def _last(values: Iterable[float]) -> float:
 
 
 def _attempts(jobs: JobLookup, metric: Mapping[str, Any]) -> list[tuple[str, str]] | None:
-    """Return pairs of the job that the dimensions name and one of its attempts; None if it is no job of the queue."""
+    """Return (job, attempt) for each attempt of the job that the dimensions name; None if the queue has no such job."""
     if metric.get("Namespace") not in _NAMESPACES:
         return None
     for dimension in metric.get("Dimensions", []):

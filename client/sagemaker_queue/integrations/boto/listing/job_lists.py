@@ -13,8 +13,8 @@ from sagemaker_queue.integrations.boto.call import Answer
 from sagemaker_queue.integrations.boto.lookup import JobListing, attempt_name
 
 _STAMPED = re.compile(r"(?P<stem>.+)-qstamp-(?P<number>\d+)", re.ASCII)
-_LAG = timedelta(minutes=5)  # later changes may be missing in the queue's list; it also covers differences of clocks
-_LONGEST_STEM = 63 - len("-qstamp-1")  # attempts of a job with a longer name have a cut name
+_LAG = timedelta(minutes=5)  # newer changes may be missing in the queue's list; clocks may also differ
+_LONGEST_STEM = 63 - len("-qstamp-1")  # if the job's name is longer, its attempts have a cut name
 
 
 def summary(job: JobSummary, region: str) -> Answer:
@@ -45,10 +45,10 @@ class Attempts:
         self._recent = listing.asked_at - _LAG
 
     def have(self, training_job: Mapping[str, Any]) -> bool:
-        """Tell whether a training job is an attempt that is hidden, since its job is shown.
+        """Tell whether a training job is an attempt, which the list hides because it shows the job.
 
-        An attempt that changed in the last five minutes counts even if its job is missing in the list: the job may be
-        too new. An attempt of a forgotten job is shown as it is, and so is an attempt in ``named``.
+        An attempt that changed in the last five minutes is hidden even if its job is missing in the list: the job may
+        be too new. An attempt of a forgotten job is shown as it is, and so is an attempt in ``named``.
         """
         name = str(training_job["TrainingJobName"])
         stamped = _STAMPED.fullmatch(name)

@@ -1,8 +1,8 @@
 """Merge jobs of the queue and other training jobs into the pages of one sorted list.
 
-Both sources are sorted: the jobs are in memory, and the training jobs are read from SageMaker page by page. The next
-entry of a page is the first of the two sources' next entries. The page's token contains the positions in both sources,
-so that no page depends on the memory of this process.
+Both sources are sorted: the jobs are in memory, and the training jobs are read from SageMaker page by page. Each step
+compares the next entry of both sources, and takes the one that is first in the order. The page's token contains the
+positions in both sources, so that no page depends on the memory of this process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ListEntry:
     key: str
     name: str
     show: Show
-    """Returns the entry in the form of the list; None if it is not shown after all."""
+    """Returns the entry in the form of the list; None if the entry is hidden or does not match."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Position:
 
 
 Fetch = Callable[[Optional[str]], "tuple[list[ListEntry], str | None]"]
-"""Takes a token of SageMaker's; returns the training jobs of that page, and the next token."""
+"""Takes SageMaker's token of a page (None: the first page); returns the page's training jobs and the next token."""
 
 
 def merge(

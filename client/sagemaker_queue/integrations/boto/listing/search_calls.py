@@ -1,4 +1,4 @@
-"""Search for training jobs: jobs of the queue in the form of DescribeTrainingJob, and other training jobs."""
+"""Answer Search for training jobs: show matching jobs of the queue in place of their attempts, and other jobs."""
 
 from __future__ import annotations
 

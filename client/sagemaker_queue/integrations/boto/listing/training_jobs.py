@@ -1,4 +1,4 @@
-"""ListTrainingJobs: jobs of the queue, including waiting ones, and the training jobs that are not the queue's."""
+"""Answer ListTrainingJobs: list each job of the queue once, including waiting jobs, and all other training jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 _DEFAULT_PAGE = 10
 _OF_ATTEMPTS = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
 _STAMP = "-qstamp-"
-# The queue's jobs to read for a requested status. Other statuses need all jobs, since any may have such an attempt.
+# Requested status -> the queue's jobs to read. For other statuses read all jobs, since a job in any state may have an
+# attempt with that status, which must be hidden.
 _STATES = {"InProgress": "live", "Stopping": "live", "Completed": "completed"}
 _KEYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "CreationTime": lambda shown: time_key(shown.get("CreationTime")),
@@ -29,8 +30,8 @@ _KEYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer a ListTrainingJobs call with each job once, under its own name and in its own state.
 
-    Calls about warm pools and training plans concern attempts, and pass. Calls that search for attempts by name pass,
-    too, and so do calls that SageMaker refuses.
+    Some calls pass to SageMaker: calls about warm pools or training plans, which concern attempts; calls that search
+    for attempts by name; and calls that SageMaker refuses.
     """
     asked = call.parameters
     by, size = str(asked.get("SortBy", "CreationTime")), int(asked.get("MaxResults", _DEFAULT_PAGE))

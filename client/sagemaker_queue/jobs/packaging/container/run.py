@@ -2,8 +2,8 @@
 
 This file is beside source.tar.gz in an input channel, and runs in the image's Python (3.6 or later). So it uses only
 the standard library, and annotations that 3.6 can evaluate; others are in quotes. The entry point has compared the
-digest of this file with the request's. Each host runs the program once. The program forwards signals to the command,
-and returns the command's exit code. Its input is the job's hyperparameters; a long value is split (command,
+digest of this file with the digest in the request. Each host runs the program once. The program forwards signals to the
+command, and returns the command's exit code. Its input is the job's hyperparameters; a long value is split (command,
 command_2, ...):
 
 - `command`: a JSON list of words.
@@ -11,7 +11,7 @@ command_2, ...):
 - `places`: JSON of name -> path below /opt/ml/input/data, for each {data:NAME} of the command.
 - `source`: digest and size of the code.
 - `launcher` and `processes`: torchrun or mpirun, and its processes on each instance.
-- `idle_end`: there is no command; the instances are kept for users' shells, and end after so many seconds without one.
+- `idle_end`: set if there is no command. The job waits for shells, and ends after so many seconds without a shell.
 """
 
 import fcntl
@@ -60,8 +60,8 @@ PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 COMPILE_SCRIPTS = (
     "compile.sh",
     "compile.aml.sh",
-)  # the first that exists is run; AML Command Transfer uses the second name
-STOP_SECONDS = 100  # for the command's processes to end; SageMaker kills all after 120
+)  # only the first one that exists is run; AML Command Transfer uses the second name
+STOP_SECONDS = 100  # time for the command's processes to end; SageMaker kills all after 120 seconds
 LOOK_SECONDS = 5.0  # between two checks for shells
 SESSION = "ssm-session-worker"[:15]  # Linux's name of the process that the SSM agent starts for each session
 SHELL_VARIABLES = {"_", "HOME", "OLDPWD", "PWD", "SHLVL", "TERM"}  # each shell sets its own values
@@ -136,7 +136,7 @@ class Steps:
         if self.stopped:
             return 128 + self.stopped
         try:
-            # With a process group of its own, a signal reaches all processes of "sh -c 'python train.py | tee log'".
+            # The command is a process group: a signal must reach all processes of "sh -c 'python train.py | tee log'".
             child = subprocess.Popen(command, cwd=str(WORK), env=self._environment, start_new_session=True)
         except OSError as error:
             log(f"{command[0]} cannot be run: {error.strerror}")
@@ -206,7 +206,7 @@ def write_environment(environment: Dict[str, str]) -> None:
 
 @contextmanager
 def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
-    """Open the unzipped archive after comparing it with ``source``: its SHA-256 and its size in bytes.
+    """Unzip an archive, and open it if its SHA-256 and its size in bytes are those in ``source``.
 
     The digest is of the unzipped bytes, because the zipped bytes depend on the version of zlib. Raises CodeRefused.
     """
@@ -289,9 +289,10 @@ def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
 
 
 def _stays_inside(link: List[str], target: str) -> bool:
-    """Return whether a link's target is below the folder: first .. within the link's own folders, then only names.
+    """Return whether a link's target is certainly below the folder.
 
-    A ``..`` after a name could lead anywhere, because the name may itself be a link.
+    The target may begin with one ``..`` for each folder above the link. After that, only names are allowed: a ``..``
+    after a name could lead anywhere, because the name may itself be a link.
     """
     parts = [part for part in target.split("/") if part != "."]
     up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
@@ -369,7 +370,7 @@ def launch_command(job: JobConfiguration) -> List[str]:
 def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
     """Keep the instances until no instance has had a shell for ``job.idle_end`` seconds, then return 0.
 
-    The first host decides. The other hosts report each shell that they see to it, and end when it ends.
+    The first host decides. Each other host tells the first host when it has a shell, and ends when the first host ends.
     """
     log(f"kept for shells; it ends once nobody has had one for {job.idle_end:g} s")
     address = job.master[0], job.master[1] - 1  # the master port itself is left to users' programs
@@ -414,7 +415,7 @@ def _keep_with_first_host(address: Tuple[str, int], steps: Steps, pause: float) 
 
 
 def has_shell() -> bool:
-    """Return whether this instance has a session (a shell or a forwarded port); True also if that is unknown."""
+    """Return whether this instance has, or may have, a session (a shell or a forwarded port)."""
     own = {name: os.environb.get(name) for name in (b"TRAINING_JOB_NAME", b"SM_CURRENT_HOST")}
     if not Path("/proc/self/comm").exists():
         return True
@@ -434,7 +435,7 @@ def has_shell() -> bool:
 
 
 def run_on_all_hosts(job: JobConfiguration, steps: Steps) -> int:
-    """Run mpirun on the first host once all other hosts run sshd; they wait for it and return its exit code."""
+    """Run mpirun on the first host once all other hosts run sshd. The others wait, and return mpirun's exit code."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
     others: List[socket.socket] = []
@@ -490,7 +491,7 @@ def _placed(word: str, places: Dict[str, str]) -> str:
 
 
 def _native(text: str) -> str:
-    """Return the text encoded like file names here, also if Python 3.6 takes the locale's encoding for ASCII."""
+    """Return the text such that Python passes its UTF-8 bytes to the system, even in an ASCII locale (Python 3.6)."""
     return os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
@@ -512,7 +513,7 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 def _end_of(child: "subprocess.Popen[bytes]") -> int:
-    """Wait for a process, and reap orphaned processes meanwhile: this may be the container's first process."""
+    """Wait for a process. Also reap orphaned processes, because this may be the container's first process."""
     pid, status = os.wait()
     while pid != child.pid:
         pid, status = os.wait()
@@ -537,7 +538,7 @@ def _typed(command: List[str]) -> str:
 
 
 def report_failure(message: str) -> None:
-    """Print why nothing was run, and store it in the file from which SageMaker reads the FailureReason."""
+    """Print the message, and store it in the file from which SageMaker reads the FailureReason."""
     log(message)
     (ML / "output").mkdir(exist_ok=True)
     (ML / "output" / "failure").write_bytes(os.fsencode(message))

@@ -1,10 +1,10 @@
 """A first process that runs the command of a container's image, and forwards SIGTERM to the processes that handle it.
 
-SageMaker stops a job with `docker stop`: process 1 gets SIGTERM, and 120 seconds later all processes are killed. In the
-images of AWS process 1 is a shell without a handler that forwards nothing, so the user's script is never notified.
-This program replaces the shell as process 1 and starts it as a child. `sagemaker_queue.launcher` sends the program in
-the request, so it uses only the standard library, and runs in Python 3.7 or later. `run.py` runs the commands of
-`smq submit` instead, from an input channel. Each of the two programs is sent alone, so they share no code.
+SageMaker stops a job with `docker stop`: process 1 gets SIGTERM, and 120 seconds later all processes are killed. In
+AWS's images, process 1 is a shell that neither handles nor forwards it, so the user's script is never notified. This
+program replaces the shell as process 1, and starts the shell as a child. `sagemaker_queue.launcher` sends the program
+in the request, so it uses only the standard library, and runs in Python 3.7 or later. For `smq submit`, `run.py` does
+the same, from an input channel. Each of the two programs is sent alone, so they share no code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     quieten_torchrun()
     child = os.fork()
     if not child:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and a command would inherit that
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE; the command must not inherit that
         try:
             os.execvp(command[0], command)  # noqa: S606  (the child becomes the user's program)
         finally:

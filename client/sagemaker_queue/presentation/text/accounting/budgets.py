@@ -1,4 +1,4 @@
-"""The rest of budgets, as a table and as JSON."""
+"""Used and remaining instance-hours of budgets, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXACT = 6
 
 
 class _RemainingBudget(Protocol):
-    """The rest of a budget."""
+    """A budget with its used and its remaining instance-hours."""
 
     @property
     def budget(self) -> Any:
@@ -24,7 +24,7 @@ class _RemainingBudget(Protocol):
 
     @property
     def owner(self) -> str | None:
-        """The owner, if each owner has a budget."""
+        """The owner to whom this budget belongs; None if the whole project shares it."""
 
     @property
     def hours(self) -> float:

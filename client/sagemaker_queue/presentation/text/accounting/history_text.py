@@ -46,7 +46,10 @@ def _held(attempt: PastAttempt) -> int | str:
 
 
 def print_history_csv(attempts: Iterable[PastAttempt], stream: TextIO) -> None:
-    """Write a CSV line for each attempt as it arrives; the first eight columns are a trace's (docs/foresight.md)."""
+    """Write a CSV line for each attempt as it arrives.
+
+    The first eight columns are those of a trace (docs/foresight.md), so that ``smq simulate`` can read the file.
+    """
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_CSV)
     for attempt in attempts:
