@@ -152,6 +152,12 @@ MUTATIONS = (
         "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
         "if not job.preemptible or job.stop_denied:",
     ),
+    Mutation(
+        "a patient job that starts closes no carrier",
+        "carriers/shared_plan.py",
+        "if self._join_after(decided):",
+        "if False:",
+    ),
     Mutation("guaranteed runtime", "victims.py", "return self.ends(job, now) <= now", "return True"),
     Mutation(
         "the project's guarantee comes first",

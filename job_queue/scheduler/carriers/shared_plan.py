@@ -73,6 +73,8 @@ class _SharedPlan:
             self._allocation(candidate)
         packing.launch_for(self._unplaced)
         decided = self._plan_instances(explained=explained)
+        if self._join_after(decided):
+            decided = self._plan_instances(explained=explained)
         blocked = self._blocked(decided)
         if made_room := {member.name for member in blocked if packing.make_room(member)}:
             packing.launch_for([member for member in self._unplaced if member.name not in made_room])
@@ -113,6 +115,27 @@ class _SharedPlan:
             if pools & job.slots.keys() and job.max_runtime is not None and job.started is not None
             if end > job.started + job.max_runtime
         }
+
+    def _join_after(self, decided: Plan) -> bool:
+        """Let members join carriers that were closed to them only for patient jobs that start in the plan.
+
+        Otherwise a job might be evicted for a member although GPUs of a carrier are free for it. Return whether a
+        member joins.
+        """
+        started = {start.job for start in decided.starts}
+        waits = [it for it in self._patient if it.name not in started]
+        if len(waits) == len(self._patient):
+            return False
+        self._patient, unplaced = waits, self._unplaced
+        gone = {eviction.job for eviction in decided.evictions}
+        self._unplaced = [
+            member
+            for member in unplaced
+            if member.name in started
+            or not self._packing.allocate(member, closed=self._closed_to(self._candidates_by_name[member.name]) | gone)
+        ]
+        self._packing.launch_for(self._unplaced)
+        return len(self._unplaced) < len(unplaced)
 
     def _plan_instances(self, *, explained: bool = False, without: str | None = None) -> Plan:
         """Return the plan of whole instances.

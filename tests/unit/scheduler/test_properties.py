@@ -141,6 +141,14 @@ def test_6_work_conservation(snapshot: Snapshot) -> None:
         replace(SMALL, guarantees=False, patience=False),
     )  # fmt: skip
 )
+@example(  # a job of two pools, one of which has refused an instance
+    make(
+        20_922_789_888_001,
+        [35, 606_725],
+        [18_760],
+        replace(SMALL, guarantees=False, patience=False),
+    )  # fmt: skip
+)
 def test_7_priority(snapshot: Snapshot) -> None:
     stable, _ = run_to_the_end(snapshot)
     decided = plan(stable)
@@ -150,10 +158,12 @@ def test_7_priority(snapshot: Snapshot) -> None:
     for job in left_waiting(stable, decided):
         lower = [it for it in stable.active if it.preemptible and is_below(it, job)]
         without = replace(stable, active=tuple(it for it in stable.active if it not in lower))
-        room = capacity(without)
-        room.subtract(used(without))
         for need in job.demand:
-            if may_run(need, stable) and may_start(job, need, without, Plan()):
+            # A job that needs refused instances of one pool has no jobs of another pool stopped for it.
+            left = without if is_certain(need, stable) else stable
+            room = capacity(left)
+            room.subtract(used(left))
+            if may_run(need, stable) and may_start(job, need, left, Plan()):
                 assert not within(need, room)
 
 
