@@ -319,7 +319,7 @@ def test_remote_debug_is_switched_while_a_job_trains(emulator: Emulator) -> None
     assert emulator.service.instance("trains", "algo-1") is None
     emulator.sagemaker.update_training_job(TrainingJobName="trains", **switch)
     assert emulator.describe("trains")["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
-    assert emulator.service.instance("trains", "algo-1") is not None
+    until(lambda: emulator.service.instance("trains", "algo-1") is not None)  # its process starts after the status
     emulator.stop("trains")
     emulator.ended("trains")
     assert refusal(emulator, "update_training_job", TrainingJobName="trains", **switch)[0] == "ValidationException"

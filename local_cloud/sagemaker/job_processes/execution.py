@@ -62,8 +62,12 @@ class Execution:
         ]
 
     def instance(self, host: str) -> Instance | None:
-        """Return the instance of that host while its process runs, else None."""
-        return next((instance for instance, code in self.exit_codes() if instance.host == host and code is None), None)
+        """Return the instance of that host while its process runs, else None.
+
+        Another thread may still be starting the processes.
+        """
+        started = zip(self._instances, tuple(self._processes), strict=False)
+        return next((it for it, process in started if it.host == host and process.exit_code() is None), None)
 
     def exit_codes(self) -> list[tuple[Instance, int | None]]:
         """Return each instance with the exit code of its process, which is None while the process runs."""

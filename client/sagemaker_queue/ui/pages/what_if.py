@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -20,6 +21,7 @@ _HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
 _MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider's maximum: a multiple of the present value, and at least this number
 _NAMED = 5  # jobs that a sentence names
 _DELAY = 0.6  # seconds from the last move of a slider to the request
+_ONE_PREVIEW = threading.Lock()  # the queue computes one preview of a caller at a time, and refuses a second one
 
 
 async def what_if_page(tab: Tab) -> None:
@@ -156,7 +158,8 @@ class _TriedPolicy:
 def _previewed(tab: Tab, document: Mapping[str, Any], hours: float) -> PreviewAnswer | str:
     """Return the preview of a policy, or the message of a QueueError."""
     try:
-        return tab.queue.preview(document, hours=hours)
+        with _ONE_PREVIEW:
+            return tab.queue.preview(document, hours=hours)
     except QueueError as error:
         return str(error)
 
