@@ -11,6 +11,7 @@ import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
+from api_contract.models import ACTIVE, WAITING
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.sagemaker.account.past_jobs import PAST
 from sagemaker_queue import JobDetail, NotFound, QueueClient, QueueError
@@ -78,14 +79,30 @@ class System:
         """Cancel all jobs, and wait until none is left."""
 
         def emptied() -> bool:
-            # A job that was added just now may be only in the next listing.
-            listed = list(self.queue.jobs())
-            for job in listed:
+            live = self._live_jobs()
+            for name in live:
                 with suppress(QueueError):
-                    self.queue.cancel(job.job)
-            return not listed
+                    self.queue.cancel(name)
+            return not live
 
         self.wait("the queue to be empty", emptied)
+
+    def _live_jobs(self) -> list[str]:
+        """Return the jobs that the table has as live: a listing may lack a job that was added some seconds ago."""
+        pages = self.cloud.client("dynamodb").get_paginator("scan")
+        rows = [
+            row for page in pages.paginate(TableName="sagemaker-queue", ConsistentRead=True) for row in page["Items"]
+        ]
+        return [row["jobName"]["S"] for row in rows if row["jobState"]["S"] in WAITING | ACTIVE]
+
+    def gives_reason(self, name: str, code: str, message: str = "") -> None:
+        """Wait until a job gives this reason, which may be some seconds late."""
+
+        def given() -> bool:
+            reason = self.job(name).reason
+            return reason is not None and reason.code == code and message in reason.message
+
+        self.wait(f"{name} to give the reason {code} {message}", given)
 
     def wait_state(self, name: str, *states: str) -> None:
         self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)

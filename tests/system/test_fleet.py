@@ -80,9 +80,7 @@ def test_a_limit_holds_though_slots_are_idle(fleet: System) -> None:
         submit(fleet, f"limited-{number}", "nlp", P5, FOREVER)
     fleet.wait("two to run", lambda: sorted(running(fleet).values()) == ["pending", "running", "running"])
     waiting = next(name for name, state in running(fleet).items() if state == "pending")
-    reason = fleet.job(waiting).reason
-    assert reason is not None
-    assert reason.code == "OVER_LIMIT"
+    fleet.gives_reason(waiting, "OVER_LIMIT")
     fleet.empty()
 
 

@@ -41,7 +41,7 @@ def test_within_quota_it_preempts_training_of_any_priority_and_beyond_it_waits(f
     submit(full, "lab2", FOREVER, interactive="true", priority="70")
     job = full.queue.job("lab2")
     assert job.interactive and not job.preemptible
-    assert job.reason is not None and job.reason.code == "OVER_QUOTA_NON_PREEMPTIBLE"
+    full.gives_reason("lab2", "OVER_QUOTA_NON_PREEMPTIBLE")
     full.queue.cancel("lab2")
     full.queue.cancel("lab")
     for number in range(5):
