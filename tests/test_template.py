@@ -433,6 +433,22 @@ def routes(document: Json) -> set[tuple[str, str]]:
 def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
     deployed = routes(resources["TrainingJobQueueApi"]["Properties"]["Body"])
     assert deployed == routes(OPENAPI)
+    assert deployed == {
+        ("post", "/add-job"),
+        ("get", "/jobs"),
+        ("get", "/whoami"),
+        ("get", "/jobs/{name}"),
+        ("delete", "/jobs/{name}"),
+        ("patch", "/jobs/{name}"),
+        ("post", "/plan"),
+        ("get", "/queue"),
+        ("get", "/policy"),
+        ("put", "/policy"),
+        ("get", "/policy/history"),
+        ("get", "/history"),
+        ("post", "/policy/rollback"),
+        ("post", "/policy/preview"),
+    }
 
 
 def test_the_openapi_file_is_valid_and_tells_of_errors() -> None:

@@ -29,16 +29,14 @@ from api_contract.models import (
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.redaction import redacted
 from job_queue.api.sizes import MOST_BYTES, bytes_of, take_fitting
-from job_queue.domain import job as records
-from job_queue.domain import policy as policies
 from job_queue.domain.access.program_output import without_program_output
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
-from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
-from job_queue.domain.policy import AppliedPolicy, slots_of
+from job_queue.domain.job import EndedAttempt, ExternalTrainingJob, HistoryEntry, Job, JobRecord, iso, live_position
+from job_queue.domain.policy import AppliedPolicy, PolicyVersion, slots_of
 from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Policy, Pool, Project
 
 Summary = TypeVar("Summary", bound=JobSummary)
@@ -251,7 +249,7 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
     )
 
 
-def _external_job(job: records.ExternalTrainingJob, policy: Policy) -> ExternalJob:
+def _external_job(job: ExternalTrainingJob, policy: Policy) -> ExternalJob:
     slots = slots_of(job.instance_counts, policy, job.plan)
     return ExternalJob(job.name, slots, _time(job.since), job.orphan, job.forged)
 
@@ -291,7 +289,7 @@ def policy_answer(applied: AppliedPolicy, warnings: Sequence[str] = ()) -> Polic
     )
 
 
-def policy_history(versions: Iterable[policies.PolicyVersion]) -> PolicyHistory:
+def policy_history(versions: Iterable[PolicyVersion]) -> PolicyHistory:
     """Return versions of the policy, without their documents, in the form of the API."""
     return PolicyHistory(
         tuple(PastPolicy(it.version, it.applied_by, _time(it.applied_at), it.restored) for it in versions)

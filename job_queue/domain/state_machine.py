@@ -326,7 +326,7 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransition:
     """Delay the next attempt while a late call could launch this attempt again, if it is deleted in SageMaker."""
     job, new = transition.old, transition.new
-    # It is not known which of several calls took effect, so each of them may still launch the attempt again.
+    # Several calls were sent, and any of them may have taken effect. Each may still launch the attempt again.
     doubtful = _late(job, job.calls) if job.state is JobState.STARTING and job.in_doubt else None
     late = doubtful or job.late
     if late is None or late.until <= now:

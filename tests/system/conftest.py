@@ -73,7 +73,7 @@ class System:
 
     def settles(self, read: Callable[[], Any], expected: Any) -> None:
         """Wait until a reading is as expected: what a listing and the status show may be some seconds old."""
-        self.wait(f"{expected}, and not {read()}", lambda: read() == expected)
+        self.wait(str(expected), lambda: read() == expected)
 
     def empty(self) -> None:
         """Cancel all jobs, and wait until none is left."""
@@ -83,7 +83,7 @@ class System:
             for name in live:
                 with suppress(QueueError):
                     self.queue.cancel(name)
-            return not live
+            return not live and not list(self.queue.jobs())  # the next test may list, too
 
         self.wait("the queue to be empty", emptied)
 
@@ -95,14 +95,14 @@ class System:
         ]
         return [row["jobName"]["S"] for row in rows if row["jobState"]["S"] in WAITING | ACTIVE]
 
-    def gives_reason(self, name: str, code: str, message: str = "") -> None:
-        """Wait until a job gives this reason, which may be some seconds late."""
+    def gives_reason(self, name: str, *codes: str, message: str | None = None) -> None:
+        """Wait until a job gives one of these reasons, which may be some seconds late."""
 
         def given() -> bool:
             reason = self.job(name).reason
-            return reason is not None and reason.code == code and message in reason.message
+            return reason is not None and reason.code in codes and message in (None, reason.message)
 
-        self.wait(f"{name} to give the reason {code} {message}", given)
+        self.wait(f"{name} to give the reason {' or '.join(codes)} {message or ''}", given)
 
     def wait_state(self, name: str, *states: str) -> None:
         self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)

@@ -68,9 +68,10 @@ def test_idle_slots_are_for_anyone_and_quota_is_taken_back(fleet: System) -> Non
     fleet.wait(
         "everybody to have its quota", lambda: all(used(fleet, p) == {"p5": 1} for p in ("vision", "nlp", "ads"))
     )
-    names = [f"vision-{number}" for number in range(3)]
+    names = [*(f"vision-{number}" for number in range(3)), "ads-0", "nlp-0"]
     preempted = [name for name in names if fleet.state(name) == "preempted"]
     assert len(preempted) == 2
+    assert all(name.startswith("vision-") for name in preempted)
     assert "ads-0" in fleet.job(preempted[0]).history[-1].cause or "nlp-0" in fleet.job(preempted[0]).history[-1].cause
     fleet.empty()
 

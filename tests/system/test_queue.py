@@ -188,7 +188,7 @@ def test_jobs_wait_for_others_and_for_places_in_their_group(system: System, tmp_
     assert submit("broken", "raise SystemExit(1)", after="part0 part1 part2") == "pending"
     assert submit("never", after="broken") == "pending"
     assert submit("tidy-up", after="never:any", group="parts") == "pending"
-    system.gives_reason("part0", "DEPENDENCY", "Waits for prepare (running) to complete.")
+    system.gives_reason("part0", "DEPENDENCY", message="Waits for prepare (running) to complete.")
     gate.touch()
     for number in range(3):
         system.wait_state(f"part{number}", "completed")

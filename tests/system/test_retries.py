@@ -17,7 +17,6 @@ POLICY = {
     ],
     "projects": [{"name": "default", "quota": {"p5": 3, "m5": 2}}],
 }
-PAUSED = ("BACKOFF", "STARTING_SOON")  # of a job that waits in a pool that backs off
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +27,6 @@ def shared_cloud() -> Iterator[LocalCloud]:
 
 def on_m5(count: int = 1) -> dict[str, Any]:
     return {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": count, "VolumeSizeInGB": 30}}
-
-
-def reason_code(system: System, name: str) -> str | None:
-    reason = system.job(name).reason
-    return reason.code if reason else None
 
 
 def counted_from_elsewhere(system: System) -> list[tuple[str, dict[str, int], bool]]:
@@ -50,8 +44,8 @@ def test_a_pool_with_fewer_instances_than_it_should_have_backs_off_as_a_whole(sy
     assert second.history[-1].cause.startswith("next try at ")
     assert "ResourceLimitExceeded" in second.history[-1].cause
     assert [one.cause for one in system.job("third").history] == ["submitted"]  # it has not met the same refusal
-    system.wait("second to give its reason", lambda: reason_code(system, "second") in PAUSED)
-    system.wait("third to give its reason", lambda: reason_code(system, "third") in PAUSED)
+    for name in ("second", "third"):
+        system.gives_reason(name, "BACKOFF", "STARTING_SOON")
     system.settles(lambda: [(it.pool, it.instances) for it in system.queue.queue().pauses], [("p5", 1)])
     system.queue.cancel("first")
     system.wait_state("first", "stopped")

@@ -149,7 +149,7 @@ class _Reasons:
             reason = self._refused[job.name]
             project = self._state.tree.project(job.project)
             if reason is WaitReason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
-                # it would still wait for quota after another job of its owner has ended
+                # the job would wait for quota even after another job of its owner has ended
                 reason = WaitReason.OVER_QUOTA_NON_PREEMPTIBLE
                 return reason, self._over_non_preemptible_quota(project, job.demand)
             return reason, self._refusal(job, reason)
