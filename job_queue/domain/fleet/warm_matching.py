@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from job_queue.domain.job import ExternalTrainingJob, Job, epoch
 from job_queue.domain.policy import alternatives, slots_of
-from job_queue.scheduler import Policy, Slots
+from job_queue.scheduler import Policy, Pool, Slots
 
 
 def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
@@ -17,10 +17,23 @@ def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
 
 
 def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
-    """Return the slots that a warm pool uses."""
-    if job.warm and any(pool.name == job.warm.pool for pool in policy.pools):
-        return {job.warm.pool or "": sum(job.instance_counts.values())}
+    """Return the slots that a warm pool uses.
+
+    They are slots of the pool of the attempt that had the instances, if the instances can be instances of that pool.
+    They cannot if somebody launched a copy of the attempt on another instance type under the attempt's name.
+    """
+    kept_in = job.warm.pool if job.warm else None
+    for pool in policy.pools:
+        if pool.name == kept_in and _can_be_in(job, pool):
+            return {pool.name: sum(job.instance_counts.values())}
     return slots_of(job.instance_counts, policy, job.plan)
+
+
+def _can_be_in(job: ExternalTrainingJob, pool: Pool) -> bool:
+    """Return whether the pool has instances of the job's types, under the job's training plan."""
+    return pool.training_plan in (None, job.plan) and all(
+        pool.instance_type in (None, instance_type) for instance_type in job.instance_counts
+    )
 
 
 def matching_pool(

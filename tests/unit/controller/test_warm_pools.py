@@ -8,8 +8,9 @@ from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
+from job_queue.domain.fleet.warm_matching import warm_slots
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS
-from job_queue.domain.job import ExternalTrainingJob
+from job_queue.domain.job import ExternalTrainingJob, WarmPool
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -18,6 +19,7 @@ from tests.queue_harness import FAST, Harness, LastFirst
 
 WARM = 600
 G5 = "ml.g5.xlarge"
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
 
 
 def a_queue(
@@ -438,6 +440,33 @@ def test_what_somebody_leaves_who_took_an_attempts_name_stays_counted() -> None:
     assert queue.training.calls.count(("create", "next-qstamp-1")) == 2, "theirs, and the one that was refused"
     assert queue.state("next") == "pending", "its next attempt has another name, and waits for the rate of launches"
     assert warm_pools(queue) == {"next-qstamp-1"}
+
+
+@pytest.mark.parametrize(
+    ("reported", "plan", "counted_in"),
+    [
+        ({P5: 1}, None, "p5"),
+        ({P5: 1}, PLAN, "reserved"),
+        ({G5: 1}, None, "g5"),  # a copy on another instance type
+        ({P5: 1}, None, "p5-again"),  # a pool that is not the first with this instance type
+    ],
+)
+def test_a_warm_pool_counts_in_its_attempts_pool_if_it_can_be_of_that_pool(
+    reported: dict[str, int], plan: str | None, counted_in: str
+) -> None:
+    pools: dict[str, dict[str, Any]] = {
+        "p5": {"instance_type": P5},
+        "reserved": {"instance_type": P5, "training_plan": PLAN},
+        "p5-again": {"instance_type": P5},
+        "g5": {"instance_type": G5},
+    }
+    described = [{"name": name, "capacity": 2, **pool} for name, pool in pools.items()]
+    projects = [{"name": "default", "quota": {"p5": 1}}]
+    policy = parse_policy({"pools": described, "projects": projects})
+    attempts_pool = "reserved" if counted_in in ("p5", "g5") else counted_in
+    warm = WarmPool("digest", 100, pool=attempts_pool)
+    job = ExternalTrainingJob("a-qstamp-1", reported, "2026-01-01T00:00:00Z", plan=plan, warm=warm)
+    assert warm_slots(job, policy) == {counted_in: sum(reported.values())}
 
 
 def test_a_late_event_does_not_bring_a_used_one_back() -> None:
