@@ -1,6 +1,7 @@
-"""What pyproject.toml cannot say: the wheel has a .pth file beside its packages.
+"""The part of the build that pyproject.toml cannot express: the wheel has a .pth file beside its packages.
 
-Python reads it when it starts; it imports nothing unless SAGEMAKER_QUEUE_INSTALL is set (docs/clients.md).
+Python executes the .pth file at each start. The file imports nothing unless SAGEMAKER_QUEUE_INSTALL is set
+(docs/clients.md).
 """
 
 from pathlib import Path
@@ -14,20 +15,21 @@ LINE = 'import os; os.environ.get("SAGEMAKER_QUEUE_INSTALL") and __import__("sag
 
 
 class BuildWithPth(build_py):  # type: ignore[misc]  # setuptools is not typed
-    """Writes the file where Python looks for it, also in an editable installation."""
+    """A build step that also writes the .pth file into site-packages, for an editable installation as well."""
 
     def run(self) -> None:
-        """Build, and then write it."""
+        """Build the packages, and write the .pth file."""
         super().run()
         self._target().parent.mkdir(parents=True, exist_ok=True)
         self._target().write_text(LINE)
 
     def get_outputs(self, *args: Any, **kwargs: Any) -> list[str]:
-        """Name it, too."""
+        """Return the files that the build writes, including the .pth file."""
         return [*super().get_outputs(*args, **kwargs), str(self._target())]
 
     def _target(self) -> Path:
-        # Of an editable installation, nothing else of what is built goes into the wheel.
+        # The wheel of an editable installation contains no file of build_lib. The folder of install_lib becomes this
+        # wheel.
         folder = self.get_finalized_command("install_lib").install_dir if self.editable_mode else self.build_lib
         return Path(folder, NAME)
 

@@ -71,7 +71,7 @@ def dollars(units: Mapping[str, float]) -> float:
 
 
 class Meter:
-    """A count of the units that a cloud uses from now on."""
+    """A count of the units that a cloud uses after the meter was created."""
 
     def __init__(self, cloud: SimulatedCloud) -> None:
         self._cloud = cloud

@@ -1,6 +1,6 @@
 """Sixty jobs on a local cloud with many faults: `python benchmarks/faults.py [--seeds 10] [--hasty]`.
 
-Every seed has a local cloud of its own. Eight threads submit the jobs, some of them gangs, the later ones with higher
+Every seed has a local cloud of its own. Eight threads submit the jobs. Some jobs are gangs, and later jobs have higher
 priorities. At the end SageMaker's records must show the following, or the status is 1:
 
 - each job was completed exactly once
@@ -62,7 +62,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
     """Run the jobs on a local cloud and check the results.
 
     :param waiting: called repeatedly until all jobs have finished.
-    :param patience: maximum seconds to wait for that.
+    :param patience: maximum seconds to wait until all jobs have finished.
     """
     began, submitted = time.monotonic(), datetime.now(UTC) - timedelta(days=1)
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
@@ -105,7 +105,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
 def request(cloud: LocalCloud, name: str, number: int, gate: Path) -> dict[str, Any]:
     """Return a CreateTrainingJob request for a job that needs almost no processor time.
 
-    :param gate: a file. The long jobs run until it exists, so that many run at once, however slow the machine is.
+    :param gate: a file. The long jobs run until the file exists, so that many run at once even on a slow machine.
     """
     priority = number * PRIORITIES // JOBS
     long = f"sleep {LONG}; until [ -e '{gate}' ]; do sleep 0.2; done"
@@ -210,7 +210,7 @@ def _instance_seconds(attempt: dict[str, Any]) -> float:
 
 
 def dead_letters(cloud: LocalCloud) -> int:
-    """Return the number of events that the function failed to handle: they are in dead-letter queues."""
+    """Return the number of events in dead-letter queues, which are the events that the function failed to handle."""
     sqs = cloud.client("sqs")
     counts = [
         sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]

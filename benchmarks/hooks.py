@@ -27,7 +27,7 @@ from botocore.compat import HTTPHeaders
 
 from sagemaker_queue import QueueClient, install, uninstall
 
-NOWHERE = "http://127.0.0.1:9/prod"  # no call reaches it
+NOWHERE = "http://127.0.0.1:9/prod"  # no call reaches this address
 
 
 class _Body:
@@ -92,7 +92,7 @@ def main() -> None:
     print(
         f"S3 call, two clients without hooks: {without * 1e6:.0f} and {same * 1e6:.0f} µs, ratio {same / without:.3f}"
     )
-    gc.freeze()  # hides the first client from install(), so that it stays without hooks
+    gc.freeze()  # hides the first client from install(), so that the client stays without hooks
     install(everywhere=True, queue=QueueClient(url=NOWHERE, region="eu-west-1"))
     hooked = s3_client()
     without, same = compared(bare, hooked, options.calls, options.rounds)
@@ -103,7 +103,7 @@ def main() -> None:
 
     line = Path(sysconfig.get_path("purelib"), "sagemaker_queue_startup.pth").read_text()
     os.environ.pop("SAGEMAKER_QUEUE_INSTALL", None)
-    took = microseconds(lambda: exec(line))  # noqa: S102  # as Python does with it at each start
+    took = microseconds(lambda: exec(line))  # noqa: S102  # as Python executes the line at each start
     print(f"the .pth file without the variable: {took:.0f} µs of a start,", end=" ")
     print(f"which takes {starts({}, options.rounds):.0f} ms;", end=" ")
     print(f"with it {starts({'SAGEMAKER_QUEUE_INSTALL': '1'}, options.rounds):.0f} ms")

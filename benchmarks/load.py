@@ -126,7 +126,7 @@ class Load:
     def storm(self, a_second: int, seconds: float) -> tuple[Times, float, int]:
         """Send events while short jobs run and a user calls the API.
 
-        Return the times of the user's calls, the seconds for all of it, and the number of events.
+        Return the times of the user's calls, the seconds of the whole storm, and the number of events.
 
         :param a_second: events a second.
         """
@@ -141,7 +141,8 @@ class Load:
                 if due > began + seconds:
                     break
                 time.sleep(max(0.0, due - time.monotonic()))
-                # Calls are synchronous: for an asynchronous call without an idle process, the local cloud starts one.
+                # Calls are synchronous: for an asynchronous call without an idle process, the local cloud starts a
+                # process.
                 invoke = partial(self._function.invoke, FunctionName=self._cloud.function_name)
                 sent.append(pool.submit(invoke, Payload=event))
         wall = time.monotonic() - began
@@ -161,7 +162,7 @@ class Load:
         return [name for name in self._names if known[name] != 1]
 
     def wait(self, what: str, reached: Callable[[], bool]) -> bool:
-        """Wait for a condition; return False if it is not true after PATIENCE seconds.
+        """Wait for a condition; return False if the condition is not true after PATIENCE seconds.
 
         :param what: the condition, for the message.
         """

@@ -34,7 +34,7 @@ NOW = 1_000_000.0
 def plain(active: int, waiting: int, projects: int = 20) -> Snapshot:
     """Return a snapshot with one full pool and one-slot jobs of equal priority.
 
-    One half of the projects hold twice their quota, and the other half nothing.
+    One half of the projects hold twice their quota. The other half hold no slots.
     """
     holders = projects // 2
     return Snapshot(
@@ -104,7 +104,7 @@ def mixed(active: int, waiting: int, projects: int = 20, pools: int = 2) -> Snap
 
 
 def shared(active: int, waiting: int, projects: int = 20) -> Snapshot:
-    """Return a snapshot with carriers that are full with eight members of one GPU each.
+    """Return a snapshot with carriers, each of which is filled by eight members of one GPU each.
 
     There are as many carriers as `active` members need. Members and jobs with whole instances wait.
     """

@@ -33,7 +33,7 @@ Predicted = list[tuple[float, Prediction | None]]
 
 
 def replayed(trace: Sequence[TraceJob], traits: Callable[[TraceJob], JobTraits]) -> tuple[Predicted, Predicted]:
-    """Return the predictions for all jobs at their submission, and those for longer jobs after an hour of runtime."""
+    """Return the predictions for all jobs at submission, and for the longer jobs also after an hour of runtime."""
     predictor = RuntimePredictor()
     at_submission, after_an_hour = Predicted(), Predicted()
     events: list[

@@ -36,12 +36,12 @@ from tests.metered_tables import UnitTables, again
 from tests.payloads import api_event
 
 TABLE_SECONDS = 0.006  # for a call of DynamoDB
-ROW_SECONDS = 0.0003  # to unpack a row with boto3 and to plan with it, on the 0.57 cores that 1 GB of Lambda has
+ROW_SECONDS = 0.0003  # to unpack a row with boto3 and to plan with the row, on the 0.57 cores that 1 GB of Lambda has
 TRAINING_SECONDS = {"create": 0.4, "describe": 0.15, "page": 0.3, "stop": 0.2}
 ASYNC_SECONDS = 0.2  # from an event to its invocation
 MOST_ASYNC_SECONDS = 300.0  # between two tries of an event that Lambda throttles
 LAMBDA_SECONDS = 45.0
-TRIES, MOST_PAUSE_SECONDS = 5, 8.0  # tries of the client, longest pause between two of them
+TRIES, MOST_PAUSE_SECONDS = 5, 8.0  # tries of the client, longest pause between two tries
 READ_METHODS = ("GET",)
 
 
@@ -56,7 +56,7 @@ class Timeline:
 
     @property
     def outside(self) -> bool:
-        """True if the caller is no process of this timeline."""
+        """True if the caller is not a process of this timeline."""
         return getcurrent() is self._hub
 
     def spawn(self, work: Callable[[], object], after: float = 0.0) -> None:
@@ -73,7 +73,7 @@ class Timeline:
 
     def switch(self) -> None:
         """Let other processes run until the present process is woken."""
-        router: Any = BaseRouter  # Powertools keeps the present request in class attributes: restore it later
+        router: Any = BaseRouter  # Powertools keeps the present request in class attributes: restore the request later
         seen = router.__dict__.get("current_event"), router.__dict__.get("lambda_context")
         self._hub.switch()
         router.current_event, router.lambda_context = seen
@@ -129,7 +129,7 @@ class Task:
             self._timeline.wake(self._waiting)
 
     def result(self) -> Any:
-        """Return the result, after waiting for it. Raise the error of the work."""
+        """Wait until the work has ended; return its result, or raise its error."""
         if not self._done and self._timeline.outside:
             self.run()
         elif not self._done:
@@ -317,7 +317,7 @@ class SimulatedCloud:
     # --- events ----------------------------------------------------------------------------------
 
     def send(self, event: Mapping[str, Any], after: float = ASYNC_SECONDS) -> None:
-        """Invoke the function with an event asynchronously. If Lambda throttles it, try again later."""
+        """Invoke the function with an event asynchronously. If Lambda throttles the call, try again later."""
 
         def deliver() -> None:
             pause = 1.0

@@ -127,7 +127,7 @@ def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
             queue.tick(0)
             if foreseen:
                 stop = time.process_time() + LOOK_AHEAD_SECONDS
-                outlook.refresh(lambda: time.process_time() < stop)  # noqa: B023  (it is called at once)
+                outlook.refresh(lambda: time.process_time() < stop)  # noqa: B023  (called before `stop` changes)
             next_tick += TICK_SECONDS
         queue.now = until
         if until >= end:

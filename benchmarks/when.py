@@ -55,7 +55,7 @@ class Checked:
 
     @property
     def waited(self) -> float:
-        """Seconds that the job still waited; infinite if it never started."""
+        """Seconds that the job still waited; infinite if the job never started."""
         return next((start for start in self.run.starts if start > self.at), float("inf")) - self.at
 
     @property
@@ -75,7 +75,7 @@ class Replay:
 
     :param every: seconds between two moments at which starts are estimated.
     :param arrivals: whether estimates expect further jobs.
-    :param futures: number of futures for each estimate; None: as many as can be computed fast.
+    :param futures: number of futures for each estimate; None: the forecast chooses a number that it can compute fast.
     """
 
     def __init__(self, trace: Sequence[TraceJob], every: float, *, arrivals: bool, futures: int | None) -> None:
