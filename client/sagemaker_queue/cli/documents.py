@@ -54,7 +54,7 @@ def policy_text(document: Mapping[str, Any]) -> str:
 
 
 def policy_difference(applied: PolicyAnswer, document: Mapping[str, Any], name: str) -> str:
-    """Return the unified diff from the applied policy to the document; empty if they are equal."""
+    """Return the unified diff from the applied policy to the document; empty if both are equal."""
     lines = difflib.unified_diff(
         policy_text(applied.policy).splitlines(),
         policy_text(document).splitlines(),

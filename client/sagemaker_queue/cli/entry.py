@@ -129,7 +129,7 @@ def _message(error: click.UsageError) -> str:
 
 
 def build_parser() -> Group:
-    """Return the root command of ``smq``; docs/cli.md is also generated from it."""
+    """Return the root command of ``smq``, from which docs/cli.md is also generated."""
     root = Smq(
         PROGRAM,
         help="The priority queue for SageMaker training jobs.",

@@ -1,4 +1,4 @@
-"""Separate a job's options from its command in ``smq submit``, ``sweep`` and ``plan``, and make the job of both."""
+"""Separate a job's options from its command in ``smq submit``, ``sweep`` and ``plan``, and create the job."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage
     from sagemaker_queue.queue.client import QueueClient
 
-_COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})  # options of many programs, such as sh -c: no note about them
-_NAMED = 10  # names in the message about files that are not packed
+# No note is printed about these options, which many programs have, such as sh -c.
+_COMMON_OPTIONS = frozenset({"-c", "-h", "--help"})
+_NAMED = 10  # maximum number of names in the message about files that are not packed
 
 
 class RunCommand(Command):
     """A command of ``smq`` that ends with the command of a job.
 
-    The job's command begins with the first word that is neither an option of ``smq`` nor the value of one.
+    The job's command begins with the first word that is neither an option of ``smq`` nor an option's value.
     """
 
     def __init__(self, *args: Any, context_settings: dict[str, Any] | None = None, **attributes: Any) -> None:

@@ -31,7 +31,7 @@ EXIT_CODES = {
 
 
 class _EscapingStream:
-    """An output stream for untrusted text: it escapes the characters that control a terminal."""
+    """An output stream for untrusted text, which escapes the characters that control a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -60,7 +60,7 @@ def escaped_output() -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream without escaping, for our own control sequences; never write untrusted text to it."""
+    """Return the stream without escaping, only for control sequences of ``smq`` itself, never for untrusted text."""
     return stream.stream if isinstance(stream, _EscapingStream) else stream
 
 
@@ -107,7 +107,7 @@ def confirmed(question: str) -> bool:
 
 
 def colours() -> bool:
-    """Return whether the output may have colours: it goes to a terminal, and NO_COLOR is not set."""
+    """Return whether the output may have colours: stdout is a terminal, and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

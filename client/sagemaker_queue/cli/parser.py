@@ -1,6 +1,6 @@
 """Click commands with extensions for ``smq``.
 
-Commands have examples below their help, arguments have help like options, and options can exclude one another. The
+Commands have examples below their help. Arguments have help, like options. Options can exclude one another. The
 options that choose the queue are accepted before and after the name of every command.
 """
 
@@ -35,7 +35,7 @@ class ConnectionOptions:
     profile: str | None = None
 
     def queue(self, **settings: Any) -> QueueClient:
-        """Return a client of the named or configured queue. Raises ConfigError if there is none."""
+        """Return a client of the named or configured queue. Raises ConfigError if no queue is named or configured."""
         from sagemaker_queue.queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
 
         return QueueClient(url=self.url, profile=self.profile, **settings)
@@ -184,7 +184,7 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A command with subcommands, listed in the order in which they were added."""
+    """A command with subcommands, listed in the order of their addition."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, no_args_is_help=False, **attributes)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TransferProgress:
-    """A context manager with a progress bar. Call it with numbers of bytes, from any thread.
+    """A context manager with a progress bar. Call the object with numbers of bytes, from any thread.
 
     The bar is shown only if stderr is a terminal.
     """

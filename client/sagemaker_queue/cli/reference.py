@@ -60,7 +60,7 @@ class NamedCommand(NamedTuple):
 
     @property
     def own_parameters(self) -> list[click.Parameter]:
-        """Arguments and options of the command, without those that choose the queue."""
+        """Arguments and options of the command, without the options that choose the queue."""
         parameters = self.command.get_params(click.Context(self.command, help_option_names=[]))
         return [parameter for parameter in parameters if getattr(parameter, "section", None) != QUEUE_SECTION]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
-_SHOWN = 20  # refused keys that are printed
+_SHOWN = 20  # maximum number of refused keys that are printed
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 
@@ -179,7 +179,7 @@ def _print_streaming_note(source: S3Address, target: S3Address) -> None:
 def _objects_at(target: S3Address, storage: S3Storage) -> dict[S3Address, Stored]:
     """Return the objects at the target by address.
 
-    List them, or without permission to list, look up the single object. Empty if neither is permitted.
+    Without permission to list objects, look up the single object. Empty if neither is permitted.
     """
     for look in (storage.listed, storage.stored):
         try:
@@ -246,7 +246,7 @@ def _target(path: str, source: S3Address, to: Path | None) -> Path:
 
 
 def _own_name(address: S3Address) -> str:
-    """Return the last name of an address. Raises InvalidOption if it cannot be the name of a file."""
+    """Return the last name of an address. Raises InvalidOption if that name cannot be a file's name."""
     from sagemaker_queue.jobs.packaging.download import PathRefused, path_parts  # noqa: PLC0415  # boto3
 
     try:

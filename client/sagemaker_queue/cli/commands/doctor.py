@@ -49,7 +49,7 @@ def _marks() -> dict[str, str]:
 
 
 def lines(finding: Finding, marks: dict[str, str], width: int) -> list[str]:
-    """Return a line for the finding, and one for its remedy if it has one."""
+    """Return a line for the finding, and a second line if the finding has a remedy."""
     first = f"{marks[finding.status]} {finding.check:{width}}  {finding.message}"
     indent = " " * (len(marks[finding.status]) + width + 3)
     return [first, f"{indent}{finding.remedy}"] if finding.remedy else [first]

@@ -29,7 +29,7 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit codes, as in a shell
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_SAGEMAKER"
 PORT = 8762
 _LACKS, _IDLE = "sagemaker-queue is not here", "sagemaker-queue is here, and was not started"
-# A script for the program's Python. It prints one of these texts, or nothing if sagemaker-queue was started.
+# A script for the program's Python. The script prints one of these texts, or nothing if sagemaker-queue was started.
 _PROBE = f"""
 import sys
 if "sagemaker_queue_startup" not in sys.modules:
@@ -67,7 +67,7 @@ def run(command: tuple[str, ...], force: bool) -> int:
         environment[URL_VARIABLE] = named.url
     elif named.profile:
         environment[PROFILE_VARIABLE] = named.profile
-        environment.pop(URL_VARIABLE, None)  # it would override the profile
+        environment.pop(URL_VARIABLE, None)  # the variable would override the profile
     program = shutil.which(command[0])
     if program is None:
         print(f"smq: there is no command {command[0]}", file=sys.stderr)
@@ -174,7 +174,7 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
 
 
 def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment in which a program sends its SageMaker requests to this proxy, past other HTTP proxies."""
+    """Return the environment in which a program sends its SageMaker requests directly to this proxy."""
     # VARIABLE=0 switches off the hooks of this package: with hooks and proxy, each would add the queue's jobs to lists.
     changed = {**environment, ENDPOINT_VARIABLE: f"http://{address}", VARIABLE: "0"}
     if any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
@@ -201,7 +201,8 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
     try:
         if os.name == "nt":
             return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the program would inherit that
+        # Python ignores these signals; the program would inherit the setting
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored, signal.SIG_DFL)
         os.execve(program, list(command), dict(environment))  # noqa: S606  # running the user's program is the purpose
     except OSError as error:
@@ -287,8 +288,8 @@ def _probe(python: str, flags: Sequence[str], environment: Mapping[str, str]) ->
     """Run ``_PROBE`` in a Python and return the output. No module of the user's working folder is imported.
 
     ``python -c`` would search the working folder for modules first. Therefore the probe is a file in a new folder,
-    which Python searches instead. The probe still runs in the working folder, because pyenv and others choose a Python
-    by it.
+    which Python searches instead. The probe still runs in the working folder, because pyenv and similar tools choose a
+    Python by the working folder.
     """
     with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # only this user can write to it
         probe = Path(folder, "probe.py")
@@ -297,7 +298,7 @@ def _probe(python: str, flags: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def without_working_folder(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without those entries of PYTHONPATH that are in or below the working folder."""
+    """Return the environment without the entries of PYTHONPATH that are in or below the working folder."""
     here = Path.cwd().resolve()
     kept = [
         part
@@ -309,7 +310,7 @@ def without_working_folder(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _output_of(program: str, environment: Mapping[str, str], *arguments: str) -> str:
-    """Return the stdout of a program; empty if it cannot be run or takes longer than _LONGEST_PROBE_SECONDS."""
+    """Return the stdout of a program; empty if the program cannot be run or exceeds _LONGEST_PROBE_SECONDS."""
     try:
         return subprocess.run(
             [program, *arguments],

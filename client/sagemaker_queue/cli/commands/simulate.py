@@ -1,7 +1,7 @@
 """``smq simulate``: simulate a trace with the queue's own planner, on this machine.
 
-Planner and simulator need a newer Python than the client. So they are imported only when this command is used, and its
-options are read from the simulator.
+The planner and the simulator need a newer Python than the client. Therefore both are imported only when this command is
+used. The command's options are read from the simulator.
 """
 
 from __future__ import annotations

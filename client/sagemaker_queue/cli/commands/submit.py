@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 IDLE_END = 3600  # seconds
 _LARGE = 5_000_000  # bytes; larger uploads of code are announced
-_REDACTED = "***"  # shown in place of a value, except to the job's owner and to administrators
+_REDACTED = "***"  # shown in place of a value to all callers except the job's owner and administrators
 
 
 preflight_option = flag(
@@ -160,9 +160,9 @@ def submit(
 
 
 def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
-    """Return after how many seconds without a session a job without a command ends; the policy may limit this time.
+    """Return the seconds without a session after which a job without a command ends. The policy may limit this time.
 
-    Raises InvalidOption if more was asked for than the policy allows.
+    Raises InvalidOption if ``asked`` is more than the policy allows.
     """
     limit = (queue.policy().policy.get("interactive") or {}).get("idle_end")
     if limit is None:
@@ -314,7 +314,7 @@ def _list_files(archive: Archive, as_json: bool) -> int:
 
 
 def _free_name(queue: QueueClient, name: str) -> str:
-    """Return the name; if a finished job has it, the first free one of name-r2, name-r3 and so on."""
+    """Return the name; if a finished job has this name, return the first free name of name-r2, name-r3 and so on."""
     free = name
     try:
         while (job := queue.job(free)).finished:
@@ -356,7 +356,7 @@ def _queue_job(
 ) -> int:
     """Submit a request and print the result; with ``wait``, follow the job. Return the exit code.
 
-    ``said`` rewrites a warning: it puts options of ``smq`` in place of the request's fields.
+    ``said`` rewrites a warning with options of ``smq`` in place of the request's fields.
     """
     try:
         submission = queue.submit(request, preflight=preflight)

@@ -95,7 +95,7 @@ def shell(
 def enter(
     queue: QueueClient, name: str, what: MarkedCommand | Port | None = None, *, instance: int = 1, follow: bool
 ) -> int:
-    """Open a session as soon as the job has a container, and print how it ended; return the exit code.
+    """Open a session as soon as the job has a container, and print how the session ended; return the exit code.
 
     With ``follow``, wait for the container, and open a new session after a preemption. A command is run only once.
     Raises QueueError.
@@ -137,7 +137,7 @@ def _opened(
 
 
 def _liveness(sessions: JobSessions) -> Callable[[], bool]:
-    """Return a function that checks whether the attempt is alive, and warns the user once when it is being stopped.
+    """Return a function that checks whether the attempt is alive, and warns the user once of the attempt's stop.
 
     The terminal may be in raw mode, so lines end with a carriage return and a line feed.
     """

@@ -89,7 +89,7 @@ def _show_what_changes(document: Mapping[str, Any], *, asks: bool) -> None:
 @flag("--force", help=_FORCE)
 @with_queue
 def policy_rollback(queue: QueueClient, version: int, force: bool) -> int:
-    """Print the difference to an earlier version, and apply that version as a new one."""
+    """Print the difference to an earlier version, and apply the earlier version as a new version."""
     read, past = queue.policy(), queue.policy(version)
     difference = policy_difference(read, past.policy, f"version {version}")
     if not difference:

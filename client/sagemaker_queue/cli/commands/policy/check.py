@@ -14,7 +14,7 @@ from sagemaker_queue.cli.parser import command, flag
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, QueueError, TooLarge
 from sagemaker_queue.jobs.formatting import amount, clean
 
-REQUIRED_PYTHON = (3, 11)  # the Python that the queue's rules need; the rest of the client runs on older ones
+REQUIRED_PYTHON = (3, 11)  # the Python that the queue's rules need; the rest of the client runs on older versions
 _QUEUE_FACTS = "its ceiling (MaxCapacity) and what live jobs use"
 
 
@@ -77,7 +77,7 @@ def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
 
 
 def _faults_by_the_rules(document: dict[str, Any]) -> tuple[list[str], bool]:
-    """Return the faults of a policy by the queue's rules, and whether they prevented further checks."""
+    """Return the faults of a policy by the queue's rules, and whether these faults prevented further checks."""
     if sys.version_info < REQUIRED_PYTHON:
         return [], False
     from job_queue.domain.errors import InvalidRequest as Refused  # noqa: PLC0415

@@ -20,7 +20,7 @@ from sagemaker_queue.workflows.results import fetch_results
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-_SHOWN = 20  # refused names that are printed
+_SHOWN = 20  # maximum number of refused names that are printed
 
 
 @command(

@@ -35,7 +35,7 @@ def submit_grid(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Submit a job for each combination, or only print them if ``dry_run``; return the exit code."""
+    """Submit a job for each combination, or only print the jobs if ``dry_run``; return the exit code."""
     with job_from_options(queue, options, command) as (template, code, storage):
         group, runs = sweep_runs(template, options.get("name"), grids)
         if dry_run:

@@ -146,7 +146,7 @@ def run_search(
 
 
 def show_study(search: SearchOptions, options: JobKeywords, *, as_json: bool) -> int:
-    """Print the trials of a study and the best one."""
+    """Print the trials of a study and the best trial."""
     name = search.study or options.get("name")
     if not name:
         raise InvalidOption("Say which: smq sweep --study NAME --status.")
