@@ -44,15 +44,15 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
 
 PARAMETERS = "sagemaker_queue.parameters"  # key in the context of a call: its parameters before serialization
 _ASKED = "sagemaker_queue.asked"  # key in the context of a call: one of our handlers already has the call
-# The names of handlers: those of every session, and those that were added to a certain emitter.
+# The names of handlers: EVERYWHERE for handlers of every session, EVENTS for handlers of a certain emitter.
 EVERYWHERE, EVENTS = "everywhere", "events"
 ANSWERS = "sagemaker_queue.integrations.boto.sessions"
 """The module of the client that answers calls."""
 
 Reply = Optional[tuple[Any, Any]]
 Answerer = Callable[[Any, Mapping[str, Any], Mapping[str, Any], Any], Reply]
-"""A function of the operation's model, the request, the call's context and the signing credentials. It returns the
-response in botocore's form, or None to let the call pass."""
+"""A function of the operation's model, the request, the call's context and the signing credentials. The function
+returns the response in botocore's form, or None to let the call pass."""
 
 
 class Responder:
@@ -64,7 +64,7 @@ class Responder:
     def __call__(
         self, model: Any, params: Mapping[str, Any], context: dict[str, Any], request_signer: Any, **_: Any
     ) -> Any:
-        """Return the answer to the call, or None to let it pass; for aiobotocore, return an awaitable of it."""
+        """Return the answer to the call, or None to let the call pass; for aiobotocore, an awaitable of the answer."""
         if PARAMETERS not in context or _ASKED in context or _is_unsigned(request_signer):
             return None
         from inspect import iscoroutinefunction  # noqa: PLC0415  # a third of Python's start time
@@ -84,7 +84,7 @@ class Responder:
 
 
 def _is_unsigned(request_signer: Any) -> bool:
-    """Return whether a client does not sign: its calls have no identity for the queue, and SageMaker refuses them."""
+    """Return whether a client does not sign. The queue gets no identity then, and SageMaker refuses such calls."""
     botocore = sys.modules.get("botocore")  # loaded, because a client calls
     return botocore is not None and getattr(request_signer, "_signature_version", None) is botocore.UNSIGNED
 
@@ -122,7 +122,7 @@ def _remember(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> N
 
 
 def _client() -> Any:
-    """Return the client's module that answers. It imports boto3, and this module, so it is imported when it is used."""
+    """Import and return the client's module that answers, which imports boto3 and ``sagemaker_queue_startup``."""
     from importlib import import_module  # noqa: PLC0415
 
     return import_module(ANSWERS)
@@ -144,7 +144,7 @@ _respond_for_events = Responder(_answer_for_events)
 
 def hook_lazily(emitter: Any) -> None:
     """Add hooks to an emitter as ``sagemaker_queue.hook`` does, but read the configuration only at the first call."""
-    unregister(emitter, EVERYWHERE)  # it would be called first
+    unregister(emitter, EVERYWHERE)  # otherwise the handler of all sessions would be called first
     register(emitter, EVENTS, _respond_for_events)
 
 
@@ -154,7 +154,7 @@ def hook_everywhere(emitter: Any) -> None:
 
 
 def hook_session(session: Any) -> None:
-    """Add the hooks to a botocore session; botocore calls this for each new session."""
+    """Add the hooks to a botocore session; botocore calls this function for each new session."""
     hook_everywhere(session.get_component("event_emitter"))
 
 
@@ -165,7 +165,7 @@ def begin() -> None:
     if environ.get(VARIABLE, "").strip().lower() in _OFF:
         return
     botocore = sys.modules.get("botocore")
-    if botocore is not None:  # another .pth file has imported it, and may have created clients
+    if botocore is not None:  # another .pth file has imported botocore, and may have created clients
         hook_new_sessions(botocore)
         _client().hook_existing_emitters()
     elif not any(isinstance(finder, _BotocoreFinder) for finder in sys.meta_path):
@@ -173,7 +173,7 @@ def begin() -> None:
 
 
 def hook_new_sessions(botocore: Any) -> None:
-    """Make botocore hook each session that is created from now on, including those of aiobotocore."""
+    """Make botocore hook each session that is created later, including sessions of aiobotocore."""
     global _hooking  # noqa: PLW0603
     if not _hooking:
         _hooking = True
@@ -205,7 +205,7 @@ class _BotocoreFinder:
             return None
         from importlib.util import find_spec  # noqa: PLC0415
 
-        sys.meta_path.remove(self)  # also not asked by the find_spec below
+        sys.meta_path.remove(self)  # so that the find_spec below does not ask this finder
         spec: Any = find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = _HookingLoader(spec.loader)

@@ -5,7 +5,7 @@ In ``airflow.cfg``, or by the environment variable ``AIRFLOW__AWS__SESSION_FACTO
     [aws]
     session_factory = sagemaker_queue.integrations.airflow.QueueSessionFactory
 
-The queue is called with the connection's credentials, or with those of a role that the connection assumes.
+The queue is called with the connection's credentials, or with the credentials of a role that the connection assumes.
 """
 
 from __future__ import annotations

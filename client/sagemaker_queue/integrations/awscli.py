@@ -7,7 +7,7 @@ In ``~/.aws/config``::
     [plugins]
     queue = sagemaker_queue.integrations.awscli
 
-The AWS CLI 2 has a Python of its own, which cannot load the plugin. Use smq proxy with it.
+The AWS CLI 2 has a Python of its own, which cannot load the plugin. Use smq proxy with the AWS CLI 2.
 """
 
 from __future__ import annotations

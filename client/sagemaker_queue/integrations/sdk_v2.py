@@ -18,10 +18,11 @@ from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer, render_e
 class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not typed
     """A session for an estimator's ``sagemaker_session``: ``fit()`` then submits the job to the queue.
 
-    The arguments are those of ``sagemaker.session.Session`` and two more. ``queue`` is the client of the queue
-    (default: the queue that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``, a job
-    that is certain to fail is submitted too. From now on, clients of ``boto_session`` also send training jobs to the
-    queue. For jobs that the queue does not know, all methods do the same as without the queue.
+    The arguments are as for ``sagemaker.session.Session``, with two further arguments. ``queue`` is the client of the
+    queue (default: the queue that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``, a
+    job that is certain to fail is submitted too. After the session is created, new clients of ``boto_session`` also
+    send training jobs to the queue. For jobs that the queue does not know, all methods do the same as without the
+    queue.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
     ) -> None:
         """Show the log lines of all attempts of the job. With ``wait``, continue until the job ends or ``timeout``.
 
-        ``timeout`` is in seconds. The errors are those of ``wait_for_job``.
+        ``timeout`` is in seconds. The errors are the same as for ``wait_for_job``.
         """
         if not self._hooks.jobs.may_have(job_name):
             super().logs_for_job(job_name, wait, poll, log_type, timeout)

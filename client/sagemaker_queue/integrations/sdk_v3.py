@@ -1,8 +1,8 @@
 """Show a queued job's states and logs in ``ModelTrainer.train(wait=True)`` of the SDK v3: patch ``TrainingJob.wait``.
 
-``ModelTrainer.train(wait=True)`` calls ``TrainingJob.wait``. Hooks on botocore cannot change this method: it creates
-its own boto3 session for CloudWatch Logs, and shows nothing while a job waits or is preempted. For jobs of the queue,
-the patch follows the job first. The original method then finds the job finished, and returns or raises as usual.
+``ModelTrainer.train(wait=True)`` calls ``TrainingJob.wait``. Hooks on botocore cannot change this method. The method
+creates its own boto3 session for CloudWatch Logs, and shows nothing while a job waits or is preempted. For jobs of the
+queue, the patch follows the job first. The original method then finds the job finished, and returns or raises as usual.
 """
 
 from __future__ import annotations

@@ -34,15 +34,15 @@ class QueueTuner:
     """A search for good hyperparameters of an estimator. Each trial is a training job of its own in the queue.
 
     The arguments are as for ``sagemaker.tuner.HyperparameterTuner``; some of its arguments are missing. Ranges are
-    those of the SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is
+    ranges of the SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is
     ``Bayesian`` (Optuna's TPE), ``Random`` or ``Grid``.
 
     ``early_stopping_type="Auto"`` cancels trials that are worse than the median of the others at the same step. A step
     is the match of the group ``step`` in the metric's pattern, or else the number of earlier metric values.
 
     The study is stored under its name in ``storage`` (an Optuna storage URL; default: a file in the user's home).
-    ``queue`` is the client of the queue (default: that of the estimator's session, or the queue that ``find_config``
-    finds).
+    ``queue`` is the client of the queue (default: the queue of the estimator's session, or the queue that
+    ``find_config`` finds).
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class QueueTuner:
         """Run the trials until all have ended. Requests are at least ``poll`` seconds apart.
 
         ``inputs`` is the argument of ``estimator.fit``. ``job_name`` is the name of the study, with which the names of
-        its jobs begin. If a study of that name exists, it is continued with its live jobs. Ctrl-C does not stop the
+        its jobs begin. An existing study of that name is continued with its live jobs. Ctrl-C does not stop the
         jobs.
 
         Raises InvalidOption if the existing study has other settings, QueueError if the first trials all fail, and the
-        queue's error if it refuses a job.
+        queue's error if the queue refuses a job.
         """
         if not wait:
             raise InvalidOption("The trials are chosen by this process, one after another: it must wait for them.")
@@ -119,7 +119,7 @@ class QueueTuner:
                 queue.cancel(row.job)
 
     def trials(self) -> list[TrialRow]:
-        """Return the trials of the last ``fit``'s study, or before a ``fit`` of the study ``base_tuning_job_name``."""
+        """Return the trials of the last ``fit``'s study; before a ``fit``, of the study ``base_tuning_job_name``."""
         with studies().read_study(self._name(), self._storage) as (_, rows):
             return list(rows)
 
@@ -189,13 +189,13 @@ class QueueTuner:
         named = {tag["Key"] for tag in own}
         others = [tag for tag in [*(estimator.tags or []), *self._tags] if tag["Key"] not in named]
         estimator.tags = [*others, *own]
-        if estimator.checkpoint_s3_uri:  # shared by all trials, so each trial gets a folder in it
+        if estimator.checkpoint_s3_uri:  # shared by all trials, so each trial gets a folder below this address
             estimator.checkpoint_s3_uri = f"{estimator.checkpoint_s3_uri.rstrip('/')}/{trial.job}"
         estimator.fit(inputs, wait=False, job_name=trial.job)
 
 
 class TrialAnalytics:
-    """The trials of a study for analysis, as the SDK's analytics return them."""
+    """The trials of a study for analysis, in the form of the SDK's analytics."""
 
     def __init__(self, trials: Sequence[TrialRow]) -> None:
         self._trials = trials
@@ -214,7 +214,7 @@ class TrialAnalytics:
 
     def dataframe(self) -> Any:
         """Return a pandas DataFrame: hyperparameters, TrainingJobName, TrainingJobStatus, FinalObjectiveValue."""
-        import pandas  # noqa: PLC0415  # the SDK has it
+        import pandas  # noqa: PLC0415  # pandas is a dependency of the SDK
 
         rows = self.training_job_summaries()
         values: list[dict[str, Value]] = [dict(row.params) for row in self._trials]

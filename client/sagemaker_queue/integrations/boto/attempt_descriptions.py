@@ -14,7 +14,7 @@ from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 MOST_ASKED = 25
 """Maximum number of earlier attempts of one job whose descriptions are read from SageMaker: the first and the latest
-ones. For the attempts between them, the queue's record is used."""
+attempts. For the attempts in between, the queue's record is used."""
 _MOST_KEPT = 1000
 
 
@@ -35,7 +35,7 @@ def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
 
 
 def is_missing(error: ClientError) -> bool:
-    """Tell whether an error says that SageMaker does not know the resource."""
+    """Return whether an error says that SageMaker does not know the resource."""
     return error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")
 
 

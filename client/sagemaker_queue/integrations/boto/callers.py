@@ -23,8 +23,9 @@ _CREATE = "CreateTrainingJob"
 class Callers:
     """The hooks of each caller. Clients with the same credentials in the same process are one caller.
 
-    The queue is ``queue``, else the one of ``config``, else the one that ``find_config`` finds. Without ``queue``, the
-    queue is called with the caller's credentials. Thread-safe without a lock, since a fork could leave a lock locked.
+    The queue is ``queue``, else the queue of ``config``, else the queue that ``find_config`` finds. Without ``queue``,
+    the queue is called with the caller's credentials. Thread-safe without a lock, since a fork could leave a lock
+    locked.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class Callers:
         self._known: dict[object, Hooks] = {}
 
     def answer(self, model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
-        """Answer a call, or return None to let it pass."""
+        """Answer a call, or return None to let the call pass."""
         try:
             hooks = self.hooks(credentials, context["client_region"])
-        except QueueError as error:  # no queue is configured, or its configuration is wrong: no job may bypass it
+        # No queue is configured, or its configuration is wrong: no job may bypass the queue.
+        except QueueError as error:
             return refused(error) if model.name == _CREATE else None
         return hooks.answer(model, params, context)
 
@@ -70,8 +72,8 @@ class Callers:
 def _session_of(credentials: Any, region: str | None) -> boto3.Session:
     """Return a session with the given credentials, for the hooks' own calls of AWS.
 
-    Refreshable credentials stay refreshable. Without credentials, those of the environment are used. The session's
-    region is that of the environment, else ``region``.
+    Refreshable credentials stay refreshable. Without credentials, the environment's credentials are used. The session's
+    region is the environment's region, else ``region``.
     """
     session: Any = botocore.session.Session()
     unregister(session.get_component("event_emitter"), EVERYWHERE)

@@ -1,6 +1,6 @@
 """Combine the attempts of a job into the times and secondary statuses of a single training job.
 
-For an attempt that SageMaker knows, its description is used. For other attempts, the queue's record is used.
+For an attempt that SageMaker knows, SageMaker's description is used. For other attempts, the queue's record is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECONDARY = {
     "preempted": "Interrupted",
     **ENDED,
 }
-# The statuses by which an attempt ends. The job shows them for its last attempt only.
+# The statuses by which an attempt ends. The job shows these statuses for its last attempt only.
 _END_STATUSES = frozenset({"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
 _Stage = tuple[str, Optional[datetime], str]
 
@@ -81,7 +81,7 @@ def transitions_of_record(job: JobDetail, known: AttemptDescriptions) -> list[De
 def _stages(past: Any, known: AttemptDescriptions) -> list[_Stage]:
     """Return the stages of the history. For attempts that SageMaker knows, the stages are SageMaker's.
 
-    SageMaker's statuses of an attempt's end are left out, since the job goes on.
+    SageMaker's statuses of an attempt's end are left out, since the job continues.
     """
     stages: list[_Stage] = []
     inserted: set[int] = set()

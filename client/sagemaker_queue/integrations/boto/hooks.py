@@ -1,6 +1,6 @@
 """The hooks by which the queue answers calls of SageMaker's API about training jobs.
 
-Every SageMaker SDK, and plain boto3, uses a botocore client. A botocore client calls its handlers before it sends a
+Every SageMaker SDK, and plain boto3, uses a botocore client. A botocore client calls its handlers before sending a
 request. The handlers here answer calls about jobs of the queue, under the names that their users gave. All other calls
 pass to AWS, including calls about training jobs that the queue does not know.
 """
@@ -30,7 +30,7 @@ from sagemaker_queue_startup import PARAMETERS, pass_all_calls
 
 logger = logging.getLogger(__name__)
 
-# By service and operation. The operations are those of sagemaker_queue_startup.OPERATIONS.
+# Handlers by service and operation. sagemaker_queue_startup.OPERATIONS lists the same operations.
 HANDLERS: Mapping[str, Mapping[str, Handler]] = {
     "sagemaker": {**training_calls.HANDLERS, **unqueued_calls.SAGEMAKER},
     "cloudwatch-logs": {**logs.HANDLERS, **insights.HANDLERS},
@@ -42,7 +42,7 @@ _VIEWS = frozenset(
     {"DescribeTrainingJob", "ListTrainingJobs", "Search", "ListTags", *logs.HANDLERS, *insights.HANDLERS}
     | metrics.HANDLERS.keys()
 )
-"""The operations that show training jobs and change none."""
+"""The operations that show training jobs and do not change training jobs."""
 
 VIEW_VARIABLE = "SAGEMAKER_QUEUE_HOOKS"
 JOBS, ATTEMPTS = "jobs", "attempts"
@@ -71,7 +71,7 @@ class Hooks:
     """The hooks of all clients with the same credentials. The hooks' own calls of AWS use ``session``.
 
     With ``leave_other_regions``, a CreateTrainingJob call for another region than the queue's passes to SageMaker, with
-    a warning; otherwise it is refused. ``view`` is the argument of ``view_of``: jobs or attempts.
+    a warning; otherwise such a call is refused. ``view`` is the argument of ``view_of``: jobs or attempts.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Hooks:
         self.view = view_of(view)
         self.jobs = JobLookup(queue)
         self.preflight = preflight
-        self.active = True  # False after uninstall: clients that exist then keep their handlers, which let calls pass
+        self.active = True  # False after uninstall: existing clients keep their handlers, which then let all calls pass
         self.session = session
         self._leave_other_regions = leave_other_regions
         self._clients: dict[tuple[str, str, str], Any] = {}
@@ -121,7 +121,7 @@ class Hooks:
         return None if answer is None else _accepted(answer)
 
     def _is_not_the_queues(self, operation: str, region: str) -> bool:
-        """Tell whether a call passes to AWS because its client's region is not that of the queue and its jobs."""
+        """Return whether a call passes to AWS because its client's region is not the queue's region."""
         if region == self.jobs.queue.region:
             return False
         if operation == _CREATE and self._leave_other_regions:
@@ -134,7 +134,7 @@ class Hooks:
 
     def _client(self, service: str, region: str, endpoint: str, config: Any) -> Any:
         key = (service, region, endpoint)
-        with self._lock:  # boto3 sessions are not thread-safe while they create a client
+        with self._lock:  # boto3 sessions are not thread-safe while creating a client
             if key not in self._clients:
                 create: Any = self.session.client
                 made = create(service, region_name=region, endpoint_url=endpoint, config=config)

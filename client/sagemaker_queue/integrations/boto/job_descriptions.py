@@ -1,7 +1,7 @@
 """Make the answers of DescribeTrainingJob about jobs of the queue, under the names that their users gave.
 
-Programs that were written for SageMaker must understand the answers. So a waiting job is InProgress, whether it ran
-before or not.
+Programs that were written for SageMaker must understand the answers. So the status of a waiting job is InProgress,
+whether or not the job ran before.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _ONE_DAY = 86_400  # seconds: SageMaker's default of MaxRuntimeInSeconds
 
 
 def is_described_by_its_attempt(job: JobDetail) -> bool:
-    """Tell whether SageMaker has a description of the job: while an attempt runs, and after the last attempt."""
+    """Return whether SageMaker has a description of the job: while an attempt runs, and after the last attempt."""
     return job.training_job_name is not None and (job.state in ("running", "stopping") or job.finished)
 
 
 def is_status_of_job(job: JobDetail, status: str) -> bool:
-    """Tell whether an attempt's status is also the job's status.
+    """Return whether an attempt's status is also the job's status.
 
-    A stopping, stopped or failed attempt need not be the end of the job: the queue decides whether the job goes on.
+    A stopping, stopped or failed attempt need not be the end of the job: the queue decides whether the job continues.
     """
     return job.finished or job.cancel_requested or status in ("InProgress", "Completed")
 
@@ -76,7 +76,7 @@ def from_attempt(job: JobDetail, described: Description, known: AttemptDescripti
 
 
 def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Description:
-    """Describe the job by the queue's record: while it waits, or if SageMaker does not know its attempt (any more)."""
+    """Describe the job by the queue's record: while the job waits, or if SageMaker does not know its attempt."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
     transitions = combined_attempts.transitions_of_record(job, known)
     last = job.attempts[-1].instances if job.attempts and not job.waits else None

@@ -54,7 +54,7 @@ class JobLookup:
     def __init__(self, queue: QueueClient) -> None:
         self.queue = queue
         self.ended: dict[str, Mapping[str, Any] | None] = {}
-        """SageMaker's descriptions of ended attempts, which do not change; None if SageMaker no longer knows one."""
+        """SageMaker's final descriptions of ended attempts; None: SageMaker no longer knows the attempt."""
         self._known: dict[str, tuple[float, JobDetail | None]] = {}
         self._listed: dict[tuple[str, datetime | None], JobListing] = {}
         self._lock = threading.Lock()
@@ -116,7 +116,7 @@ class JobLookup:
                 del self._known[job.job]
 
     def may_have(self, name: str) -> bool:
-        """Tell whether the queue knows the job. In an outage, return True, since a follower of the job retries."""
+        """Return whether the queue knows the job. In an outage, return True, since a follower of the job retries."""
         try:
             return self.find(name) is not None
         except Unavailable:

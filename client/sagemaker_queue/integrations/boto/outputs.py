@@ -1,7 +1,7 @@
 """Correct addresses of outputs that a program has computed from a job's name.
 
 SageMaker writes to ``<folder of the request>/<training job>/...``, and the training job is an attempt. So nothing is
-stored at ``<folder>/<job>/...``, and this address is replaced by that of the job's last attempt.
+stored at ``<folder>/<job>/...``, and this address is replaced by the address of the job's last attempt.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Optional
 from api_contract.models import JobDetail
 
 Find = Callable[[str], Optional[JobDetail]]
-"""Returns the job with a name; None if there is none."""
+"""Returns the job with a name; None if there is no such job."""
 
 # The folders that SageMaker creates below the name of a training job: model and output, and output of other tools.
 _BELOW = ("output", "debug-output", "profiler-output", "rule-output", "tensorboard-output")

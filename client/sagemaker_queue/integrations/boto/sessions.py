@@ -37,7 +37,7 @@ _SESSION = "session"  # the name of the handlers of one session
 class _Everywhere:
     """The state of the hooks on the whole process, from ``install(everywhere=True)`` or SAGEMAKER_QUEUE_INSTALL.
 
-    ``uninstall`` resets it.
+    ``uninstall`` resets this state.
     """
 
     callers = Callers()
@@ -54,7 +54,7 @@ def boto_session(
 ) -> boto3.Session:
     """Return a boto3 session that sends its training jobs to the queue. Pass it to libraries that take a boto3 session.
 
-    The session is ``session`` (default: a new one). Its clients that are created after this call use ``queue``
+    The session is ``session`` (default: a new one). Clients that the session creates after this call use ``queue``
     (default: the queue that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is
     certain to fail is refused at once.
 
@@ -77,13 +77,13 @@ def install(
 ) -> boto3.Session:
     """Send the training jobs of boto3's default session through the queue, and return that session.
 
-    ``boto3.client`` uses the default session, and so do the SageMaker SDKs without a session of their own. Call this
-    function before any client is created. The arguments are those of ``boto_session``.
+    ``boto3.client`` uses the default session. The SageMaker SDKs use the default session unless they are given another.
+    Call this function before any client is created. The other arguments are as for ``boto_session``.
 
     With ``everywhere``, the training jobs of every session of this process go through the queue. This includes present
     and future sessions and clients of botocore, boto3, aiobotocore and aioboto3. Without ``queue``, the queue is called
     with each client's own credentials. A job in another region than the queue's goes to SageMaker, with a warning.
-    ``uninstall`` undoes this.
+    ``uninstall`` undoes the effect of this function.
     """
     _check_queue(queue)
     if boto3.DEFAULT_SESSION is None:
@@ -132,7 +132,7 @@ def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = Tr
 
     ``emitter`` is the event emitter of botocore, aiobotocore or the AWS CLI: ``client.meta.events``,
     ``session.events`` of boto3 and aioboto3, ``session.get_component("event_emitter")`` of botocore and aiobotocore.
-    A session's emitter affects the clients that are created from now on.
+    A session's emitter affects clients that are created after this call.
 
     Without ``queue``, the queue is called with each client's own credentials. With aiobotocore, the queue is called in
     a thread, so that the event loop is not blocked. ``queue``, ``preflight`` and ``hooks`` are as for ``boto_session``.
@@ -164,7 +164,7 @@ def output_address(address: str, *, queue: QueueClient | None = None) -> str:
 
 
 def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
-    """Return the hooks of a session; create and register them if it has none. ``queue`` replaces its present queue."""
+    """Return a session's hooks; create and register hooks if there are none. ``queue`` replaces the hooks' queue."""
     found = _hooks_on(session)
     if found is None:
         found = Hooks(session, queue or QueueClient(boto_session=session))
@@ -192,14 +192,14 @@ def register(of_session: Hooks, events: Any) -> None:
 
 
 def answer_everywhere(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
-    """Answer a call of any client of the process, or return None to let it pass."""
+    """Answer a call of any client of the process, or return None to let the call pass."""
     if not startup.is_hooking():
         return None
     return _following(_Everywhere.callers.answer)(model, params, context, credentials)
 
 
 def answer_for_events(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
-    """Answer a call of a client with events that an integration hooked, or return None to let it pass."""
+    """Answer a call of a client with events that an integration hooked, or return None to let the call pass."""
     return _following(_INTEGRATIONS.answer)(model, params, context, credentials)
 
 
@@ -230,7 +230,7 @@ def _jobs_of(session: boto3.Session | None) -> tuple[boto3.Session, JobLookup] |
 
 
 def _after_fork() -> None:
-    _Everywhere.lock = threading.Lock()  # a thread of the parent, which does not exist here, may have held it
+    _Everywhere.lock = threading.Lock()  # a thread of the parent, which does not exist here, may have held the lock
 
 
 if hasattr(os, "register_at_fork"):
@@ -240,8 +240,8 @@ if hasattr(os, "register_at_fork"):
 def _live_emitters() -> Iterator[HierarchicalEmitter]:
     """Yield the event emitters of all sessions and clients. A client has a copy of its session's emitter.
 
-    All are yielded twice, since an unhooked copy may be created during the first round. Objects that ``gc.freeze`` has
-    hidden are not found.
+    Every emitter is yielded twice, since an unhooked copy may be created during the first round. Objects that
+    ``gc.freeze`` has hidden are not found.
     """
     for _ in range(2):
         for found in gc.get_objects():
@@ -271,7 +271,7 @@ def _change_at_once(emitter: HierarchicalEmitter, change: Callable[[Hierarchical
 
 
 def _others_change_emitters() -> bool:
-    """Tell whether another thread runs code of botocore's emitters, other than emitting an event."""
+    """Return whether another thread runs code of botocore's emitters, other than emitting an event."""
     own = threading.get_ident()
     frames = [frame for thread, frame in sys._current_frames().items() if thread != own]
     for frame in frames:
@@ -284,7 +284,8 @@ def _others_change_emitters() -> bool:
 
 
 _EVENTS_FILE = HierarchicalEmitter.__init__.__code__.co_filename
-_EMITTING = frozenset({"emit", "emit_until_response", "_emit"})  # they run handlers, which take as long as a call
+# These functions run handlers, which take as long as a call.
+_EMITTING = frozenset({"emit", "emit_until_response", "_emit"})
 _LONGER_THAN_A_CHANGE_SECONDS = 1.0
 _PAUSE_SECONDS, _MOST_TRIES = 0.001, 3000
 _NO_EVENT = "sagemaker-queue-nothing"

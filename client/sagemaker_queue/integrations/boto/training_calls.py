@@ -99,7 +99,7 @@ def delete(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def list_tags(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer ListTags without the queue's own tags: the attempt's tags, or the request's if there is no attempt."""
+    """Answer ListTags without the queue's own tags: the attempt's tags, or the request's tags without an attempt."""
     job = _job_of(jobs, call.parameters.get("ResourceArn"))
     if job is None:
         return None
@@ -173,7 +173,7 @@ def _job_of(jobs: JobLookup, arn: object) -> JobDetail | None:
 
 
 def _attempt(job: JobDetail, what: str) -> str:
-    """Return the name of the running attempt, or of a finished job's last one. Raises InvalidRequest if there is none.
+    """Return the name of the running attempt, or of a finished job's last one; else raise InvalidRequest.
 
     ``what`` is the second sentence of the error's message, to which "once it runs" is added.
     """

@@ -22,7 +22,7 @@ _AUTOML = (
     "The AutoML job",
     "To queue its training, run an AutoML library as a job: smq submit -- COMMAND.",
 )
-_RESOURCES = {  # by operation: the resource that it creates, and the alternative
+_RESOURCES = {  # by operation: the resource that the operation creates, and the alternative
     "CreateHyperParameterTuningJob": (
         "The tuning job",
         "To queue its trials, take sagemaker_queue.QueueTuner, which has the same arguments, or smq sweep --metric.",
@@ -35,7 +35,7 @@ _RESOURCES = {  # by operation: the resource that it creates, and the alternativ
 
 
 def warn(jobs: JobLookup, call: Call) -> None:
-    """Warn of a call that creates training jobs inside SageMaker, and let it pass."""
+    """Warn of a call that creates training jobs inside SageMaker, and let the call pass."""
     what, instead = _RESOURCES[call.operation]
     logger.warning(
         "%s goes to SageMaker directly, not through the queue: its training jobs start at once or fail, and count "

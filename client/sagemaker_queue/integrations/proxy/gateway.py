@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _Config: Any = Config  # Config's types lack the option ignore_configured_endpoint_urls
 _MOST_AT_ONCE = 100  # maximum number of pooled connections to SageMaker
 _CREATE = "CreateTrainingJob"
-# Headers of a single connection, and headers that the proxy itself sets when it passes a message on.
+# Headers of a single connection, and headers that the proxy itself sets in a message that is passed on.
 _NOT_PASSED_ON = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
@@ -88,7 +88,7 @@ class Gateway:
             return error(500, "InternalFailure", f"smq proxy failed: {type(failure).__name__}")
 
     def _of_the_queue(self, request: Request, caller: Caller, client: Any) -> Response | None:
-        """Return the hooks' answer; None if they let the request pass.
+        """Return the hooks' answer; None if the hooks let the request pass.
 
         Raises ProxyRefusal for a CreateTrainingJob request that botocore cannot read: no job may bypass the queue.
         """
@@ -125,7 +125,7 @@ class Gateway:
                         400, "InvalidSignatureException", f"Credential should be scoped: {reason}"
                     ) from None
                 if urlsplit(client.meta.endpoint_url).netloc in self._own_names:
-                    # The user's endpoint setting for all programs names this proxy, which must not call itself.
+                    # The user's endpoint setting for all programs names this proxy, and the proxy must not call itself.
                     elsewhere = _Config(max_pool_connections=_MOST_AT_ONCE, ignore_configured_endpoint_urls=True)
                     client = create(SERVICE, region_name=region, config=elsewhere)
                 self._clients[region] = client
@@ -150,7 +150,7 @@ def _passed_on(request: Request, caller: Caller, client: Any) -> Response:
         if name.lower() not in _NOT_PASSED_ON:
             outgoing.headers[name] = value
     SigV4Auth(caller.credentials, client.meta.service_model.signing_name, caller.region).add_auth(outgoing)
-    # Use the client's connections: they have the user's settings for certificates, proxies and timeouts.
+    # Use the client's connections, which have the user's settings for certificates, proxies and timeouts.
     answer = client._endpoint.http_session.send(outgoing.prepare())
     headers = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_PASSED_ON}
     return Response(answer.status_code, answer.content, headers)

@@ -39,7 +39,7 @@ class CredentialsByKey:
         self._lock = threading.Lock()
 
     def own(self) -> ReadOnlyCredentials | None:
-        """Return the proxy's present credentials; None without any. Raises BotoCoreError if they have expired."""
+        """Return the proxy's present credentials; None without any. Raises BotoCoreError for expired credentials."""
         found = _frozen(self._own)
         if found is not None:
             with self._lock:
@@ -47,7 +47,7 @@ class CredentialsByKey:
         return found
 
     def find(self, access_key: str) -> ReadOnlyCredentials | None:
-        """Return the user's credentials with this access key; None if they are not on this machine."""
+        """Return the user's credentials with this access key; None if this machine does not have the key."""
         with self._lock:
             if access_key not in self._known:
                 self._remember(self._of(self._own))
@@ -73,7 +73,7 @@ class CredentialsByKey:
     def _of(session: boto3.Session) -> Iterator[ReadOnlyCredentials]:
         try:
             found = _frozen(session)
-        except BotoCoreError:  # these credentials have expired; other sources may have newer ones
+        except BotoCoreError:  # these credentials have expired; other sources may have newer credentials
             return
         if found is not None:
             yield found

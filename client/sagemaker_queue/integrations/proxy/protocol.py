@@ -28,10 +28,10 @@ class NotInModel(Exception):
 
 
 def operation_of(request: Request, own: Collection[str]) -> str:
-    """Return the operation that a request names. Raises ProxyRefusal unless it is named once, in a known form.
+    """Return the operation that a request names. Raises ProxyRefusal unless it is named exactly once, in a known form.
 
-    With a looser reading, AWS could read another operation than the proxy. ``own`` are the queue's operations: a name
-    that differs from one of them only in capital letters is refused.
+    With a looser reading, AWS could read another operation than the proxy. ``own`` are the queue's operations. A name
+    that differs from such an operation only in capital letters is refused.
     """
     if any(request.headers.get_all(name) for name in _OTHER_WORDS):
         raise _unknown("a header names another method")
@@ -65,7 +65,7 @@ def _unknown(why: str) -> ProxyRefusal:
 
 
 def content(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request, without null values. Raises ProxyRefusal if it cannot be read."""
+    """Return the JSON object of a request, without null values. Raises ProxyRefusal if the body cannot be read."""
     is_json = request.header("Content-Type").startswith(_JSON) and not request.header("Content-Encoding")
     if request.method != "POST" or not is_json or not request.header("X-Amz-Target"):
         raise _unreadable(f"smq proxy reads this operation as AWS's JSON protocol has it only: POST, {_JSON}1.1.")
@@ -89,7 +89,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def parameters(given: Mapping[str, Any], operation: Any) -> dict[str, Any]:
-    """Return a request's content as botocore's parameters. Raises NotInModel if the content is not valid for them."""
+    """Return a request's content as botocore's parameters. Raises NotInModel if the model does not allow it."""
     shape = operation.input_shape
     if shape is None:
         return {}
@@ -121,7 +121,7 @@ def _plain(shape: Any, value: Any) -> Any:
     if shape.type_name == "map":
         return {name: _plain(shape.value, member) for name, member in value.items()}
     if shape.type_name == "timestamp":
-        return round(parse_to_aware_datetime(value).timestamp(), 3)  # seconds since 1970, as SageMaker sends them
+        return round(parse_to_aware_datetime(value).timestamp(), 3)  # seconds since 1970, as in SageMaker's answers
     if shape.type_name == "blob":
         return base64.b64encode(value).decode()
     return value

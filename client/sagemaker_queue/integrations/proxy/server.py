@@ -1,4 +1,4 @@
-"""The proxy's HTTP server, which accepts requests of programs on this machine and refuses those of web pages."""
+"""The proxy's HTTP server, which accepts requests of programs on this machine and refuses requests of web pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 MOST_BYTES = 4 * 1024 * 1024  # maximum size of a body: four times SageMaker's largest (a pipeline's definition)
 _LONGEST_SILENCE_SECONDS = 120.0
-# Headers that may occur once only: one reader could take the first value, and another reader the last one.
+# Headers that may occur once only: one reader could take the first value, and another reader the last value.
 _ONCE = (
     *("Host", "Authorization", "Content-Length", "Content-Type", "Content-Encoding"),
     *("X-Amz-Date", "X-Amz-Target", "X-Amz-Security-Token", "X-Amz-Content-SHA256"),
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise ProxyRefusal(403, "AccessDeniedException", "smq proxy answers programs, and no web pages.")
 
     def _body(self) -> bytes | None:
-        """Return the body; None if it ends too early. Raises ProxyRefusal without a valid Content-Length."""
+        """Return the body; None if bytes are missing. Raises ProxyRefusal for an invalid Content-Length."""
         if "Transfer-Encoding" in self.headers:
             raise ProxyRefusal(411, "ValidationException", "smq proxy takes a body by its Content-Length only.")
         length = self.headers.get("Content-Length", "0")

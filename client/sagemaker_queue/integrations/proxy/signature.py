@@ -25,7 +25,7 @@ _SCOPE = re.compile(r"(?P<key>[\w.-]+)/(?P<date>\d{8})/(?P<region>[a-z0-9-]+)/(?
 
 @dataclass(frozen=True)
 class Caller:
-    """The credentials that signed a request, and the region for which it is signed."""
+    """The credentials and the region with which a request is signed."""
 
     credentials: ReadOnlyCredentials
     region: str
@@ -81,7 +81,7 @@ class _Verifier(SigV4Auth):
         return signature
 
     def headers_to_sign(self, request: Any) -> HTTPHeaders:
-        """Return the headers that the sender signed. botocore would leave out some that other SDKs sign."""
+        """Return the headers that the sender signed. botocore would leave out some headers that other SDKs sign."""
         chosen = HTTPHeaders()
         for name in self._signed:
             for value in request.headers.get_all(name):

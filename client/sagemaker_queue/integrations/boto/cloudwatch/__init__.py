@@ -1,1 +1,1 @@
-"""Calls of CloudWatch for jobs of the queue: logs and metrics of all attempts appear as those of one training job."""
+"""Calls of CloudWatch for jobs of the queue, which show the logs and metrics of all attempts as one training job."""

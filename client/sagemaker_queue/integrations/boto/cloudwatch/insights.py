@@ -1,4 +1,4 @@
-"""CloudWatch Logs Insights for jobs of the queue: a query for a job's log streams finds those of its attempts.
+"""CloudWatch Logs Insights for jobs of the queue: a query for a job's log streams finds its attempts' log streams.
 
 The rows of the answer come from CloudWatch unchanged. So a field ``@logStream`` has the name of an attempt's stream.
 """
@@ -51,7 +51,7 @@ def _groups(asked: Mapping[str, Any]) -> set[str]:
 
 
 def _translated(jobs: JobLookup, call: Call, condition: re.Match[str]) -> str | None:
-    """Return the condition for the attempts of the job that it names; None if it names no job of the queue."""
+    """Rewrite a condition on a job to match the job's attempts; return None for other conditions."""
     in_text = condition["text"] is not None
     found = _IN_TEXT.fullmatch(condition["text"]) if in_text else _IN_PATTERN.match(condition["pattern"])
     job = jobs.find_recent(found["name"]) if found else None

@@ -1,9 +1,9 @@
 """Calls of CloudWatch Logs for jobs of the queue.
 
-A job's log streams look like those of one training job: each instance has a stream ``<job>/algo-1-...`` with the lines
-of all attempts, in order. So programs that read the streams of a training job to the end, as the SDKs do, continue
-across preemptions, and read no line twice. A stream prefix ``<job>`` means only this job, as ``<job>/`` does, and no
-other jobs whose names begin with it.
+A job's log streams look like one training job's log streams: each instance has a stream ``<job>/algo-1-...`` with the
+lines of all attempts, in order. So programs that read the streams of a training job to the end, as the SDKs do,
+continue across preemptions, and read no line twice. A stream prefix ``<job>`` selects only this job, like the prefix
+``<job>/``. The prefix does not select other jobs whose names begin with ``<job>``.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Pages:
         return len(self._sources) - 1
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
-        """Return one page of events: from ``token`` in attempt ``at`` on through the next attempts, up to the limit.
+        """Return one page of events, from ``token`` in attempt ``at`` through the next attempts, up to the limit.
 
         ``forward`` is the direction. ``token`` is CloudWatch's own token; None means the first page in the direction.
         """
@@ -145,7 +145,8 @@ class _Pages:
                 tokens = {key: f"{index}@{page[key]}" for key in answer if key != "events"}
                 answer |= tokens if empty else {leads_on: tokens[leads_on]}
                 room, empty = room - len(page["events"]), False
-                if page[leads_on] == reached:  # only this means the end: a page before the end may be empty
+                # Only an unchanged token marks the end: a page before the end may be empty.
+                if page[leads_on] == reached:
                     break
                 reached = page[leads_on]
         return answer
@@ -166,7 +167,7 @@ class _Pages:
 
 
 def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> JobDetail | None:
-    """Return the job with a name, if the call is for the log group of training jobs; else None."""
+    """Return the job with a name if the call is for the log group of training jobs; else return None."""
     group = parameters.get("logGroupName") or str(parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 

@@ -22,7 +22,7 @@ _NAMESPACES = frozenset({"/aws/sagemaker/TrainingJobs"})
 _DIMENSIONS = frozenset({"TrainingJobName", "Host"})  # a Host is <training job>/algo-<number>
 _MOST_QUERIES = 500  # CloudWatch's maximum in one call
 _OF_ATTEMPT = "_qstamp_"
-# Statistic -> rule that combines the values of several attempts in one period. For averages it is an approximation.
+# Statistic -> rule that combines the values of several attempts in one period. The rule for averages is approximate.
 _JOIN: Mapping[str, Callable[[Iterable[float]], float]] = {
     "Sum": sum,
     "SampleCount": sum,
@@ -55,7 +55,7 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer GetMetricData. A query that names a job is replaced by one query for each of its attempts.
 
     The results of the new queries are combined here. If an expression of the call uses the query, CloudWatch must
-    combine them, so an expression for that is added.
+    combine the results, so an expression that combines them is added.
     """
     asked = list(call.parameters.get("MetricDataQueries", []))
     expressions = " ".join(str(query.get("Expression", "")) for query in asked)
@@ -133,7 +133,7 @@ def _put_together(
 
 
 def _one(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combine the datapoints of one period into one."""
+    """Combine the datapoints of one period into one datapoint."""
     whole = dict(parts[-1])
     if len(parts) == 1:
         return whole

@@ -1,6 +1,6 @@
 """Evaluate the SearchExpression of a Search call for jobs of the queue.
 
-A verdict is True, False, or None if the known members of the description do not decide it.
+A verdict is True, False, or None if the known members of the description are not enough for a decision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBERS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def matches(expression: Expression, described: Mapping[str, Any], known: frozenset[str] | None = None) -> Verdict:
-    """Tell whether a description matches the expression.
+    """Return whether a description matches the expression.
 
     With ``known``, only these members of the description are complete, and filters of other members give None.
     """
@@ -52,7 +52,7 @@ def matches(expression: Expression, described: Mapping[str, Any], known: frozens
 
 
 def names_in(expression: Expression) -> frozenset[str] | None:
-    """Return the only job names that can match, if the expression restricts names to a list; else None."""
+    """Return the only job names that can match if the expression restricts names to a list; else return None."""
     found: list[frozenset[str] | None] = [_named(filter_) for filter_ in expression.get("Filters", [])]
     found += [None for _ in expression.get("NestedFilters", [])]
     found += [names_in(inner) for inner in expression.get("SubExpressions", [])]

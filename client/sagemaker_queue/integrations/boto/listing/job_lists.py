@@ -35,7 +35,8 @@ def summary(job: JobSummary, region: str) -> Answer:
 class Attempts:
     """The attempts of the queue's jobs among SageMaker's training jobs. Lists show the job in place of an attempt.
 
-    ``named`` are names of training jobs that the caller asked for, and that are shown even if they are attempts.
+    ``named`` are the names of training jobs that the caller asked for. These training jobs are shown even if they are
+    attempts.
     """
 
     def __init__(self, listing: JobListing, named: Iterable[str] = ()) -> None:
@@ -45,10 +46,10 @@ class Attempts:
         self._recent = listing.asked_at - _LAG
 
     def have(self, training_job: Mapping[str, Any]) -> bool:
-        """Tell whether a training job is an attempt, which the list hides because it shows the job.
+        """Return whether a training job is an attempt that the list hides because it shows the attempt's job.
 
-        An attempt that changed in the last five minutes is hidden even if its job is missing in the list: the job may
-        be too new. An attempt of a forgotten job is shown as it is, and so is an attempt in ``named``.
+        An attempt that changed in the last five minutes is also hidden if its job is missing in the list, because the
+        job may be too new. Attempts of forgotten jobs and attempts in ``named`` are shown unchanged.
         """
         name = str(training_job["TrainingJobName"])
         stamped = _STAMPED.fullmatch(name)

@@ -1,7 +1,7 @@
 """Merge jobs of the queue and other training jobs into the pages of one sorted list.
 
 Both sources are sorted: the jobs are in memory, and the training jobs are read from SageMaker page by page. Each step
-compares the next entry of both sources, and takes the one that is first in the order. The page's token contains the
+compares the next entries of both sources, and takes the entry that is first in the order. The page's token contains the
 positions in both sources, so that no page depends on the memory of this process.
 """
 
@@ -41,7 +41,7 @@ class ListEntry:
 
 @dataclass(frozen=True)
 class _Position:
-    """The position in a list up to which it was read."""
+    """The position up to which a list was read."""
 
     order: str
     own: tuple[str, str] | None = None
@@ -112,7 +112,7 @@ class _Reader:
         return self.position.ended
 
     def head(self) -> ListEntry | None:
-        """Return the next training job; None if there is none, or if the allowed calls are used up."""
+        """Return the next training job; None after the last one, or if the allowed calls are used up."""
         while not self.ended:
             if self._entries is None:
                 if self._calls == MOST_CALLS:

@@ -18,8 +18,8 @@ from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
 
 _DEFAULT_PAGE = 10
 _MOST_LOOKUPS = 50
-"""Maximum number of jobs that are described for one page, if the list of jobs lacks the members that are asked for. A
-page may have fewer entries than requested."""
+"""Maximum number of jobs that are described for one page, if the list of jobs lacks members that the expression needs.
+A page may have fewer entries than requested."""
 _MOST_NAMES = 100
 _KNOWN = frozenset(
     {
@@ -35,7 +35,7 @@ _KNOWN = frozenset(
 
 
 def search(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer a Search call for the resource TrainingJob. Other calls pass, and so do calls that SageMaker refuses.
+    """Answer a Search call for the resource TrainingJob. Other calls, and calls that SageMaker refuses, pass.
 
     If the expression lists names, these jobs are described. Otherwise the queue's list is read, and a job is described
     if the list lacks a member that the expression needs, such as tags.
