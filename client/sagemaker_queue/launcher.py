@@ -1,7 +1,7 @@
-"""A launcher that delivers SIGTERM to scripts of the SageMaker SDKs, so that they can save their work on a stop.
+"""A launcher that delivers SIGTERM to scripts of the SageMaker SDKs, so that scripts can save their work on a stop.
 
 SageMaker sends SIGTERM only to the first process of a container. With an estimator of the SDK v2 or a ModelTrainer of
-the SDK v3, this process is a shell that does not forward the signal: the script gets no notice, and is killed 120
+the SDK v3, this process is a shell that does not forward the signal. So the script gets no signal, and is killed 120
 seconds later. The launcher replaces the first process and forwards SIGTERM. The request contains the launcher as the
 container's entry point, so images need no change.
 
@@ -30,7 +30,7 @@ _UNPACK = (
 def entry_point(*command: str) -> list[str]:
     """Return a container's entry point that runs `command` and forwards SIGTERM to the processes that handle it.
 
-    Without a command it runs the entry point of SageMaker's own images, which runs the script of an estimator.
+    Without `command`, the launcher runs the entry point of SageMaker's own images, which runs an estimator's script.
     """
     packed = base64.b64encode(zlib.compress(_PROGRAM.read_bytes(), 9)).decode()
     pieces = [packed[at : at + _LONGEST] for at in range(0, len(packed), _LONGEST)]

@@ -10,7 +10,7 @@ from api_contract.models import Expectation, JobSummary
 
 # C0 except tab and line feed, DEL, C1, marks that change the direction of text, and surrogates.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-# Escape sequences: CSI (colours, the cursor), OSC and similar (the title, the clipboard), and short ones.
+# Escape sequences: CSI (colours, the cursor), OSC and similar (the title, the clipboard), and short sequences.
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
@@ -107,7 +107,7 @@ def predicate(state: str) -> str:
 
 
 def _tenth_minute(time: datetime) -> str:
-    """Return a time rounded to ten minutes, because programs print the sentence again whenever it changes."""
+    """Return a time rounded to ten minutes, because programs print the sentence again after each change."""
     rounded = datetime.fromtimestamp(round(time.timestamp() / 600) * 600, timezone.utc)
     return f"{rounded:%Y-%m-%d %H:%M} UTC"
 

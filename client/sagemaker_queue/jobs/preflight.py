@@ -65,7 +65,7 @@ def check(
     """Check the addresses in S3 of a CreateTrainingJob request, in parallel, and return the issues.
 
     The input data and the code must exist, and each bucket must be in ``region``, in which the job will run (default:
-    the session's). Access denied, missing credentials and no answer are no issues, because they prove nothing.
+    the session's). Denied access, missing credentials and a missing answer prove nothing, and so give no issues.
     ``config`` names the accounts of buckets that do not belong to the caller's account. ``upload_folder`` is a folder
     in S3 that the caller will fill; neither the folder nor its bucket needs to exist yet.
     """
@@ -119,7 +119,7 @@ def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:
 
 
 def _member(parent: object, name: str) -> object:
-    """Return the member of that name; None if the parent is not a mapping, a fault that the queue reports."""
+    """Return the member with this name; None if the parent is not a mapping, since the queue reports that fault."""
     return parent.get(name) if isinstance(parent, Mapping) else None
 
 

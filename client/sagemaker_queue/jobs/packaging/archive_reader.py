@@ -1,8 +1,8 @@
 """Read the members of a .tar.gz from an untrusted source, with bounds for disk, memory and time.
 
 Python's ``tarfile`` reads headers of any length into memory, accumulates global headers, and trusts the size that the
-header of a sparse file states. The bounds here apply to every read, so they do not depend on how ``tarfile`` parses a
-header.
+header of a sparse file states. The bounds here apply to every read. Therefore the bounds hold however ``tarfile``
+parses a header.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sagemaker_queue.errors import StorageError
 from sagemaker_queue.jobs.formatting import file_size
 
 LARGEST_HEADER = 1 << 20  # bytes of all headers of one member
-LARGEST_GLOBAL_HEADERS = 1 << 16  # characters of all headers together that apply to all members
+LARGEST_GLOBAL_HEADERS = 1 << 16  # characters of all global headers together, which apply to all members
 ALWAYS_ALLOWED = 10 * 10**9  # bytes that even a small archive may unpack to
 GROWTH = 10  # a large archive may unpack to this many times its own size
 MOST_FILES = 100_000
@@ -36,7 +36,7 @@ class ArchiveBounds:
     """The bounds that several archives share: their unpacked size and their number of members.
 
     The size counts every unzipped byte, including headers and refused members. ``largest=None`` allows ten times the
-    archive's own size, or 10 GB if that is more.
+    archive's own size, and at least 10 GB.
     """
 
     largest: int | None = None  # bytes
@@ -158,7 +158,7 @@ class _Stream:
         return b"".join(parts)
 
     def seek(self, position: int, _: int = 0) -> int:
-        """Skip forward to a position. Raises ReadError for a position behind the current one."""
+        """Skip forward to a position. Raises ReadError for a position before the current position."""
         if position < self._position:
             raise tarfile.ReadError("a header leads backwards")
         header, self._header_left = self._header_left, None
@@ -172,7 +172,7 @@ class _Stream:
         return self._position
 
     def seekable(self) -> bool:
-        """Return True: ``tarfile`` asks this before it skips."""
+        """Return True: ``tarfile`` calls this method before skipping."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""Pack a job's code, and upload it to S3 with the program that runs it; the same content is uploaded once."""
+"""Pack a job's code, and upload the code and the program that runs the code to S3; upload the same content once."""
 
 import hashlib
 import tempfile

@@ -1,7 +1,7 @@
 """Make the CreateTrainingJob request of ``smq submit``, and the request and name of a resubmission.
 
-{data:NAME} in the command is checked here. ``container/run.py`` replaces it by a path, and runs the command. The image
-needs sh and Python.
+{data:NAME} in the command is checked here. ``container/run.py`` replaces {data:NAME} by a path, and runs the command.
+The image needs sh and Python.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _LONGEST_CHANNEL = 64
 # {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell. As in run.py.
 PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
-# The program compares run.py with the digest in the request, and runs exactly the bytes that it has compared. The local
-# cloud may have no /opt/ml; it names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an
-# argument, and no line feed, so the program is passed in pieces. With -I, no file beside run.py and no environment
-# variable can replace a module of Python.
+# The program compares run.py with the digest in the request, and runs exactly the compared bytes. The local cloud may
+# have no /opt/ml, and names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an argument,
+# and no line feed, so the program is passed in pieces. With -I, no file beside run.py and no environment variable can
+# replace a module of Python.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2$3" "$4"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f=d+"/run.py";'
@@ -71,7 +71,7 @@ class DataLink:
     path: str
     address: S3Address
     is_file: bool = False
-    mode: str = "File"  # or FastFile: streamed from S3 when it is read
+    mode: str = "File"  # or FastFile: streamed from S3 on reading
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class CommandJob:
     data: tuple[DataLink, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    checkpoints: S3Address | None = None  # the checkpoint folder, if the user has named one
-    checkpoint_home: S3Address | None = None  # without `checkpoints`: the job gets its own folder in this one
+    checkpoints: S3Address | None = None  # the checkpoint folder, if the user has named it
+    checkpoint_home: S3Address | None = None  # without `checkpoints`: the job gets a folder of its own in this folder
     launcher: str | None = None
     processes: int | None = None  # on each instance; None: one per accelerator
-    interactive: bool = False  # users may open shells in it
+    interactive: bool = False  # users may open shells in the job
     idle_end: int | None = None  # seconds without a shell after which the job ends; set only if there is no command
     more: Mapping[str, Any] = field(default_factory=dict)  # further request fields; the attributes above override them
 
@@ -312,7 +312,7 @@ def resubmission(
     after: Sequence[str] = (),
     resume: bool = False,
 ) -> Json:
-    """Return a copy of a request under another name, with a new checkpoint folder, or with ``resume`` the same one."""
+    """Return a copy of a request under another name, with a new checkpoint folder; with ``resume``, the same folder."""
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:
         kept = S3Address.parse(request["CheckpointConfig"]["S3Uri"])

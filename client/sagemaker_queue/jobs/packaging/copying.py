@@ -1,8 +1,8 @@
-"""Copy objects from the S3 of one profile to that of another: inside S3 if possible, else through this machine.
+"""Copy objects from one profile's S3 to another profile's S3: inside S3 if possible, else through this machine.
 
 The two profiles may belong to two accounts. S3 copies an object itself if one of the two identities may read the source
-and write the target. Otherwise the source's identity reads the object and the target's identity writes it: parts of the
-object are then in this machine's memory, never on its disk.
+and write the target. Otherwise the source's identity reads the object, and the target's identity writes it. Parts of
+the object are then in this machine's memory, never on its disk.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sagemaker_queue.jobs.packaging.storage import (
 from sagemaker_queue.queue.data_links import S3Address
 
 SOURCE_ETAG = "smq-source-etag"  # metadata key of an object that was copied through this machine
-_LARGEST_PART = 64 << 20  # bytes of a part that is copied through this machine: several are in memory at a time
+_LARGEST_PART = 64 << 20  # bytes of a part that is copied through this machine; several parts are in memory at a time
 _KEPT = ("CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType")
 
 
 class Copier:
-    """A copier of objects from the S3 of one profile to that of another.
+    """A copier of objects from one profile's S3 to another profile's S3.
 
     ``before_streaming`` is called once, before the first object is copied through this machine.
     """

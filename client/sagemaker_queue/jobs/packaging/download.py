@@ -32,7 +32,7 @@ class PathRefused(Exception):
 
 @dataclass(frozen=True)
 class Downloaded:
-    """The result of a download: the objects that were fetched and those that were refused."""
+    """The result of a download: the fetched objects and the refused objects."""
 
     fetched: tuple[Stored, ...]
     refused: tuple[tuple[Stored, str], ...]  # each with the reason
@@ -59,7 +59,7 @@ def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
 
 
 class Folder:
-    """The target folder of a download. Links in it are neither followed nor replaced."""
+    """The target folder of a download. Links in the folder are neither followed nor replaced."""
 
     def __init__(self, path: Path, storage: S3Storage) -> None:
         self._path = path
@@ -95,7 +95,7 @@ class Folder:
 def fetch_all(
     found: Sequence[Stored], prefix: str, target: Path, storage: S3Storage, progress: Progress | None = None
 ) -> Downloaded:
-    """Download objects, whose keys begin with ``prefix``, to files below ``target``; skip those with a refused key."""
+    """Download objects, whose keys begin with ``prefix``, to files below ``target``; skip objects with refused keys."""
     folder = Folder(target, storage)
     fetched, refused = [], []
     for stored in found:

@@ -34,7 +34,7 @@ class _Rules:
         return cls(folder, GitIgnoreSpec.from_lines(every), GitIgnoreSpec.from_lines(lines[IGNORE_FILES[-1]]))
 
     def ignores(self, path: Path, *, is_folder: bool) -> bool | None:
-        """Return whether the rules exclude the path; None if no rule matches it."""
+        """Return whether the rules exclude the path; None if no rule matches the path."""
         relative = path.relative_to(self.folder).as_posix()
         return self.spec.check_file(f"{relative}/" if is_folder else relative).include
 
@@ -107,7 +107,7 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
 def _git_meaning(line: str) -> str:
     """Return the pattern with the meaning that git gives it.
 
-    For git, out/** matches the content of the folder but not the folder itself; pathspec matches both.
+    For git, out/** matches the content of the folder but not the folder itself. For pathspec, out/** matches both.
     """
     return f"{line.rstrip()}/*" if line.rstrip().endswith("/**") else line
 
@@ -119,7 +119,7 @@ def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
 
 
 def _allowed(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
-    """Return whether a .smqignore in one of the folders above allows to pack the path although it contains secrets."""
+    """Return whether the .smqignore of a folder above allows packing the path although it contains secrets."""
     return any(folder_rules.allows(path, is_folder=is_folder) for folder_rules in rules)
 
 

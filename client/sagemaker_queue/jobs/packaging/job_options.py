@@ -1,7 +1,7 @@
 """The table of job options, from which the options of ``smq submit``, the keywords in Python and messages are made.
 
 The rows of the table are read from annotations. So this module has no ``from __future__ import annotations``, which
-would turn them into texts, and its annotations must be valid in Python 3.9.
+would turn annotations into texts. The annotations must be valid in Python 3.9.
 """
 
 import os
@@ -17,7 +17,7 @@ from sagemaker_queue.jobs.formatting import one_line
 from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.queue.data_links import is_address, parse_link
 
-_WHOLE = 10  # tenths of a GPU in a whole one
+_WHOLE = 10  # tenths in a whole GPU
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class JobOption:
     usage: str  # the names, then the value's name, in brackets if optional; messages about requests use the first name
     help: str
     section: str  # the heading in the help
-    read: Callable[[str], Any] = str  # text, or "" without a value -> the keyword's value; bool: a flag
+    # Converts the option's text ("" if it has no value) to the keyword's value; bool: the option is a flag.
+    read: Callable[[str], Any] = str
     least: Optional[int] = None
     choices: tuple[str, ...] = ()
     collect: Optional[Callable[[Iterable[Any]], Any]] = None  # combines the values, if the option may be repeated
@@ -50,7 +51,7 @@ class JobOption:
 def accepted_sizes(instances: Union[int, Sequence[int]], text: Optional[str] = None) -> tuple[int, ...]:
     """Return the accepted numbers of instances, best first.
 
-    Raises InvalidOption unless the numbers decrease. Its message quotes ``text`` (default: the numbers).
+    Raises InvalidOption unless the numbers decrease. The message quotes ``text`` (default: the numbers).
     """
     sizes = (instances,) if isinstance(instances, int) else tuple(instances)
     text = ",".join(map(str, sizes)) if text is None else text

@@ -56,7 +56,7 @@ def pack(
 
     ``leave_out`` are paths in the folder that are not code, such as data links. ``include_secrets`` are patterns of
     files that are packed although they contain secrets. ``limit`` bounds the size of all files, in bytes.
-    Raises FolderError if the folder is too large, or if a link leads out of it.
+    Raises FolderError if the folder is too large, or if a link leads out of the folder.
     """
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder.")

@@ -1,7 +1,7 @@
 """Recognise files with keys and passwords, which are not packed with a job's code unless the user allows it.
 
-Files are recognised by the names that common tools give them, and by content where a name is ambiguous. The check
-catches forgotten files; it does not prove that no secret is left. Files that a job does not need belong in .smqignore.
+Files are recognised by the names that common tools give them, and by content where a name is ambiguous. The check finds
+forgotten files. The check does not prove that no secret is left. Files that a job does not need belong in .smqignore.
 """
 
 from __future__ import annotations

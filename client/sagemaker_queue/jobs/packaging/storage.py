@@ -57,7 +57,7 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig) -> boto3.Session:
-    """Return a session with the credentials of a profile, in its region. Raises ConfigError if there is none."""
+    """Return a session with a profile's credentials, in its region. Raises ConfigError if there is no such profile."""
     try:
         return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
     except BotoCoreError as error:
@@ -84,7 +84,7 @@ class S3Storage:
             return f"sagemaker-{region}-{self._owners.account()}"
 
     def ensure_bucket(self, name: str) -> None:
-        """Create the bucket if it is the default one and is missing.
+        """Create the bucket if it is the default bucket and is missing.
 
         Raises StorageError if another bucket is missing, or if the default bucket belongs to another account.
         """
@@ -98,7 +98,7 @@ class S3Storage:
                     return
             except ClientError as error:
                 if not default and error.response["Error"]["Code"] == "403":
-                    return  # these credentials may not list the bucket, but they may be allowed to write to it
+                    return  # these credentials may not list the bucket, but may be allowed to write to the bucket
                 raise
             if not default:
                 raise StorageError(f"There is no bucket {name}: make it, or name another one.")
@@ -138,7 +138,7 @@ class S3Storage:
                     yield _stored(folder.bucket, entry)
 
     def stored(self, address: S3Address) -> list[Stored]:
-        """Return the object of that key, or, if there is none, all objects below the key as a folder."""
+        """Return the object with this key; if there is none, return all objects below the key as a folder."""
         if address.key and not address.key.endswith("/"):
             with _storage_errors(f"{address} cannot be looked at"):
                 try:
@@ -150,7 +150,7 @@ class S3Storage:
         return list(self.objects(address))
 
     def listed(self, address: S3Address) -> list[Stored]:
-        """Return the object of that key and all objects below it as a folder; needs only s3:ListBucket."""
+        """Return the object with this key and all objects below the key as a folder; needs only s3:ListBucket."""
         found = list(self.objects(address))
         if address.key and not address.key.endswith("/"):
             with _storage_errors(f"{address} cannot be looked for"):
@@ -172,11 +172,11 @@ class S3Storage:
             except ClientError as error:
                 if error.response["Error"]["Code"] not in (*_MISSING, "403", "400"):
                     raise
-                return False  # these credentials may not look, but they may be allowed to upload
+                return False  # these credentials may not read the object, but may be allowed to upload
             return bool(head.get("ChecksumSHA256") == _checksum(file))
 
     def put_in_one_piece(self, file: Path, address: S3Address) -> None:
-        """Upload a file to S3 in one piece, so that S3 knows the checksum of the whole."""
+        """Upload a file to S3 in one piece, so that S3 knows the checksum of the whole file."""
         with _storage_errors(f"{file} cannot be brought to {address}"), file.open("rb") as content:
             self._client.put_object(
                 Bucket=address.bucket,
@@ -289,7 +289,7 @@ class S3Storage:
                 raise StorageError(f"s3://{batch[0].bucket}/{refused['Key']} cannot be removed: {refused['Message']}")
 
     def url(self, address: S3Address, seconds: int) -> str:
-        """Return a presigned URL: without credentials, it gives read access to the object for ``seconds``."""
+        """Return a presigned URL, which gives read access to the object for ``seconds`` without credentials."""
         with _storage_errors(f"No URL can be made for {address}"):
             url: str = self._client.generate_presigned_url(
                 "get_object", Params={"Bucket": address.bucket, "Key": address.key}, ExpiresIn=seconds
@@ -300,8 +300,8 @@ class S3Storage:
 def same_content(file: Path, stored: Stored) -> bool:
     """Return whether an object has the ETag that an upload of the file by boto3 would give it.
 
-    The result is also False if the ETag proves nothing: if S3 encrypts the object with a KMS key, or if another program
-    uploaded it with another part size.
+    The result is also False if the ETag proves nothing. This is the case if S3 encrypts the object with a KMS key, or
+    if another program uploaded it with another part size.
     """
     if file.stat().st_size != stored.size:
         return False
@@ -340,7 +340,7 @@ class ObjectReader:
         self._body: Any = None
 
     def readable(self) -> bool:
-        """Return True: boto3 asks this of a file to upload."""
+        """Return True: boto3 calls this method of a file to upload."""
         return True
 
     def seekable(self) -> bool:
@@ -371,7 +371,7 @@ class ObjectReader:
         return b"".join(blocks)
 
     def close(self) -> None:
-        """Close the connection; the next read opens another."""
+        """Close the connection; the next read opens a new connection."""
         if self._body is not None:
             self._body.close()
             self._body = None
@@ -444,7 +444,8 @@ def _storage_errors(failure: str) -> Iterator[None]:
             raise StorageRefused(said + _WHY_FORBIDDEN) from error
         raise (StorageRefused if details["Code"] in _MISSING else StorageError)(said) from error
     except (BotoCoreError, Boto3Error) as error:
-        cause = error.__context__  # a transfer's error only quotes the text of S3's error, which is its context
+        # A transfer's error quotes only the text of S3's error, and has S3's error as its context.
+        cause = error.__context__
         forbidden = isinstance(cause, ClientError) and cause.response["Error"]["Code"] in _FORBIDDEN
         if forbidden:
             raise StorageRefused(f"{failure}: {error}{_WHY_FORBIDDEN}") from error

@@ -1,6 +1,6 @@
-"""Unpack SageMaker's archives of results into one folder, and write nothing outside it.
+"""Unpack SageMaker's archives of results into one folder, and write nothing outside the folder.
 
-Archives are untrusted: a job writes them, and everyone with write access to the bucket can replace them. Only plain
+Archives are untrusted: a job writes an archive, and everyone with write access to the bucket can replace it. Only plain
 files are unpacked. A link, a device, a sparse file, or a file whose name leads out of the folder is refused, and the
 other members are unpacked. An archive beyond the bounds of ``ArchiveBounds`` is refused as a whole.
 """

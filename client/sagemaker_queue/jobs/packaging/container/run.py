@@ -1,10 +1,10 @@
 """Run a command in a training container: unpack the code, link the data, replace {data:NAME}, set up, start.
 
-This file is beside source.tar.gz in an input channel, and runs in the image's Python (3.6 or later). So it uses only
-the standard library, and annotations that 3.6 can evaluate; others are in quotes. The entry point has compared the
-digest of this file with the digest in the request. Each host runs the program once. The program forwards signals to the
-command, and returns the command's exit code. Its input is the job's hyperparameters; a long value is split (command,
-command_2, ...):
+This file is beside source.tar.gz in an input channel, and runs in the image's Python (3.6 or later). So this file uses
+only the standard library, and annotations that 3.6 can evaluate; other annotations are in quotes. The entry point has
+compared the digest of this file with the digest in the request. Each host runs the program once. The program forwards
+signals to the command, and returns the command's exit code. The program reads the job's hyperparameters; a long value
+is split (command, command_2, ...):
 
 - `command`: a JSON list of words.
 - `data`: JSON of path in the working folder -> path below /opt/ml/input/data.
@@ -122,7 +122,7 @@ class JobConfiguration:
 
 
 class Steps:
-    """A runner of commands in the working folder; it forwards SIGTERM and SIGINT to the running command."""
+    """A runner of commands in the working folder, which forwards SIGTERM and SIGINT to the running command."""
 
     def __init__(self, environment: Dict[str, str]) -> None:
         self.stopped = 0  # the number of the received signal
@@ -195,7 +195,7 @@ def prepare(job: JobConfiguration) -> None:
 
 
 def write_environment(environment: Dict[str, str]) -> None:
-    """Store the variables for ``smq shell``: the SSM agent, which starts shells, does not have them."""
+    """Store the variables for ``smq shell``, because the SSM agent, which starts shells, lacks these variables."""
     known = sorted((name, value) for name, value in environment.items() if name.isidentifier())
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in known if name not in SHELL_VARIABLES]
     path = ML / "shell.env"
@@ -206,7 +206,7 @@ def write_environment(environment: Dict[str, str]) -> None:
 
 @contextmanager
 def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
-    """Unzip an archive, and open it if its SHA-256 and its size in bytes are those in ``source``.
+    """Unzip an archive, and open it if its SHA-256 and its size in bytes are equal to ``source``.
 
     The digest is of the unzipped bytes, because the zipped bytes depend on the version of zlib. Raises CodeRefused.
     """
@@ -250,7 +250,8 @@ def unpack(archive: "IO[bytes]", target: Path) -> None:
                 if path.is_symlink() or path.exists():  # left by an earlier, interrupted unpacking
                     path.unlink()
                 if member.issym():
-                    links.append((path, _native(member.linkname)))  # created last, so nothing is written through them
+                    # Links are created last, so nothing is written through a link.
+                    links.append((path, _native(member.linkname)))
                 else:
                     _write(path, tar.extractfile(member), 0o755 if member.mode & 0o100 else 0o644)
             for path, linked in links:
@@ -291,8 +292,8 @@ def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
 def _stays_inside(link: List[str], target: str) -> bool:
     """Return whether a link's target is certainly below the folder.
 
-    The target may begin with one ``..`` for each folder above the link. After that, only names are allowed: a ``..``
-    after a name could lead anywhere, because the name may itself be a link.
+    The target may begin with one ``..`` for each folder above the link. After the ``..`` parts, only names are allowed:
+    a ``..`` after a name could lead anywhere, because the name may itself be a link.
     """
     parts = [part for part in target.split("/") if part != "."]
     up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
@@ -344,7 +345,7 @@ def set_up(job: JobConfiguration, steps: Steps) -> int:
 
 
 def launch_command(job: JobConfiguration) -> List[str]:
-    """Return the command, wrapped in its launcher if it has one."""
+    """Return the command, wrapped in the launcher if the job has a launcher."""
     if job.launcher == "torchrun":
         where = [
             f"--nnodes={len(job.hosts)}",
@@ -370,7 +371,8 @@ def launch_command(job: JobConfiguration) -> List[str]:
 def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
     """Keep the instances until no instance has had a shell for ``job.idle_end`` seconds, then return 0.
 
-    The first host decides. Each other host tells the first host when it has a shell, and ends when the first host ends.
+    The first host decides. Each other host sends the first host a byte while it has a shell, and ends when the first
+    host ends.
     """
     log(f"kept for shells; it ends once nobody has had one for {job.idle_end:g} s")
     address = job.master[0], job.master[1] - 1  # the master port itself is left to users' programs
@@ -461,7 +463,7 @@ def _serve_first_host(address: Tuple[str, int], steps: Steps) -> int:
     if ssh_server is None:
         log("the image has no sshd, which mpirun needs on several instances")
         return CANNOT_RUN
-    Path("/run/sshd").mkdir(parents=True, exist_ok=True)  # sshd refuses to start without it
+    Path("/run/sshd").mkdir(parents=True, exist_ok=True)  # sshd refuses to start without this folder
     code = steps.run([ssh_server])  # sshd puts itself into the background
     while not (code or steps.stopped):
         try:
@@ -522,7 +524,7 @@ def _end_of(child: "subprocess.Popen[bytes]") -> int:
 
 
 def _wait_for_group(group: int) -> None:
-    """Wait for the command's other processes to end, for STOP_SECONDS at most: they may be writing a checkpoint."""
+    """Wait up to STOP_SECONDS for the command's other processes to end, because they may be writing a checkpoint."""
     deadline = time.monotonic() + STOP_SECONDS
     while _signal_group(group, 0) and time.monotonic() < deadline:
         try:

@@ -1,10 +1,10 @@
 """A first process that runs the command of a container's image, and forwards SIGTERM to the processes that handle it.
 
 SageMaker stops a job with `docker stop`: process 1 gets SIGTERM, and 120 seconds later all processes are killed. In
-AWS's images, process 1 is a shell that neither handles nor forwards it, so the user's script is never notified. This
-program replaces the shell as process 1, and starts the shell as a child. `sagemaker_queue.launcher` sends the program
-in the request, so it uses only the standard library, and runs in Python 3.7 or later. For `smq submit`, `run.py` does
-the same, from an input channel. Each of the two programs is sent alone, so they share no code.
+AWS's images, process 1 is a shell that neither handles nor forwards SIGTERM, so the user's script is never notified.
+This program replaces the shell as process 1, and starts the shell as a child. `sagemaker_queue.launcher` sends the
+program in the request, so it uses only the standard library, and runs in Python 3.7 or later. For `smq submit`,
+`run.py` does the same, from an input channel. The two programs share no code, because each program is sent alone.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def quieten_torchrun() -> None:
 
 
 def image_command(arguments: list[str]) -> list[str]:
-    """Return the command that the image runs without this program. Exits with a message if there is none."""
+    """Return the command that the image runs without this program. Exits with a message if the image has none."""
     start, train = (shutil.which(name) for name in IMAGE_COMMANDS)
     if start:
         return ["bash", "-m", start, *(arguments or ["train"])]
@@ -81,7 +81,7 @@ def image_command(arguments: list[str]) -> list[str]:
 
 
 def forward_sigterm(number: int, frame: FrameType | None) -> None:
-    """Send SIGTERM to the processes that handle it; if there are none, retry soon: a script may still be starting."""
+    """Send SIGTERM to the processes that handle it. If none does, retry soon, since a script may still be starting."""
     receivers = list(handlers(os.getpid(), children()))
     for pid in receivers:
         print("launcher: the job is being stopped: SIGTERM to process", pid, flush=True)
@@ -92,7 +92,7 @@ def forward_sigterm(number: int, frame: FrameType | None) -> None:
 
 
 def handlers(parent: int, families: Mapping[int, list[int]]) -> Iterator[int]:
-    """Yield the topmost processes below `parent` that handle SIGTERM; they stop their own children."""
+    """Yield the topmost processes below `parent` that handle SIGTERM; these processes stop their own children."""
     for pid in families.get(parent, ()):
         if handles(pid):
             yield pid
