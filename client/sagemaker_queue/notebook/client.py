@@ -65,11 +65,11 @@ class QueueClient(client.QueueClient):
     """A client of one queue.
 
     ``config`` names the queue; without it, ``find_config`` finds the queue by the keyword arguments, the environment
-    and the profile file. ``boto_session`` provides credentials and region (default: those of the profile, else the
-    usual AWS ones). Methods raise the errors of ``sagemaker_queue.errors``. After a lost connection, 429 or 5xx, a
-    request is repeated, up to ``tries`` tries in all. The pause between two tries is random; its maximum is
-    ``pause_seconds`` and doubles each time. Submissions can be repeated safely: the queue answers a known request with
-    the present state of its job.
+    and the profile file. ``boto_session`` provides credentials and region (default: the profile's, else the usual AWS
+    defaults). Methods raise the errors of ``sagemaker_queue.errors``. After a lost connection, 429 or 5xx, a request is
+    repeated, up to ``tries`` tries in all. The pause between two tries is random; its maximum is ``pause_seconds`` and
+    doubles each time. Submissions can be repeated safely: the queue answers a known request with the present state of
+    its job.
 
     Notebooks show the results of methods as tables. Methods accept the name of a job, or an object with that name, such
     as the result of ``submit``.
@@ -82,8 +82,8 @@ class QueueClient(client.QueueClient):
         """Submit a command such as ``"python train.py --lr 0.1"``, or a CreateTrainingJob request.
 
         A command, as one text or a list of words, runs in the working folder, which is packed and uploaded as by
-        ``smq submit``. The keywords are the options of ``smq submit``; the profile provides the defaults. If the same
-        request, or the same call with a ``name``, is repeated, it returns the present state of the job. Without
+        ``smq submit``. The keywords are the options of ``smq submit``; the profile provides the defaults. A repeated
+        request, or a repeated call with the same ``name``, returns the present state of the job. Without
         ``preflight``, the queue accepts a job that is certain to fail, and returns the reason as a warning. Files that
         may contain secrets are not packed, and a Python warning names them.
         """
@@ -108,9 +108,9 @@ class QueueClient(client.QueueClient):
         """Submit a command once for each combination of values, as independent jobs of one group.
 
         ``{lr}`` in the command or in ``env`` is replaced by each value of ``grid={"lr": [0.1, 0.01]}``. The keywords
-        are those of ``submit``. The same call again submits only the missing jobs. Without ``yes``, more than 50 jobs
-        are refused. If some jobs are not accepted, the others are submitted, and the first error is raised with the
-        names of the missing jobs.
+        are the same as for ``submit``. The same call again submits only the missing jobs. Without ``yes``, more than 50
+        jobs are refused. If some jobs are not accepted, the others are submitted, and the first error is raised with
+        the names of the missing jobs.
         """
         grids = check_values(grid)
         with self._job_from_keywords(command, job) as (template, code, storage):
@@ -130,9 +130,9 @@ class QueueClient(client.QueueClient):
 
     @_with_job_keywords
     def plan(self, request: Mapping[str, Any] | Command, **job: Unpack[JobKeywords]) -> PlanAnswer:
-        """Return the dry run of a command or of a request: whether it would start now, else why it would wait.
+        """Return the dry run of a command or of a request: whether the job would start now, or why it would wait.
 
-        Nothing is stored or uploaded. The keywords are those of ``submit``.
+        Nothing is stored or uploaded. The keywords are the same as for ``submit``.
         """
         if isinstance(request, Mapping):
             _refuse_keywords(job)
@@ -141,10 +141,10 @@ class QueueClient(client.QueueClient):
             return super().plan(described.request())
 
     def jobs(self, states: str | Iterable[str] = "live") -> Listing[JobSummary]:
-        """List jobs: the ``live`` ones, the ``finished`` ones, ``all``, or those in the given states.
+        """List jobs: ``live`` jobs, ``finished`` jobs, ``all`` jobs, or the jobs in the given states.
 
-        Live jobs are in the queue's order: the highest priority first, then the earliest submission. They are read
-        page by page during the iteration.
+        Live jobs are in the queue's order: the highest priority first, then the earliest submission. Pages of jobs are
+        read during the iteration.
         """
         return Listing(super().jobs(states), html.jobs)
 
@@ -243,8 +243,8 @@ class QueueClient(client.QueueClient):
 
         ``str`` of a line is its text; a line also has ``message``, ``attempt``, ``instance`` and ``time``. With
         ``follow`` the iteration continues until the job has finished, through every preemption, and shows the state of
-        the job, unless ``silent``. ``tail`` is a number: earlier lines than the last ``tail`` that exist at the start
-        are skipped. ``since`` is the earliest time. ``attempt`` and ``instance`` (``algo-1`` or ``1``) select lines.
+        the job, unless ``silent``. ``tail`` limits the lines that exist at the start to the last ``tail`` lines.
+        ``since`` is the earliest time. ``attempt`` and ``instance`` (``algo-1`` or ``1``) select lines.
         """
         choice = LineChoice(attempt, instance, None if since is None else _time(since), tail)
         follower = Follower(self, self.aws_client("logs"), poll=poll, lines=choice)
@@ -266,7 +266,7 @@ class QueueClient(client.QueueClient):
         The folder is ``to`` (default: named after the job), which must be empty or missing. With ``checkpoints``,
         download the checkpoints so far, also of a live job. ``refused`` of the result lists the files that were not
         downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content; the defaults are ten
-        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results, and
+        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound without results. Raises
         StorageError if the folder is not empty, an archive exceeds a bound, or the disk is too small.
         """
         (name,) = _names([job])
@@ -310,7 +310,7 @@ class QueueClient(client.QueueClient):
 
 
 def _words_of(command: Command) -> tuple[str, ...]:
-    """Return the words of a command, split as by a shell. Raises InvalidOption if there are none."""
+    """Return the words of a command, split as by a shell. Raises InvalidOption without words."""
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     if not words:
         raise InvalidOption('No command is given, such as "python train.py".')
@@ -318,7 +318,7 @@ def _words_of(command: Command) -> tuple[str, ...]:
 
 
 def _given_keywords(job: JobKeywords) -> JobKeywords:
-    """Return the keywords that are not None. Raises TypeError for an unknown one."""
+    """Return the keywords that are not None. Raises TypeError for an unknown keyword."""
     given = {name: value for name, value in job.items() if value is not None}
     for name in given:
         if name not in JOB_OPTIONS:

@@ -28,7 +28,7 @@ from sagemaker_queue.presentation.tables.jobs import (
 from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget
 
-MOST_ROWS = 100  # rows that are shown; a DataFrame has all
+MOST_ROWS = 100  # maximum number of rows that are shown; a DataFrame has all rows
 _SHORT = 20  # cells with at most this many characters are not wrapped
 LATEST = 10  # transitions on the page about a job
 MARKS = {
@@ -94,7 +94,7 @@ def summary(job: JobSummary) -> str:
 
 
 def detail(job: JobDetail) -> str:
-    """Return the page about a job: facts, why it waits, attempts, recent history and request."""
+    """Return the page about a job: facts, reasons to wait, attempts, recent history and request."""
     parts = [_heading(job), _facts(job_facts(job))]
     if job.waits:
         parts += [_section(section) for section in why_sections(job)[1:]]
@@ -147,7 +147,7 @@ def progress(done: int, total: int, sentence: str, ended: Sequence[JobSummary] =
 
 
 def show_in_notebooks() -> None:
-    """Add ``_repr_html_`` to the classes of the queue's answers; ``api_contract`` defines them without HTML."""
+    """Add ``_repr_html_`` to the classes of the queue's answers, which ``api_contract`` defines without HTML."""
     for shape, page in _PAGES.items():
         shape._repr_html_ = page
 
@@ -161,7 +161,7 @@ _PAGES: dict[Any, Callable[[Any], str]] = {
 
 
 def _rows(headers: Sequence[str], items: Iterable[Any], row: Callable[[Any], Sequence[object]], thing: str) -> str:
-    """Return a table of the first MOST_ROWS items; read one item more, to know whether further ones exist."""
+    """Return a table of the first MOST_ROWS items; read one further item to find out whether more items exist."""
     known = list(islice(items, MOST_ROWS + 1))
     if not known:
         return f"<p>No {thing}s.</p>"
@@ -191,7 +191,7 @@ def _facts(known: Mapping[str, object]) -> str:
 
 
 def _framed(inner: str) -> str:
-    """Return a table that scrolls if it is too wide. Its colour is inherited, as some pages colour tables otherwise."""
+    """Return a table that scrolls if it is too wide. The colour is inherited, as some pages set one for tables."""
     style = "color: inherit; font-variant-numeric: tabular-nums"
     return f'<div style="overflow-x: auto; margin: 0.5em 0"><table style="{style}">{inner}</table></div>'
 

@@ -95,7 +95,7 @@ class Sweep(Jobs[Submission]):
 
 
 class LogLines(Iterator[LogLine]):
-    """An iterator over log lines as they arrive, which can be consumed once. Notebooks show the remaining lines."""
+    """An iterator over arriving log lines, which can be consumed once. Notebooks show the remaining lines."""
 
     def __init__(self, events: Iterator[JobEvent], *, silent: bool) -> None:
         self._lines = _lines(events, silent=silent)

@@ -19,9 +19,9 @@ def in_notebook() -> bool:
 
 
 class Progress:
-    """A context manager for a progress display; with ``silent`` it shows nothing.
+    """A context manager for a progress display; with ``silent``, nothing is shown.
 
-    Outside a notebook it writes to standard error: an updated line and notes on a terminal, only notes to a file.
+    Outside a notebook, the display is on standard error: an updated line and notes on a terminal, only notes in a file.
     """
 
     def __init__(self, *, silent: bool = False) -> None:
@@ -42,7 +42,7 @@ class Progress:
             self._renderer.close()
 
     def show(self, sentence: str, page: str | None = None) -> None:
-        """Replace the displayed status by a sentence; a notebook shows the HTML ``page`` instead if it is given."""
+        """Replace the displayed status by a sentence; a notebook shows the HTML ``page`` instead, if given."""
         if self._renderer:
             if sys.stderr.isatty():
                 self._renderer.status(sentence)
@@ -50,7 +50,7 @@ class Progress:
             self._display(sentence, page or f"<div>{html.text(sentence)}</div>")
 
     def note(self, sentence: str) -> None:
-        """Print a permanent line; notebooks do not show it, because their pages contain the same."""
+        """Print a permanent line; notebooks do not show the line, because their pages contain the same information."""
         if self._renderer:
             self._renderer.note(sentence)
 

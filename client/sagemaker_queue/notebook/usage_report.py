@@ -34,7 +34,7 @@ class UsageReport:
     budgets: tuple[RemainingBudget, ...]
     """The remaining budgets of the policy."""
     priced: bool
-    """Whether the policy has prices; without them, cost is 0."""
+    """Whether the policy has prices; without prices, cost is 0."""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each key, figures in hours. Raises ImportError without pandas."""

@@ -20,7 +20,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Section:
-    """A sentence or a title, and the lines below it."""
+    """A sentence or a title, and the lines below."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Section:
 
 
 def why_sections(job: JobDetail) -> list[Section]:
-    """Return why the job waits, the jobs ahead of it, the jobs that block it, and advice."""
+    """Return the reason why the job waits, the jobs ahead, the blocking jobs, and advice."""
     if not job.waits:
         time = age(job.state_since)
         since = (f" {time} ago" if job.finished else f", for {time}") if time else ""

@@ -1,4 +1,4 @@
-"""Tables of the fleet: the pools, and the departments and projects that share them."""
+"""Tables of the fleet: the pools, and the departments and projects that share the pools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"
 
 @dataclass(frozen=True)
 class Part:
-    """A title or sentence, which may be empty, and optionally a table below it."""
+    """A title or sentence, which may be empty, and optionally a table."""
 
     title: str
     headers: list[str] | None = None
@@ -138,5 +138,5 @@ def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iter
 
 
 def at_least(count: int, *, more: bool) -> int | str:
-    """Return the number, or text such as 100+ if there are more."""
+    """Return the number, or with ``more`` a text such as 100+."""
     return f"{count}+" if more else count

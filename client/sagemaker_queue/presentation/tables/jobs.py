@@ -91,7 +91,7 @@ _BRIEF_REASONS = {
 
 
 def brief_reason(job: JobSummary) -> str | None:
-    """Return why a job waits in a few words, for narrow columns; the whole sentence for other reasons."""
+    """Return the reason why a job waits: a few words for common reasons, the whole sentence for others."""
     return _BRIEF_REASONS.get(job.reason.code if job.reason else "") or _reason(job)
 
 

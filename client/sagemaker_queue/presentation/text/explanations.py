@@ -10,7 +10,7 @@ from sagemaker_queue.presentation.text.layout import folded
 
 
 def why_page(job: JobDetail, width: int | None = None) -> str:
-    """Return why the job waits, the jobs ahead of it, the jobs that block it, and advice."""
+    """Return the reason why the job waits, the jobs ahead, the blocking jobs, and advice."""
     return _page(why_sections(job), width)
 
 

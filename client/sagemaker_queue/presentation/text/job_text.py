@@ -21,7 +21,7 @@ from sagemaker_queue.presentation.tables.jobs import (
 )
 from sagemaker_queue.presentation.text.layout import columns_that_fit, facts, table
 
-_NAMES = ("Job Name", "Training Job")  # never cut in wide tables: users copy them
+_NAMES = ("Job Name", "Training Job")  # never cut in wide tables, because users copy these names
 SHOWN = 10  # transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
@@ -29,7 +29,8 @@ WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt"
 _SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 # The columns that are omitted, in this order, until the table fits its terminal.
 _OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")
-# Columns of a terminal. On narrower terminals, brief reasons replace sentences, which would look alike when cut.
+# Least width, in columns, at which reasons are whole sentences. On narrower terminals, reasons are brief, because cut
+# sentences look alike.
 _ROOM_FOR_SENTENCES = 100
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
@@ -99,7 +100,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
 
 
 def _fitting(headers: list[str], attempts: list[list[object]], width: int | None) -> str:
-    """Return the attempts as a table; if it is too wide, without the column Ended, which Started and Ran imply."""
+    """Return the attempts as a table; if too wide, omit the column Ended, which Started and Ran imply."""
     page = table(headers, attempts)
     if width is None or len(page.splitlines()[1]) <= width:
         return page

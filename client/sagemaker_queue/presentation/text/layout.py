@@ -15,7 +15,7 @@ _HEADER_PADDING = 2  # tabulate makes a column this much wider than its header
 
 
 def folded(text: str, width: int | None, *, indent: str = "  ", hanging: str = "") -> str:
-    """Indent a sentence and wrap it to the width; further lines are indented by ``hanging`` more."""
+    """Indent a sentence and wrap it to the width; further lines have the additional indentation ``hanging``."""
     if width is None:
         return f"{indent}{text}"
     return textwrap.fill(
@@ -53,8 +53,8 @@ def table(
     """Return a table. Numbers are aligned right. The columns ``right`` contain numbers as text, also aligned right.
 
     Long text in the column ``wrapped`` takes several lines. If the table is wider than ``width``, the widest columns
-    are cut down to LEAST_CELL, except those of ``whole``; the columns ``middle`` are cut in the middle. A ``compact``
-    table has no line below its headers, and no more space than it needs.
+    are cut down to LEAST_CELL. The columns ``whole`` are not cut, and the columns ``middle`` are cut in the middle. A
+    ``compact`` table has no line below its headers, and no more space than it needs.
     """
     from tabulate import tabulate  # noqa: PLC0415  # slow to import
 
@@ -99,7 +99,7 @@ def columns_that_fit(
     """Return the indices of the columns that fit into a compact table of that width.
 
     Columns of ``leave_out`` are omitted in its order until the rest fits. Text counts as LEAST_CELL wide at most,
-    because it can be cut.
+    because text can be cut.
     """
     least = [
         max(
@@ -139,7 +139,7 @@ def cut_in_the_middle(column: Sequence[object], width: int) -> list[object]:
     Usually beginning and end remain: ``resnet-lr-…seed-7``. If several names would then look the same, the part in
     which they differ remains instead of the end: ``bert…lr-0.2-…``.
     """
-    alike: dict[object, set[str]] = {}  # cut name -> the names that are cut to it
+    alike: dict[object, set[str]] = {}  # cut name -> the names with this cut form
     for name in column:
         if isinstance(name, str):
             alike.setdefault(_without_middle(name, width), set()).add(name)

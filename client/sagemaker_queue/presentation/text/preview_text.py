@@ -58,7 +58,7 @@ def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int)
 
 
 def _unstartable(jobs: Sequence[Unstartable], more: int, named: int, listed: int) -> list[str]:
-    """Return a sentence for each reason why jobs could not start any more, with the names of these jobs."""
+    """Return a sentence for each reason why jobs could never start, with the names of these jobs."""
     why: dict[str, list[str]] = {}
     for job in jobs:
         why.setdefault(job.reason.message if job.reason else "", []).append(job.job)
@@ -87,7 +87,7 @@ def _when(start: datetime | None, preview: PreviewAnswer) -> str:
 
 
 def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str]:
-    """Return a table of the projects whose figures change; empty if there are none."""
+    """Return a table of the projects whose figures change; empty without such projects."""
     changed = [it for it in projects if _mean(it.wait_now) != _mean(it.wait_then) or it.used_now != it.used_then]
     rows = [
         [it.project, it.waiting, _mean(it.wait_now), _mean(it.wait_then), _slots(it.used_now), _slots(it.used_then)]
@@ -102,7 +102,7 @@ def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str
 
 
 def _about(seconds: float) -> str:
-    """Return a duration rounded to minutes, because it is an estimate."""
+    """Return a duration rounded to minutes, because the duration is an estimate."""
     return duration(max(60, round(seconds / 60) * 60) if seconds else 0).removesuffix("00s")
 
 
@@ -137,7 +137,7 @@ def _more(count: int, what: str) -> list[str]:
 
 
 def _span(preview: PreviewAnswer) -> str:
-    """Return how far the preview looks ahead, in hours; empty if it covers only the present."""
+    """Return the length of the preview in hours, as text; empty if the preview covers only the present."""
     if preview.at is None or preview.until is None or preview.until <= preview.at:
         return ""
     hours = round((preview.until - preview.at).total_seconds() / 3600, 1)

@@ -8,14 +8,14 @@ from collections.abc import Collection
 from api_contract.models import ACTIVE, FINISHED, Submission
 from sagemaker_queue.jobs.formatting import amount, clean, cut, ordinal, place, predicate
 
-_LEAST_REASON = 20  # characters: a reason that is cut to fewer is not shown
+_LEAST_REASON = 20  # characters; a reason that would be cut to fewer characters is not shown
 
 
 def submission_line(job: Submission, width: int | None = None, *, following: str | None = None) -> str:
-    """Return the state of a submitted job, its position and why it waits, cut to a width, and the next command.
+    """Return the state, the position and the reason to wait of a submitted job, cut to a width, and the next command.
 
     ``following`` replaces the usual next command of a live job. The next command and the names are never cut, because
-    users copy them; if they leave no space for the position, the position is omitted.
+    users copy them. The position is omitted if there is no space for it.
     """
     what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     usual = "logs -f" if job.state in ACTIVE else "why"

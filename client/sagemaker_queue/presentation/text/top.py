@@ -74,7 +74,7 @@ class TopView:
 
 @dataclass(frozen=True)
 class TopPage:
-    """The lines of the screen, and the range of jobs that they show."""
+    """The lines of the screen, and the range of shown jobs."""
 
     lines: tuple[Line, ...]
     first: int
@@ -93,7 +93,8 @@ def top_page(
 ) -> TopPage:
     """Return the page for a status read at ``at``.
 
-    Without a ``height`` the page has all lines. Otherwise pools and projects get the upper half, and jobs the rest.
+    Without a ``height`` the page has all lines. Otherwise pools and projects get the upper half of the lines, and jobs
+    get the remaining lines.
     """
     top = [Line(f"{headline(status)}{at:  %H:%M:%S} UTC", Style.TITLE)]
     top += [Line(outage, Style.WARNING)] if outage else []

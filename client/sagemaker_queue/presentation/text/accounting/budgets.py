@@ -24,7 +24,7 @@ class _RemainingBudget(Protocol):
 
     @property
     def owner(self) -> str | None:
-        """The owner to whom this budget belongs; None if the whole project shares it."""
+        """The owner of this budget; None if the whole project shares the budget."""
 
     @property
     def hours(self) -> float:
