@@ -2,10 +2,10 @@
 
 ``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
 ``install(everywhere=True)`` does so for every boto3 and aioboto3 session of the process. ``hook()`` does so for the
-clients of one event emitter of botocore. ``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2; it
-needs the extra ``sagemaker-queue[sdk]``. ``QueueTuner`` searches for hyperparameters with estimators of the SDK v2 and
-Optuna; it needs the extra ``[tune]``. ``QueueClient`` provides the queue's API and the functions of ``smq`` to
-notebooks and scripts.
+clients of one event emitter of botocore. ``QueueTrainingJobSession``, which needs the extra ``sagemaker-queue[sdk]``,
+does so for ``estimator.fit()`` of the SDK v2. ``QueueTuner``, which needs the extra ``[tune]``, searches for
+hyperparameters with estimators of the SDK v2 and Optuna. ``QueueClient`` provides the queue's API and the functions of
+``smq`` to notebooks and scripts.
 """
 
 from importlib import import_module

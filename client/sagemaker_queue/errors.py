@@ -75,7 +75,7 @@ class TakesTooLong(QueueError):
 
 
 class Forbidden(QueueError):
-    """The caller may not do this."""
+    """The caller may not make this request."""
 
 
 class NotFound(QueueError):
@@ -99,7 +99,7 @@ class InUse(Conflict):
 
 
 class TooMany(Conflict):
-    """Jobs wait for so many combinations of instance types and pools that the queue cannot add another one."""
+    """A limit is reached: waiting jobs of the caller, waiting queues, or live jobs that write below one address."""
 
 
 class InvalidDocument(QueueError):

@@ -33,7 +33,7 @@ class BucketOwners:
         self._lock = threading.Lock()
 
     def account(self) -> str:
-        """Return the profile's account, else the credentials' account. STS is asked once; its errors are raised."""
+        """Return the profile's account, else the credentials' account. STS is called once; errors of STS are raised."""
         with self._lock:
             if self._error:  # do not wait for the timeout a second time
                 raise self._error

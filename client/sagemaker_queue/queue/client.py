@@ -34,7 +34,8 @@ from sagemaker_queue.queue.transport import ATTEMPTS, Transport
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0  # API Gateway ends a request after 29 s with an answer of its own
-_SAID_BY_STATUS = ("known", "wasFinished")  # an older queue does not send these members; its status 200 means true
+# An older queue does not send these members; status 200 of an older queue means true.
+_SAID_BY_STATUS = ("known", "wasFinished")
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
 Answered = TypeVar("Answered", bound=Answer)
@@ -136,7 +137,7 @@ class QueueClient:
             given["next"] = page.next
 
     def caller_arn(self) -> str:
-        """Return the ARN by which you own jobs in the queue. AWS (STS) is asked, not the queue."""
+        """Return the ARN by which you own jobs in the queue. The ARN comes from AWS (STS), not from the queue."""
         return owner_of(self._transport.caller_arn())
 
     def whoami(self) -> Identity:
@@ -147,7 +148,7 @@ class QueueClient:
         """Return the job's full description.
 
         With ``advice``, ``why.advice`` of a waiting job lists changes that would let it start. The queue then makes a
-        plan for this request, which can take seconds; request advice for a person, and do not poll with it.
+        plan for this request, which can take seconds. Request advice for a person, and do not poll with ``advice``.
         """
         return self._call(routes.DESCRIBE_JOB, name, query={"advice": "true"} if advice else None)
 
@@ -156,7 +157,7 @@ class QueueClient:
         return self._call(routes.CANCEL_JOB, name)
 
     def change(self, name: str, *, priority: int | None = None, held: bool | None = None) -> JobSummary:
-        """Change the job's priority, hold it, or release it (``held=False``). None leaves a value unchanged."""
+        """Change the job's priority, hold the job, or release it (``held=False``). None leaves a value unchanged."""
         changes = {"priority": priority, "held": held}
         content = {member: value for member, value in changes.items() if value is not None}
         return self._call(routes.CHANGE_JOB, name, content=content)
@@ -268,7 +269,7 @@ def _check_json(content: Mapping[str, Any]) -> None:
 
 
 def _first_non_json(value: object, path: str) -> tuple[str, object] | None:
-    """Return the path and the value of the first value that JSON has no type for; None if there is none."""
+    """Return path and value of the first value for which JSON has no type; None without such a value."""
     if isinstance(value, Mapping):
         members: Iterable[tuple[object, str, object]] = (
             (key, f"{path}.{key}" if path else str(key), member) for key, member in value.items()

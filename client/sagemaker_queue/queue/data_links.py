@@ -31,7 +31,7 @@ class S3Address:
 
     @property
     def folder(self) -> "S3Address":
-        """The same address with a slash at the end, so that it is no prefix of keys outside the folder."""
+        """The same address with a slash at the end, so that the key is not a prefix of keys outside the folder."""
         return self if not self.key or self.key.endswith("/") else replace(self, key=f"{self.key}/")
 
     @property
@@ -41,7 +41,7 @@ class S3Address:
 
 
 def is_address(text: str) -> bool:
-    """Return whether the text is an address in S3 rather than a path, by its beginning."""
+    """Return whether the text begins as an address in S3 does; other texts are paths."""
     return text.startswith("s3://")
 
 
@@ -54,7 +54,7 @@ def parse_link(text: str) -> tuple[str, S3Address]:
 
 
 def link_path(path: str) -> str:
-    """Return a path in the working folder in normal form. Raises InvalidOption if it leads out of the folder."""
+    """Return a path in the working folder in normal form. Raises InvalidOption for a path out of the folder."""
     normal = posixpath.normpath(path)
     if not path or posixpath.isabs(normal) or normal.split("/")[0] in ("..", "."):
         raise InvalidOption(f"{path!r} cannot be a data link: it must be a path inside the working folder.")
@@ -62,7 +62,7 @@ def link_path(path: str) -> str:
 
 
 def address_of(path: str, links: Mapping[str, S3Address]) -> S3Address:
-    """Return the address in S3 of a path in the working folder. Raises InvalidOption if no data link contains it."""
+    """Return the address in S3 of a path in the working folder. Raises InvalidOption if no data link has the path."""
     normal = link_path(path)
     for linked in sorted(links, key=len, reverse=True):
         if normal == linked:

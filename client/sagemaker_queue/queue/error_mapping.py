@@ -70,7 +70,7 @@ def _kind(status: int) -> type[QueueError]:
         return NotAuthenticated
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable
-    # If several error codes have this status, use the one of their classes that is a base of all the others.
+    # If several error codes have this status, use the class that is a base of the classes of all these codes.
     found = [_KINDS[code.value] for code in ErrorCode if code.status == status]
     return next((kind for kind in found if all(issubclass(it, kind) for it in found)), QueueError)
 

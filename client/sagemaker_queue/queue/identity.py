@@ -1,4 +1,4 @@
-"""The owner of a job, by the same rules as in the queue (job_queue/domain/identity.py); a test compares both.
+"""The owner of a job, by the queue's rules (job_queue/domain/identity.py); a test compares both implementations.
 
 If a library or a service generated the name of a role session, the owner is the role, because the next session has
 another name.

@@ -1,4 +1,4 @@
-"""Send signed requests to the queue's HTTP API, retry after passing failures, and return the answer's JSON object."""
+"""Send signed requests to the queue's HTTP API, retry after temporary failures, and return the answer's JSON object."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 8.0
-LONGEST_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After of an answer is cut to this
+LONGEST_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After in an answer is reduced to this
 _ONE_SHORT_QUESTION = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 _WORTH_ANOTHER_TRY = frozenset({429, 500, 502, 503, 504})
 _NO_ANSWER = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 
 
 class Transport:
-    """A sender of requests to one queue. The keyword arguments are those of QueueClient."""
+    """A sender of requests to one queue. The keyword arguments are the same as for QueueClient."""
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class Transport:
         self._headers = {"Accept": "application/json", "User-Agent": "sagemaker-queue"}
         if config.api_id:
             self._headers["x-apigw-api-id"] = config.api_id
-        # Without this, requests to this machine would be sent, signed and unencrypted, to the environment's proxy.
+        # Without this setting, requests to this machine would go, signed and unencrypted, to the environment's proxy.
         self._proxies = {"no_proxy": urlsplit(config.url).hostname or ""} if config.on_this_machine else None
         self._signature = Signature(config, boto_session)
         self._http = (os.getpid(), self._session())
 
     @property
     def region(self) -> str:
-        """The queue's AWS region. Requests are signed for it."""
+        """The queue's AWS region, for which requests are signed."""
         return self._signature.region
 
     def caller_arn(self) -> str:
-        """Return the ARN of the credentials that sign requests. STS is asked, and the queue sees the same ARN."""
+        """Return the ARN of the credentials that sign requests. STS returns the ARN, and the queue sees the same."""
         return self._signature.caller_arn()
 
     def aws_client(self, service: str) -> Any:
@@ -88,7 +88,7 @@ class Transport:
     ) -> tuple[int, dict[str, Any]]:
         """Send a request with ``content`` as JSON, and return the status and the JSON object of a successful answer.
 
-        Raises QueueError otherwise; its ``retry_after`` is the answer's Retry-After in seconds.
+        Raises QueueError for any other answer; the error's ``retry_after`` is the answer's Retry-After in seconds.
         """
         url = self._url + path
         if query:
@@ -134,7 +134,7 @@ class Transport:
         return session
 
     def _session_of_this_process(self) -> requests.Session:
-        """Return this process's session. After a fork, a new one is created.
+        """Return this process's session. After a fork, a new session is created.
 
         Otherwise parent and child would share connections and read each other's answers.
         """
@@ -168,13 +168,13 @@ class _Wait:
 
 
 def _retry_after(response: requests.Response) -> float | None:
-    """Return the seconds in the header Retry-After; None without the header, or if it contains a date."""
+    """Return the seconds in the header Retry-After; None without the header, or if the header contains a date."""
     text = response.headers.get("Retry-After", "")
     return float(text) if re.fullmatch(r"\d{1,5}", text) else None
 
 
 def _log_retry(state: RetryCallState) -> None:
-    """Log a warning if the queue got too many requests (status 429); log other passing failures at debug level."""
+    """Log a warning if the queue got too many requests (status 429); log other temporary failures at debug level."""
     assert state.outcome is not None
     pause = state.next_action.sleep if state.next_action else 0
     if not state.outcome.failed and state.outcome.result().status_code == HTTPStatus.TOO_MANY_REQUESTS:
@@ -238,6 +238,6 @@ class Signature(AuthBase):
 
 
 def region_of(url: str) -> str | None:
-    """Return the region in an API Gateway address, which its signatures must name; None for other addresses."""
+    """Return the region in an API Gateway address, which signatures must name; None for other addresses."""
     found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
     return found.group(1) if found else None

@@ -75,7 +75,7 @@ class TrialRow:
 
 
 def check_study_name(name: str) -> None:
-    """Raise InvalidOption unless job names may begin with the study's name. It is also the name of a file."""
+    """Raise InvalidOption unless job names may begin with the study's name. A file also has this name."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         raise InvalidOption(
             f"{name!r} cannot be the name of a study: its jobs' names begin with it. It has up to {LONGEST_NAME} "

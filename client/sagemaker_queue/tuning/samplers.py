@@ -1,4 +1,4 @@
-"""Optuna's samplers, seeded so that a trial depends only on the seed, its number and the trials before it.
+"""Optuna's samplers, seeded so that a trial depends only on the seed, the trial's number and the earlier trials.
 
 So a restart of the process does not change the trials. After a restart, Optuna's own samplers would propose their first
 trials again.
@@ -62,7 +62,8 @@ class SeededByNumber(BaseSampler):
             return
         with warnings.catch_warnings():  # Optuna 4 warns that constant_liar is experimental
             warnings.simplefilter("ignore")
-            self._of_trial = TPESampler(seed=seed, constant_liar=True)  # avoids values near those of running trials
+            # Avoids values near the values of running trials.
+            self._of_trial = TPESampler(seed=seed, constant_liar=True)
         self._of_trial.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:

@@ -22,10 +22,10 @@ from sagemaker_queue.workflows.job_logs.follower import Outage, polled
 if TYPE_CHECKING:
     from sagemaker_queue.tuning.study import StoredStudy, StoredTrial
 
-OUTAGES_ENDURED = 60  # consecutive failures; they take five minutes at least, since each request is also retried
+OUTAGES_ENDURED = 60  # consecutive failures, which take five minutes at least, since each request is also retried
 GIVE_UP_AFTER = 5  # if this many trials fail before any other outcome, stop: probably all trials have the same fault
 
-# Creates a trial's job and submits it to the queue. A repeated call for one trial must send the same request.
+# Creates a trial's job, and submits the job to the queue. A repeated call for one trial must send the same request.
 Submit = Callable[["StoredTrial"], None]
 
 
@@ -33,7 +33,8 @@ Submit = Callable[["StoredTrial"], None]
 class TrialChanged:
     """The start of a trial, a new state of its job, or its end."""
 
-    trial: TrialRow  # its state is that of its job, such as running; after the trial's end completed, pruned or failed
+    # With the state of its job, such as running; after the trial's end, with completed, pruned or failed.
+    trial: TrialRow
     attempt: int
     resumed: bool  # an earlier process started the trial
     best: bool  # the best trial so far
@@ -87,9 +88,9 @@ class Search:
     def run(self) -> Iterator[SearchEvent]:
         """Yield the events of the search until all trials have ended.
 
-        Raises NameTaken if a trial's job name belongs to a job of another study. Raises the queue's error if it refuses
-        a request, and the last error after more than OUTAGES_ENDURED consecutive failures. After an error the stored
-        trials remain as they are, so the search can be continued.
+        Raises NameTaken if a trial's job name belongs to a job of another study. Raises the queue's error if the queue
+        refuses a request, and the last error after more than OUTAGES_ENDURED consecutive failures. After an error the
+        stored trials remain unchanged, so the search can be continued.
         """
         for trial in self._study.running():
             self._live[trial.number] = self._watched(trial, resumed=True)
@@ -135,7 +136,7 @@ class Search:
         yield from self._changed(live, job.state, job.attempt)
 
     def _begin(self, live: _Live) -> Iterator[SearchEvent]:
-        """Submit a trial's job, unless an earlier process submitted it and ended before recording that."""
+        """Submit a trial's job, unless an earlier process submitted the job and ended before recording this."""
         trial = live.trial
         job: JobDetail | None = None
         if live.resumed:

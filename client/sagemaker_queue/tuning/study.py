@@ -1,7 +1,8 @@
 """Studies: the trials of a search, stored by Optuna, so that a later process can continue the search.
 
 A trial's number and hyperparameters are stored before its job is submitted. The job's name consists of the study's name
-and that number. So a later process finds the job again and never submits it twice, whenever the earlier process ended.
+and that number. So a later process finds the job again, and never submits a job twice, whenever the earlier process
+ended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ try:
 except ImportError:  # Windows has no fcntl, so two processes can run the same study there
     fcntl = None  # type: ignore[assignment]
 
-_LOCK_OF_JOURNAL = ".lock"  # suffix of Optuna's lock; Optuna would wait 30 seconds for a stale one
+_LOCK_OF_JOURNAL = ".lock"  # suffix of Optuna's lock; Optuna would wait 30 seconds for a stale lock
 _ATTRIBUTE = "sagemaker_queue"  # Optuna's user attribute of a study that contains its settings
 _STATES = {TrialState.COMPLETE: "completed", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 _SETTING_NAMES = {
@@ -51,7 +52,7 @@ def folder() -> Path:
 
 @contextmanager
 def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[StoredStudy]:
-    """Open the study, or create it. Other processes cannot open it meanwhile.
+    """Open or create the study. Other processes cannot open the study meanwhile.
 
     ``storage`` is the URL of an Optuna storage; its studies are not locked. Default: an Optuna journal in ``folder()``.
     Raises InvalidOption if a study of that name has other settings, and Conflict if another process has the lock.
@@ -108,7 +109,7 @@ class StoredStudy:
         return self._trial(self._study.ask())
 
     def best(self) -> TrialRow | None:
-        """Return the best completed trial; None if none has completed."""
+        """Return the best completed trial; None if no trial has completed."""
         try:
             return _row(self._study.best_trial, self.plan.name)
         except ValueError:  # no trial has completed
@@ -119,7 +120,8 @@ class StoredStudy:
         return _rows(self._study)
 
     def _trial(self, trial: optuna.Trial) -> StoredTrial:
-        # An earlier process may have ended before it chose all hyperparameters; this chooses only the missing ones.
+        # An earlier process may have ended before it chose all hyperparameters; this line chooses only the missing
+        # ones.
         params = {name: _suggested(trial, name, one) for name, one in self._distributions.items()}
         return StoredTrial(self._study, trial, params, self.plan, self.identity)
 
@@ -155,13 +157,13 @@ class StoredTrial:
         self._note("submitted", True)
 
     def note_pruning(self) -> None:
-        """Store that the trial is pruned; call it before its job is cancelled."""
+        """Store that the trial is pruned. Call this method before the trial's job is cancelled."""
         self._note("pruning", True)
 
     def is_hopeless(self, figures: Iterable[tuple[int, float]]) -> bool:
         """Report new intermediate values to the pruner; return whether the pruner gives up the trial.
 
-        The pruner is asked after each value, because it compares with the values of other trials at the same step. Only
+        The pruner is called after each value, because a pruner compares the values of all trials at the same step. Only
         the first value of each step counts: a resumed attempt repeats steps.
         """
         hopeless = False
@@ -213,7 +215,7 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
         return
     try:
         kept = get_storage(storage)
-    except Exception as error:  # any database's; not quoted, because the URL may contain a password
+    except Exception as error:  # an error of any database; not quoted, because the URL may contain a password
         why = type(error).__name__
         raise InvalidOption(f"The storage of the study cannot be used ({why}): is it right, and there?") from error
     try:
@@ -224,7 +226,7 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
 
 @contextmanager
 def _locked(name: str, storage: str | None) -> Iterator[None]:
-    """Hold a lock against other processes of this machine; the operating system releases it when the process ends."""
+    """Hold a lock against other processes of this machine. At the end of the process, the system releases the lock."""
     if storage is not None:
         yield
         return
@@ -245,7 +247,7 @@ def _lock(lock: IO[str], name: str) -> None:
 
 
 def _repair(path: Path) -> None:
-    """Remove a stale lock and a partial line of a process that was killed, or lost power, while it wrote."""
+    """Remove a stale lock and a partial line of a process that was killed, or lost power, during a write."""
     Path(f"{path}{_LOCK_OF_JOURNAL}").unlink(missing_ok=True)
     if not path.exists():
         return
@@ -257,7 +259,7 @@ def _repair(path: Path) -> None:
 def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
     """Return the stored settings of the study; store the plan's in a new study.
 
-    Raises InvalidOption if the plan's settings differ from the stored ones.
+    Raises InvalidOption if the plan's settings differ from the stored settings.
     """
     wanted = plan.settings()
     kept = study.user_attrs.get(_ATTRIBUTE)
@@ -298,12 +300,12 @@ def _row(trial: FrozenTrial, study: str) -> TrialRow:
 
 
 def first_trials(plan: StudyPlan, count: int) -> list[Mapping[str, Value]]:
-    """Return the hyperparameters of a new study's first trials. Without a seed they are only examples."""
+    """Return the hyperparameters of a new study's first trials. Without a seed, the result is only an example."""
     seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
     study = optuna.create_study(sampler=sampler_of(plan.sampler, seed, plan.space))
     return [study.ask(distributions(plan.space)).params for _ in range(count)]
 
 
 def silence_optuna() -> None:
-    """Limit Optuna's log to warnings and errors, because the commands print the trials themselves."""
+    """Limit Optuna's log to warnings and errors, because the commands of ``smq`` print the trials."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)

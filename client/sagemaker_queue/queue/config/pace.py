@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 POLL_SECONDS = 5.0  # between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
 GROWTH = 1.25  # factor by which each later pause grows
-LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests a longer one
-JITTER = 0.25  # a pause is longer by a random part up to this, so that clients that began together spread out
+LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests a longer pause
+# The maximum random extension of a pause, as a part of it, so that clients that began together spread out.
+JITTER = 0.25
 
 
 class PollingPace:
@@ -46,7 +47,7 @@ class PollingPace:
         self._passed = 0.0
 
     def saw(self, state: object, ask_again_after: float | None = None) -> None:
-        """Return to short pauses if the state differs from the last one.
+        """Return to short pauses if the state differs from the last state.
 
         ``ask_again_after`` is the longest pause in seconds that the queue's answer suggests; None: no suggestion.
         """

@@ -16,11 +16,11 @@ from sagemaker_queue.queue.config.job_defaults import SETTINGS
 from sagemaker_queue.queue.config.notice_settings import NOTICE_SETTINGS
 from sagemaker_queue.queue.config.queue_config import QUEUE_SETTINGS, check_profiles
 
-_TABLES = ("data", "env")  # tables with members that are set one by one, as data.PATH and env.NAME
+_TABLES = ("data", "env")  # tables whose members are set one by one, as data.PATH and env.NAME
 
 
 class ProfileFile:
-    """The profile file at ``path``, which need not exist yet. Raises ConfigError if it is invalid."""
+    """The profile file at ``path``, which need not exist yet. Raises ConfigError for an invalid file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,11 +43,11 @@ class ProfileFile:
 
     @property
     def default(self) -> str | None:
-        """Name of the default profile; None if there is none."""
+        """Name of the default profile; None without a default profile."""
         return self.content.get("default")
 
     def set(self, profile: str, setting: str, value: str | None) -> None:
-        """Set a setting of a profile, or remove it (None). The first profile becomes the default one.
+        """Set a setting of a profile, or remove the setting (None). The first profile becomes the default profile.
 
         Raises InvalidOption if there is no such setting. Raises ConfigError, and leaves the file unchanged, if the
         file would become invalid.
@@ -69,7 +69,7 @@ class ProfileFile:
         self._save()
 
     def use(self, profile: str) -> None:
-        """Make a profile the default one. Raises ConfigError if there is no such profile."""
+        """Make a profile the default profile. Raises ConfigError if there is no such profile."""
         if profile not in self.profiles:
             known = ", ".join(sorted(self.profiles)) or "none"
             raise ConfigError(f"There is no profile {profile!r} in {self.path}; it has: {known}.")

@@ -6,8 +6,7 @@ The first of these that names a queue decides:
 2. the environment: ``SAGEMAKER_QUEUE_URL``, then ``SAGEMAKER_QUEUE_PROFILE``;
 3. ``default = "NAME"`` in the profile file.
 
-The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
-``SAGEMAKER_QUEUE_CONFIG`` names::
+The profile file is ``~/.config/sagemaker-queue/config.toml``, or the file that ``SAGEMAKER_QUEUE_CONFIG`` names::
 
     default = "research"
 
@@ -55,7 +54,7 @@ DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
 
 @dataclass(frozen=True)
 class QueueConfig:
-    """The address of one queue. Raises ConfigError unless ``url`` is an https address, or one of this machine."""
+    """The address of one queue. Raises ConfigError unless ``url`` is https, or http on this machine."""
 
     url: str  # up to and including the stage, without a slash at the end
     api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
@@ -98,7 +97,7 @@ class QueueConfig:
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether the queue's address means this machine, as the address of a local cloud does."""
+        """Whether the queue's address is on this machine, like the address of a local cloud."""
         return _is_loopback(urlsplit(self.url).hostname or "")
 
     @property
@@ -160,7 +159,7 @@ def find_defaults(
 ) -> JobDefaults:
     """Return the defaults of jobs in the profile that ``find_config`` would choose.
 
-    Without a profile, because the queue is given by its address, return empty defaults.
+    If the queue is given by its address, there is no profile, and the defaults are empty.
     """
     environ = os.environ if environ is None else environ
     return parse_defaults(*_chosen_table(url, profile, environ), environ)
@@ -207,7 +206,7 @@ def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, st
 
 
 def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of a profile, or of the default one, and its name for messages."""
+    """Return the table of a profile, or of the default profile, and its name for messages."""
     path = profile_file(environ)
     document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
     profiles = _profiles_of(document, path)
