@@ -23,7 +23,7 @@ _EACH_COLUMN = {
     "wrapHeaderText": True,
     "autoHeaderHeight": True,
 }
-# Names are set as text, never as HTML, because they are user input. Behind a proxy, addresses have a prefix.
+# Names are set as text, never as HTML, because names are user input. Behind a proxy, addresses have a prefix.
 _LINK = """params => {
   if (!params.value) return '';
   const link = document.createElement('a');
@@ -40,7 +40,7 @@ def heading(text: str, level: int = 1) -> None:
 
 
 class Grid:
-    """A table that can be sorted, filtered and used by keyboard; it is fast also with thousands of rows."""
+    """A table that can be sorted, filtered and used by keyboard, and that is fast also with thousands of rows."""
 
     def __init__(self, columns: Sequence[Mapping[str, Any]], empty: str, *, height: str, **options: Any) -> None:
         self.element = ui.aggrid(
@@ -93,7 +93,7 @@ def grid(columns: Sequence[Mapping[str, Any]], empty: str, *, height: str = "60v
 
 
 def job_column(name: str) -> dict[str, Any]:
-    """Return a column of jobs' names, each a link to its page."""
+    """Return a column of jobs' names, each a link to the job's page."""
     return {"field": "job", "headerName": name, ":cellRenderer": _LINK, "width": 170, "pinned": "left"}
 
 

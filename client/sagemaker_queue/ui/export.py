@@ -40,7 +40,7 @@ vertical-align: top; overflow-wrap: anywhere } h2 { margin-top: 2em }
 
 
 def write_pages(queue: QueueClient, folder: Path) -> None:
-    """Write the present state of the queue to a folder, which is created if it is missing.
+    """Write the present state of the queue to a folder; create a missing folder.
 
     Raises QueueError, for instance if the folder contains other files.
     """
@@ -77,7 +77,7 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise StorageError if the path is a file, or a folder with other files than those of an earlier export."""
+    """Raise StorageError if the path is a file, or a folder with files that are not from an earlier export."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file: name a folder.")
     others = sorted(path.name for path in folder.iterdir() if path.name not in FILES) if folder.is_dir() else []

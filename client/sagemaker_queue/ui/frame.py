@@ -29,7 +29,7 @@ _KEYS = {
     "?": "this list",
     "Tab, Enter, arrows": "through links, buttons and rows",
 }
-# The browser updates ages in the tables itself: rows are sent again only after a change.
+# The browser itself updates ages in the tables, so rows are sent again only after a change.
 _AGES = """<script>
 function smqAge(seconds) {
   const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
@@ -92,7 +92,7 @@ def build_head() -> None:
 
 
 def build_frame(tab: Tab) -> None:
-    """Build the bar with links, and below it a line for outages."""
+    """Build the bar with links, and a line for outages below the bar."""
     ui.colors(primary="#0072B2", negative="#a33c00", positive="#00664b")
     darkness = ui.dark_mode(tab.dark)
     keys = _keys_dialog()

@@ -2,7 +2,7 @@
 
 Other users of the machine and pages of the web can also reach a port of this machine. Browsers send a cookie for
 127.0.0.1 to every port of this machine. So the cookie is limited to a secret path, which the browser requests from no
-other server. A request needs both, so a leaked address alone gives no access.
+other server. A request needs both the path and the cookie, so a leaked address alone gives no access.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ServerAccess:
     """The secrets of one run of the server.
 
     ``address`` is the URL at which a proxy serves the pages, such as https://hub.example/user/ann/proxy/8787; empty
-    without a proxy. Raises ConfigError if it is not a valid URL.
+    without a proxy. Raises ConfigError if ``address`` is not a valid URL.
     """
 
     address: str = ""
@@ -60,7 +60,7 @@ class ServerAccess:
     spent: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Parse the proxy's address into prefix, host and scheme. Raises ConfigError if it is invalid."""
+        """Parse the proxy's address into prefix, host and scheme. Raises ConfigError for an invalid address."""
         parts = urlsplit(self.address)
         if self.address and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query):
             raise ConfigError(f"{self.address!r} is no address of a proxy, such as https://hub.example/proxy/8787.")
@@ -69,7 +69,7 @@ class ServerAccess:
         self.is_secure = parts.scheme == "https"
 
     def spend(self, token: str) -> bool:
-        """Return whether this is the token and was not used before; if so, mark the token as used."""
+        """Return whether ``token`` is the server's unused token; if so, mark the token as used."""
         if self.spent or not secrets.compare_digest(token.encode(), self.token.encode()):
             return False
         self.spent = True
@@ -156,7 +156,7 @@ class Guard:
 
 
 def _below(path: str, folder: str) -> str:
-    """Return the path relative to the secret folder; empty if the path is outside it."""
+    """Return the path relative to the secret folder; empty if the path is outside the folder."""
     given, rest = path[: len(folder)], path[len(folder) :]
     return rest if secrets.compare_digest(given.encode(), folder.encode()) and rest.startswith("/") else ""
 
@@ -177,7 +177,7 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _body(receive: Receive) -> bytes:
-    """Return the body of a form; empty if it is too large."""
+    """Return the body of a form; empty if the body is too large."""
     body, more = b"", True
     while more and len(body) <= _LARGEST_FORM:
         message = await receive()

@@ -17,7 +17,7 @@ from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 from sagemaker_queue.workflows.job_logs.follower import Follower, JobEvent, Outage, StateReport
 
-_LINES = 1000  # latest lines that are shown
+_LINES = 1000  # maximum number of the latest lines that are shown
 _AT_ONCE = 200  # lines that are sent to the browser at once
 _SECONDS = 0.5  # between two updates of the browser
 

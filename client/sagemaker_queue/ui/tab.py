@@ -68,7 +68,7 @@ class Tab:
         return identity.admin or job.owner == identity.owner
 
     def hurry(self) -> None:
-        """Make the poller ask the queue at once."""
+        """Make the poller send a request at once."""
         self.poller.hurry()
 
 

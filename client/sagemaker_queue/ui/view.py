@@ -32,7 +32,7 @@ class View:
 class Viewer:
     """A reader of views. Not thread-safe.
 
-    To send few requests, it reads the history only after an attempt has ended, or after ``_LONGEST_GAP``.
+    To send few requests, a viewer reads the history only after an attempt has ended, or after ``_LONGEST_GAP``.
     """
 
     def __init__(self, queue: QueueClient, hours: float = HOURS) -> None:

@@ -54,7 +54,7 @@ class SweepSubmission:
 
 
 def submit_all(jobs: Iterable[CommandJob], submit: Callable[[CommandJob], Submission]) -> SweepSubmission:
-    """Submit the jobs in order, until one is refused for a reason that also applies to the others."""
+    """Submit the jobs in order, until a job is refused for a reason that also applies to the other jobs."""
     submitted: list[Submission] = []
     refused: dict[str, QueueError | None] = {}
     over = False

@@ -44,7 +44,7 @@ class Poller(Generic[T]):
 
     @property
     def latest(self) -> T:
-        """The latest answer. Raises the error that ended the thread; a QueueError does not end it."""
+        """The latest answer. Raises the error that ended the thread; a QueueError does not end the thread."""
         if self._failure:
             raise self._failure
         return self._latest[0]
@@ -86,5 +86,5 @@ class Poller(Generic[T]):
             except QueueError as error:
                 self._pace.failed(error.retry_after)
                 self._outage = str(error)
-            except Exception as error:  # noqa: BLE001  # ``latest`` raises it in the caller's thread
+            except Exception as error:  # noqa: BLE001  # ``latest`` raises the error in the caller's thread
                 self._failure = error

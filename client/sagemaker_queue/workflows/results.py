@@ -96,7 +96,7 @@ def results_of(job: JobDetail) -> S3Address:
 
 
 def checkpoints_of(job: JobDetail) -> S3Address:
-    """Return the S3 folder in which a job saves its checkpoints. Raises NotFound if it saves none."""
+    """Return the S3 folder in which a job saves its checkpoints. Raises NotFound if the job saves none."""
     place = job.request.get("CheckpointConfig", {}).get("S3Uri")
     if not place:
         raise NotFound(f"{job.job} saves no checkpoints (smq submit --checkpoint).")

@@ -103,7 +103,7 @@ def matching_job_names(
 ) -> list[str]:
     """Return the names of jobs given by name, pattern or group.
 
-    The waiting jobs of a pattern or group come first, for callers that cancel the jobs in this order: if a running job
+    The waiting jobs of a pattern or group come first, for callers that cancel the jobs in this order. If a running job
     were cancelled first, a waiting job would start. Raises NotFound for a pattern or group without a job in ``states``.
     """
     found: list[str] = []

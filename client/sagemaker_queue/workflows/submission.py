@@ -59,7 +59,7 @@ def storage_of(queue: QueueClient) -> S3Storage:
 def _ask_the_queue(queue: QueueClient, request: Mapping[str, Any]) -> None:
     """Ask the queue for a dry run, and raise the error with which the queue would refuse the request.
 
-    Other errors, such as no answer within _PATIENCE, are ignored: the submission would report them.
+    Other errors, such as no answer within _PATIENCE, are ignored, because the submission would report these errors.
     """
     try:
         queue.impatient(_PATIENCE).plan(request)

@@ -25,7 +25,7 @@ class UnfinishedJobs:
     jobs: Sequence[JobSummary]
 
     def __str__(self) -> str:
-        """Return a sentence for people."""
+        """Return a sentence for users."""
         if len(self.jobs) == 1:
             return state_sentence(self.jobs[0])
         states = Counter(job.state for job in self.jobs)
@@ -39,7 +39,7 @@ WaitEvent = Union[JobDetail, UnfinishedJobs, Outage]
 def wait_until_finished(
     queue: QueueClient, names: Iterable[str], pace: PollingPace, pause: Callable[[], None] | None = None
 ) -> Iterator[WaitEvent]:
-    """Yield each job when it has finished, and after each look the unfinished jobs. Return when all have finished.
+    """Yield each finished job, and after each look the unfinished jobs. Return when all jobs have finished.
 
     ``pause`` replaces ``pace.pause``.
     Raises NotFound, and the last error after more than OUTAGES_ENDURED consecutive failures.

@@ -15,7 +15,7 @@ from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, R
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 
 _LANE = 22  # pixels
-_NAME = 0.04  # least width of a bar with a name in it, as a part of the figure's width
+_NAME = 0.04  # least width of a bar that shows its name, as a part of the figure's width
 _MEMBERS_SHOWN = 8
 _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
@@ -100,10 +100,10 @@ def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[st
 
 
 def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool]:
-    """Return a function that tells whether a span shows its name.
+    """Return a function that returns whether a span shows its name.
 
-    A running job has a past and an expected part. The past part shows the name if it is at least ``least`` long;
-    otherwise the expected part does, if it is long enough.
+    A running job has a past and an expected part. The past part shows the name if this part is at least ``least`` long.
+    Otherwise the expected part shows the name, if that part is long enough.
     """
     named_in_past = {span.job for span in found if span.kind == RUNS and span.end - span.start >= least}
 

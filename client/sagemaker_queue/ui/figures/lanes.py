@@ -14,7 +14,7 @@ from api_contract.models import JobSummary, QueueStatus
 
 RAN, RUNS, GOES_ON, EXPECTED, EXTERNAL = "ran", "runs", "goes on", "expected", "external"
 UNKNOWN_LENGTH = timedelta(hours=1)  # drawn length of an expected attempt without a known end
-_MARGIN = timedelta(seconds=1)  # a lane counts as free if it becomes free at most this much later
+_MARGIN = timedelta(seconds=1)  # a lane counts as free if the lane becomes free at most this much later
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ def _members(allocations: Iterable[tuple[str | None, str]]) -> dict[str, tuple[s
 
 def _expected(waiting: Iterable[JobSummary]) -> Iterator[tuple[datetime, JobSummary]]:
     for job in waiting:
-        if job.expected_start and job.expected_start.start and job.gpus is None:  # with gpus, its carrier has the lane
+        # A job with gpus has no lane of its own: its carrier has one.
+        if job.expected_start and job.expected_start.start and job.gpus is None:
             yield job.expected_start.start, job
 
 
@@ -169,7 +170,7 @@ class _Lanes:
         return min(fits or [""], key=lambda pool: self._late(pool, job.instances, start))
 
     def _late(self, pool: str, count: int, start: datetime) -> timedelta:
-        """Return how long after ``start`` the pool will have ``count`` free lanes; timedelta.max if it never will."""
+        """Return the time from ``start`` until ``count`` lanes are free; timedelta.max if the pool is too small."""
         free = sorted(since if since is not None else start for since in self._free.get(pool, []))
         return max(timedelta(), free[count - 1] - start) if len(free) >= count else timedelta.max
 

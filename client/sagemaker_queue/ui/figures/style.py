@@ -63,7 +63,7 @@ def paints(names: Iterable[str | None]) -> Mapping[str, Paint]:
 
 
 def figure(theme: Theme, *, height: int, placeholder: str, **layout: Any) -> go.Figure:
-    """Return an empty figure, with the text ``placeholder`` if it is not empty."""
+    """Return an empty figure, with the text ``placeholder`` in its centre unless that text is empty."""
     made = go.Figure()
     made.update_layout(
         height=height,

@@ -1,1 +1,1 @@
-"""The pages: each builds its elements in a tab, and updates them."""
+"""The pages. Each page builds its elements in a tab, and updates these elements."""

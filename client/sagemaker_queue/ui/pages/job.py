@@ -1,4 +1,4 @@
-"""The page about a job: why it waits, its attempts, log, history, request and results."""
+"""The page about a job: reasons to wait, attempts, log, history, request and results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sagemaker_queue.ui.view import View
 from sagemaker_queue.workflows.results import checkpoints_of, results_of
 from sagemaker_queue.workflows.submission import storage_of
 
-_FILES = 200  # files that are listed in the results
+_FILES = 200  # maximum number of files that are listed in the results
 _AHEAD = 10  # number of jobs ahead that are listed by name
 
 
@@ -52,7 +52,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
         with ui.tab_panel("Results"):
             results = ui.column().classes("w-full")
     shown: list[tuple[object, ...]] = []
-    advice: dict[str, tuple[str, ...]] = {}  # code of the reason to wait -> the queue's advice about it
+    advice: dict[str, tuple[str, ...]] = {}  # code of the reason to wait -> the queue's advice about this reason
 
     async def advise() -> None:
         """Request advice on what would let the job start; only on a click, because the queue makes plans to answer."""

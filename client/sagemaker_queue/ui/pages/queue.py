@@ -24,7 +24,7 @@ from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
 _TWO_LINES = {"cellClass": "smq-why"}
-_ENDED = 200  # latest finished jobs that are shown
+_ENDED = 200  # maximum number of the latest finished jobs that are shown
 
 
 def queue_page(tab: Tab) -> None:

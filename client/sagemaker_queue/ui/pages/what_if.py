@@ -21,7 +21,7 @@ _HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
 _MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider's maximum: a multiple of the present value, and at least this number
 _NAMED = 5  # jobs that a sentence names
 _DELAY = 0.6  # seconds from the last move of a slider to the request
-_ONE_PREVIEW = threading.Lock()  # the queue computes one preview of a caller at a time, and refuses a second one
+_ONE_PREVIEW = threading.Lock()  # the queue computes one preview of a caller at a time, and refuses a second preview
 
 
 async def what_if_page(tab: Tab) -> None:
@@ -137,7 +137,7 @@ class _TriedPolicy:
         ui.download.content(self._text.value or "", f"policy-{self.name.lower()}.yaml", "text/yaml")
 
     async def ask(self) -> None:
-        """Request the preview of this policy, and show it."""
+        """Request and show the preview of this policy."""
         self._timer.active = False
         self._show(["Asking ..."])
         answer = await self._tab.ask(_previewed, self._tab, self._document, self._hours())

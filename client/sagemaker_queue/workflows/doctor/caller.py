@@ -1,4 +1,4 @@
-"""Check the local credentials, the access that the queue gives them, and the queue's version."""
+"""Check the local credentials, the rights that the credentials have in the queue, and the queue's version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 
 
 def check_credentials(config: QueueConfig) -> tuple[Finding, boto3.Session | None]:
-    """Look for credentials and ask STS for their identity. Return no session if no credentials can sign a request."""
+    """Find credentials, and get their identity from STS. Return no session if no credentials can sign a request."""
     try:
         session = boto3.Session(profile_name=config.aws_profile)
         found = session.get_credentials()
@@ -97,7 +97,7 @@ def _resource(config: QueueConfig) -> str:
 
 
 def _is_older(config: QueueConfig, session: boto3.Session) -> bool:
-    """Tell whether the queue answers a request that every version supports, so that it lacks only the newer request."""
+    """Return whether the queue answers a request of every version, so that the queue lacks only the newer request."""
     try:
         QueueClient(config, boto_session=session, tries=1).policy()
     except QueueError:

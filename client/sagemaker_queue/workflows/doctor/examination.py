@@ -1,4 +1,4 @@
-"""Run all steps of ``smq doctor`` in order. A step is skipped if it depends on a step that failed."""
+"""Run all steps of ``smq doctor`` in order. A step that depends on a failed step is skipped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, IDENTITY, 
 
 
 def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
-    """Yield one finding for each of CHECKS, as soon as it is known."""
+    """Yield one finding for each of CHECKS, as soon as the finding is known."""
     finding, config = check_configuration(url, profile)
     yield finding
     if config is None:
@@ -77,7 +77,7 @@ def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
 
 
 def check_shell() -> Finding:
-    """Look for the Session Manager plugin. The other conditions differ from job to job, so `smq shell` checks them."""
+    """Find the Session Manager plugin. Other conditions of a shell depend on the job, so `smq shell` checks them."""
     try:
         plugin = find_plugin()
     except ConfigError as error:

@@ -10,7 +10,7 @@ OK, WARNED, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one step. ``remedy`` says what to do; it is set if the step failed or warns."""
+    """The result of one step. ``remedy`` says what to do, and is set if the step failed or warns."""
 
     check: str
     status: str  # OK, WARNED, FAILED or SKIPPED
@@ -39,5 +39,5 @@ def skipped(check: str, message: str) -> Finding:
 
 
 def healthy(findings: Iterable[Finding]) -> bool:
-    """Tell whether no step failed; warnings and skipped steps are allowed."""
+    """Return whether no step failed; warnings and skipped steps are allowed."""
     return all(finding.status != FAILED for finding in findings)

@@ -59,7 +59,7 @@ def check_identity(caller: str, session: boto3.Session | None) -> Finding:
 
 
 def _names_are_demanded(role: str, session: boto3.Session | None) -> bool | None:
-    """Tell whether a role's trust policy limits the names of sessions; None if it cannot be read."""
+    """Return whether a role's trust policy limits the names of sessions; None if the policy cannot be read."""
     if session is None:
         return None
     try:

@@ -41,9 +41,9 @@ def check_role(defaults: JobDefaults, identity: Identity | None, session: boto3.
 
 
 def _is_missing(session: boto3.Session, role: str) -> bool:
-    """Tell whether IAM says that the role does not exist.
+    """Return whether IAM says that the role does not exist.
 
-    Return False without an answer: most people may not ask IAM, and it cannot be reached from many networks.
+    Return False without an answer: most people may not ask IAM, and many networks cannot reach IAM.
     """
     try:
         session.client("iam", region_name=session.region_name or "us-east-1", config=_ONE_QUESTION).get_role(

@@ -53,12 +53,12 @@ class Address:
 
 
 def is_amazons(host: str) -> bool:
-    """Tell whether a host belongs to API Gateway."""
+    """Return whether a host belongs to API Gateway."""
     return bool(_OWN_ADDRESS.fullmatch(host) or is_endpoints(host))
 
 
 def is_endpoints(host: str) -> bool:
-    """Tell whether a host is a VPC endpoint, which serves all APIs."""
+    """Return whether a host is a VPC endpoint, which serves all APIs."""
     return bool(_ENDPOINTS_ADDRESS.fullmatch(host))
 
 
@@ -91,7 +91,7 @@ def _unresolved(address: Address) -> str:
 
 
 def check_connection(address: Address) -> Finding:
-    """Connect to the host, and verify its certificate if it uses TLS."""
+    """Connect to the host, and verify its certificate if the connection uses TLS."""
     where = f"{address}, port {address.port}"
     try:
         with socket.create_connection((address.host, address.port), SECONDS) as connection:

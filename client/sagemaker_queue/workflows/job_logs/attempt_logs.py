@@ -87,7 +87,8 @@ def read_on(client: Any, stream: str, token: str | None) -> tuple[list[Mapping[s
         more = {"nextToken": token} if token else {}
         page = client.get_log_events(logGroupName=LOG_GROUP, logStreamName=stream, startFromHead=True, **more)
         events += page["events"]
-        if page["nextForwardToken"] == token:  # only this means the end: a page before the end may be empty
+        # Only an unchanged token marks the end: a page before the end may be empty.
+        if page["nextForwardToken"] == token:
             return events, token
         token = page["nextForwardToken"]
 

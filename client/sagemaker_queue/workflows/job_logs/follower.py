@@ -49,7 +49,7 @@ class AttemptEnded:
 
     @property
     def cause(self) -> str:
-        """The cause of the end in the job's history, such as ``made room for job2``; empty without one."""
+        """The cause of the end in the job's history, such as ``made room for job2``; empty without a cause."""
         ends = [transition for transition in self.job.history if transition.attempt == self.attempt.attempt]
         return ends[-1].cause if ends else ""
 
@@ -122,7 +122,7 @@ class Follower:
         return job.finished or (self._only is not None and self._done >= self._only)
 
     def so_far(self, name: str) -> Iterator[JobEvent]:
-        """Yield the events up to now, without waiting for later ones."""
+        """Yield the events up to now, without waiting for later events."""
         job = self._queue.job(name)
         yield from self._last(self._all_events(job))
         yield StateReport(job)
@@ -147,7 +147,7 @@ class Follower:
                 yield event
 
     def _new_events(self, job: JobDetail) -> Iterator[JobEvent]:
-        """Yield the new events of the attempts: all events of one attempt before those of the next."""
+        """Yield the new events of the attempts: all events of one attempt before the events of the next attempt."""
         for attempt in self._wanted(job):
             if attempt.attempt <= self._done:
                 continue
@@ -184,11 +184,11 @@ def polled(
     pause: Callable[[], None],
     failed: Callable[[float | None], None] = lambda retry_after: None,
 ) -> Iterator[T | Outage]:
-    """Call ``look`` repeatedly and yield its results, until it returns True.
+    """Call ``look`` repeatedly and yield its results, until ``look`` returns True.
 
-    Each passing error is yielded as an Outage. Raises the error if access is denied, or after more than ``endured``
+    Each temporary error is yielded as an Outage. Raises the error if access is denied, or after more than ``endured``
     consecutive errors. ``failed`` is called for each outage, with the seconds to wait before the next request if the
-    answer names them. ``pause`` is called between two looks.
+    answer contains this number. ``pause`` is called between two looks.
     """
     outages = 0
     while True:
@@ -206,7 +206,7 @@ def polled(
 
 
 def is_denied(error: Exception) -> bool:
-    """Tell whether AWS denied access, so that a retry is useless."""
+    """Return whether AWS denied access, so that a retry is useless."""
     return isinstance(error, ClientError) and error.response["Error"]["Code"].startswith("AccessDenied")
 
 

@@ -20,8 +20,8 @@ class JobLogRenderer:
 
     On a terminal, the state of the job is one line that changes in place. Elsewhere each change is a new line.
 
-    A log line begins with its time in UTC (with ``timestamps``), then ``prefix``, then the name of the instance (with
-    ``name_instances``, if the job has several instances).
+    A log line begins with its time in UTC (with ``timestamps``) and ``prefix``. Then comes the name of the instance
+    (with ``name_instances``, if the job has several instances).
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class JobLogRenderer:
         self._prefix = prefix
 
     def show(self, event: JobEvent) -> None:
-        """Show an event, unless it is a state that is already shown."""
+        """Show an event, unless the event is a state that is already shown."""
         if isinstance(event, LogLine):
             instance = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
             time = f"{moment(event.time)} " if self._timestamps else ""
@@ -63,13 +63,13 @@ class JobLogRenderer:
         _put(self._output, f"{visible(text)}\n")
 
     def note(self, text: str) -> None:
-        """Write a line to ``notes`` that stays there; the next state is shown even if it is unchanged."""
+        """Write a permanent line to ``notes``; the next state is shown even if the state is unchanged."""
         self._clear()
         _put(self._notes, f"{clean(text)}\n")
         self._status = ""  # show the state again below the note
 
     def status(self, text: str) -> None:
-        """Show the state of the job, unless it is already shown."""
+        """Show the state of the job, unless the same state is already shown."""
         text = str(clean(text))
         if text == self._status:
             return
@@ -84,7 +84,7 @@ class JobLogRenderer:
         self._clear()
 
     def close(self) -> None:
-        """Keep the last status on the terminal, and move the cursor below it."""
+        """Keep the last status on the terminal, and move the cursor to the next line."""
         if self._shown:
             self._clear()
             _put(self._notes, f"{self._status}\n")

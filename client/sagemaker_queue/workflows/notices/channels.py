@@ -31,7 +31,7 @@ class Channel(Protocol):
 
 
 class Webhook:
-    """A channel to a chat's webhook: Slack, Mattermost, Discord, Teams, Google Chat and similar ones.
+    """A channel to a chat's webhook: Slack, Mattermost, Discord, Teams, Google Chat and similar chats.
 
     The address is a secret that gives the right to post messages, so no error message contains it.
     """

@@ -1,7 +1,7 @@
 """Messages of notices for chats, in which user input stays plain text: no mention, link, image or markup.
 
 A job's name and reason may be the input of another user. Each kind of chat has its own markup, so the message depends
-on the kind; for an unknown kind the markup of all kinds is neutralised.
+on the kind of chat. For an unknown kind, the markup of all kinds is neutralised.
 """
 
 from __future__ import annotations

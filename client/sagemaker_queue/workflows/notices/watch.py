@@ -32,7 +32,7 @@ class Notice:
 class JobWatch:
     """A watch over the selected jobs of a queue.
 
-    There is no notice about changes before the first look, and one notice about each later change. A transition
+    Changes before the first look give no notice. Each later change gives one notice. A transition
     between two looks is not missed, because the queue keeps a history of each job.
     """
 
@@ -64,7 +64,7 @@ class JobWatch:
             for name in dict.fromkeys([*changed, *quick]):
                 news, until = self._news(name, known.get(name, _LONG_AGO))
                 found += news
-                if name in live:  # the job may have changed after it was listed, so use the later time
+                if name in live:  # the job may have changed after the list was read, so use the later time
                     live[name] = until
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])
@@ -81,7 +81,7 @@ class JobWatch:
         return ended
 
     def _news(self, name: str, known: datetime) -> tuple[list[Notice], datetime]:
-        """Return the notices about a job after ``known``, and the time up to which they reach."""
+        """Return the notices about a job after ``known``, and the time up to which the notices reach."""
         try:
             job = self._queue.job(name)
         except NotFound:  # the job finished long ago, and the queue has forgotten it

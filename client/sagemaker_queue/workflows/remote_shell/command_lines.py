@@ -1,8 +1,8 @@
 """Command lines for the container: scripts for sh that start a shell or run a command.
 
 The SSM agent starts the scripts without the job's variables, and in a folder of its own choice. A job of ``smq submit``
-stores its variables in a file, which the scripts read. Other jobs have no such file; a shell in them has only the
-agent's variables.
+stores its variables in a file, which the scripts read. Other jobs have no such file; a shell in another job has only
+the agent's variables.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# On the local cloud, another folder may stand for /opt/ml. SM_CHANNEL_CODE is then the folder of its code channel.
+# On the local cloud, another folder may replace /opt/ml. SM_CHANNEL_CODE is then the code channel's folder in it.
 _ENTER = (
     'm="${SM_CHANNEL_CODE:-/opt/ml/input/data/code}"; m="${m%/input/data/code}"; '
     '[ -r "$m/shell.env" ] && . "$m/shell.env"; cd "$m/work" 2>/dev/null || cd "$m/code" 2>/dev/null; '
@@ -39,7 +39,7 @@ class MarkedCommand:
 
     @property
     def line(self) -> str:
-        """Command line that prints the marks, and runs the command between them."""
+        """Command line that prints the first mark, runs the command, and prints the second mark and the exit status."""
         begin, end, words = self.begin.decode(), self.end.decode(), " ".join(shlex.quote(word) for word in self.words)
         return _line(f"{_ENTER}printf %s {begin}; ({words}); printf '%s %s\\n' {end} $?")
 
@@ -78,5 +78,5 @@ def _beginning_of(mark: bytes, text: bytes) -> int:
 
 
 def _line(script: str) -> str:
-    """Return a command line that runs the script, whether the agent splits the line itself or passes it to a shell."""
+    """Return a command line that runs the script, both if the agent splits the line and if a shell does."""
     return f"/bin/sh -c {shlex.quote(script)}"

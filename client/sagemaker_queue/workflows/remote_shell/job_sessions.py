@@ -37,7 +37,8 @@ class JobSessions:
         self._queue = queue
         self._sessions = Sessions(queue, plugin)
         self.name = name
-        self.stop_cause: str | None = None  # why the latest session's attempt is being stopped; None: it is not
+        # Why the latest session's attempt is being stopped; None: the attempt is not being stopped.
+        self.stop_cause: str | None = None
         self._instance = instance
         self._pace = PollingPace(POLL_SECONDS)
         self._target: SessionTarget | None = None
@@ -98,7 +99,7 @@ class JobSessions:
         return str(described["SecondaryStatus"])
 
     def lives(self) -> bool:
-        """Return whether the attempt of the latest session runs or is being stopped; True if that is unknown."""
+        """Return whether the attempt of the latest session runs or is being stopped; True if the state is unknown."""
         try:
             job = self._queue.job(self.name)
         except (QueueError, ClientError, BotoCoreError):
@@ -124,7 +125,7 @@ class JobSessions:
 
 
 def present(job: JobDetail) -> Attempt | None:
-    """Return the attempt that runs or is being stopped; None if there is none."""
+    """Return the attempt that runs or is being stopped; None without such an attempt."""
     live = [run for run in job.attempts if run.outcome is None and run.training_job_name]
     return live[-1] if live and job.state in ("running", "stopping") else None
 

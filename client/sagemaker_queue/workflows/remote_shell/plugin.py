@@ -1,4 +1,4 @@
-"""AWS's session-manager-plugin, the program that connects to the container: find it, and build its command.
+"""Find AWS's session-manager-plugin, the program that connects to the container, and build its command line.
 
 The plugin gets the same arguments as from the AWS CLI; its protocol with AWS is not part of this project.
 """
@@ -28,7 +28,7 @@ _SECONDS = 20.0  # timeout for printing the version
 
 @dataclass(frozen=True)
 class Plugin:
-    """The path of the plugin, and the version that it prints; empty if it prints none."""
+    """The path of the plugin, and the version that the plugin prints; empty without a version."""
 
     path: str
     version: str
@@ -45,7 +45,8 @@ class Plugin:
         """Return the plugin's arguments and environment for a session.
 
         ``response`` is StartSession's answer to ``request``, with a token that gives access to the session. Other users
-        of this machine can read arguments, so the token is in the environment, if the plugin's version reads it there.
+        of this machine can read arguments. So the token is in the environment, if the plugin's version reads the
+        variable.
         """
         opened = json.dumps({name: response[name] for name in ("SessionId", "TokenValue", "StreamUrl")})
         environment = dict(os.environ)

@@ -103,7 +103,7 @@ class Sessions:
         return Session(arguments, environment, what, lambda: self._terminate(response["SessionId"]))
 
     def _terminate(self, session_id: str) -> None:
-        with suppress(ClientError, BotoCoreError):  # without this, the session ends after a timeout
+        with suppress(ClientError, BotoCoreError):  # without this call, the session ends after a timeout
             self._ssm.terminate_session(SessionId=session_id)
 
 
@@ -125,8 +125,8 @@ class Session:
     def run(self, lives: Callable[[], bool], stdout: BinaryIO | None = None) -> int | None:
         """Run the plugin until the session ends; return the exit status of the command, or else of the plugin.
 
-        ``lives`` is called every LOOK_SECONDS; if it returns False, the session is terminated. The result is None if
-        the session ended before its command did. A command's output is written to ``stdout``.
+        ``lives`` is called every LOOK_SECONDS; if ``lives`` returns False, the session is terminated. The result is
+        None if the session ended before its command did. A command's output is written to ``stdout``.
         """
         with _terminal_restored(), _signals_left_to_plugin():
             try:
@@ -175,7 +175,7 @@ class Session:
 
 @contextmanager
 def _terminal_restored() -> Iterator[None]:
-    """Restore the terminal's settings at the end: a plugin that is killed leaves it in raw mode."""
+    """Restore the terminal's settings at the end, because a killed plugin leaves the terminal in raw mode."""
     if not sys.stdin.isatty() or sys.platform == "win32":
         yield
         return
@@ -192,7 +192,7 @@ def _terminal_restored() -> Iterator[None]:
 def _signals_left_to_plugin() -> Iterator[None]:
     """Handle the terminal's signals without effect, because they also reach the plugin, which acts on them.
 
-    They are not ignored (SIG_IGN), because the plugin would inherit that.
+    The signals are not ignored (SIG_IGN), because the plugin would inherit this setting.
     """
     names = ("SIGINT", "SIGQUIT", "SIGTSTP")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]

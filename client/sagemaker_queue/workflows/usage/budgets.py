@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 MOST_ATTEMPTS = 20_000  # maximum number of attempts to read: forty requests
-MOST_OWNERS = 20  # owners of a project with owner budgets that are reported: those with the most usage
+MOST_OWNERS = 20  # maximum number of reported owners of a project with owner budgets: the owners with the most usage
 HOUR = 3600
 _HOLDING = ("starting", "running", "stopping")
 _DAYS = {"day": 1, "week": 7}
@@ -24,7 +24,7 @@ _MONDAY = datetime(1970, 1, 5, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class StatedBudget:
-    """A budget of a project, or of each owner in it."""
+    """A budget of a project, or of each owner in the project."""
 
     project: str
     hours: float

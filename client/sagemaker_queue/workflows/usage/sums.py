@@ -1,7 +1,7 @@
 """Sum up the usage of finished attempts (hours, GPU-hours, cost) by project, owner, pool or another key.
 
-If an attempt counts for several keys, its usage is divided among them, so that it counts once in the total. Sums are in
-seconds, or in instance-seconds where stated; ``Usage.hours`` converts them to hours.
+The usage of an attempt that counts for several keys is divided among the keys, so that it counts once in the total.
+Sums are in seconds, or in instance-seconds where stated; ``Usage.hours`` converts the sums to hours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOUR = 3600
 NONE = "(none)"  # the key of attempts without a project, owner and so on
 
 Parts = Iterator[tuple[str, float]]
-"""The keys for which an attempt counts, each with the attempt's part for it; the parts add up to 1."""
+"""The keys for which an attempt counts, each with the attempt's part that counts; the parts add up to 1."""
 
 
 def _whole(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], Parts]:
@@ -57,7 +57,7 @@ class PriceList:
         return bool(self._prices)
 
     def of(self, instance_type: str, market: str | None) -> float | None:
-        """Return the hourly price of an instance; None if the policy has none."""
+        """Return the hourly price of an instance; None if the policy has no price for its type and market."""
         price = self._prices.get(instance_type)
         if isinstance(price, Mapping):
             price = price.get(market or MARKETS[0])
@@ -71,7 +71,7 @@ class Usage:
     attempts: float = 0
     ran: float = 0  # instance-seconds from TrainingStartTime to TrainingEndTime, which SageMaker bills
     gpus: float = 0  # GPU-seconds in the same time
-    unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of them
+    unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of GPUs
     borrowed: float = 0  # the part of `ran` beyond the project's quota
     lost: float = 0  # the part of `ran` lost by preemptions, as far as known
     provisioned: float = 0  # instance-seconds from the launch to TrainingStartTime
@@ -88,7 +88,8 @@ class Usage:
         self.borrowed += running * min(attempt.borrowed, count)
         self.lost += min(attempt.lost_seconds or 0, attempt.ran_seconds) * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
-        if attempt.carries is None:  # not a carrier: it counts only its instance; its members count the rest
+        # Not for a carrier, which counts only for its instance: its members count for these sums.
+        if attempt.carries is None:
             self.attempts += part
             self.waited += attempt.waited_seconds * part
             self.jobs.add((attempt.job, attempt.submitted))
@@ -129,7 +130,7 @@ _NO_TIMES = ("attempts", "cost", "jobs")
 def sum_usage(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
     """Return the usage by key, largest first (days in order), and the total.
 
-    The usage of a shared instance is divided among the jobs on it, by their parts of its GPU-hours.
+    The usage of a shared instance is divided among its members, by their parts of the carrier's GPU-hours.
     """
     parts, total, known = KEYS[by], Usage(), list(attempts)
     shares = _carrier_shares(known, by) if by in ("owner", "group") else {}
