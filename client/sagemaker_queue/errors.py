@@ -46,7 +46,7 @@ class QueueError(Exception):
 
     @classmethod
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:
-        """Return one error for ``errors`` (at least one): its text has all their messages, and each remedy once."""
+        """Return one error for ``errors`` (at least one), whose text has all messages, and each remedy once."""
         remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
         made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
         made.field = errors[0].field

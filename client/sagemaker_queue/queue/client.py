@@ -228,7 +228,7 @@ class QueueClient:
         return self._call(routes.PREVIEW_POLICY, content={**content, "hours": hours})
 
     def queue(self) -> QueueStatus:
-        """Return the pools, the shares and the jobs that hold their instances, and the waiting jobs in order."""
+        """Return the pools, the departments, the projects, and the active, waiting and external jobs."""
         return self._call(routes.DESCRIBE_QUEUE)
 
     def _call(

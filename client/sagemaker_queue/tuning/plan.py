@@ -26,7 +26,7 @@ class StudyPlan:
     space: Space
     metric: SearchMetric
     maximize: bool
-    queue: str  # its address
+    queue: str  # the queue's address
     what: str  # identifies the command or the estimator, which must not change
     sampler: str = "tpe"
     pruner: str = "none"

@@ -101,7 +101,7 @@ def _stages(past: Any, known: AttemptDescriptions) -> list[_Stage]:
 
 
 def _written(stages: list[_Stage], end: datetime | None) -> list[Description]:
-    """Return the stages in SageMaker's form, each with the start of the next one as its end.
+    """Return the stages in SageMaker's form. The end of each stage is the start of the next stage.
 
     Starts are made non-decreasing, since the queue's clock and SageMaker's may differ.
     """

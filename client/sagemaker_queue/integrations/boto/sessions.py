@@ -77,8 +77,8 @@ def install(
 ) -> boto3.Session:
     """Send the training jobs of boto3's default session through the queue, and return that session.
 
-    ``boto3.client`` uses the default session. The SageMaker SDKs use the default session unless they are given another.
-    Call this function before any client is created. The other arguments are as for ``boto_session``.
+    ``boto3.client`` uses the default session. The SageMaker SDKs use the default session unless the program passes
+    another session. Call this function before any client is created. The other arguments are as for ``boto_session``.
 
     With ``everywhere``, the training jobs of every session of this process go through the queue. This includes present
     and future sessions and clients of botocore, boto3, aiobotocore and aioboto3. Without ``queue``, the queue is called

@@ -98,8 +98,8 @@ def columns_that_fit(
 ) -> list[int]:
     """Return the indices of the columns that fit into a compact table of that width.
 
-    Columns of ``leave_out`` are omitted in its order until the rest fits. Text counts as LEAST_CELL wide at most,
-    because text can be cut.
+    The columns ``leave_out`` are omitted, in their order, until the other columns fit. Text counts as LEAST_CELL wide
+    at most, because text can be cut.
     """
     least = [
         max(

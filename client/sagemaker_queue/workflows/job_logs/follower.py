@@ -42,7 +42,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class AttemptEnded:
-    """The end of an attempt. All its log lines come before this event."""
+    """The end of an attempt. All log lines of the attempt come before this event."""
 
     job: JobDetail
     attempt: Attempt
@@ -134,7 +134,7 @@ class Follower:
                 yield AttemptEnded(job, attempt)
 
     def _last(self, events: Iterator[JobEvent]) -> Iterator[JobEvent]:
-        """Yield the last ``tail`` log lines of the first look, and all other events."""
+        """Yield all events, but only the last ``tail`` log lines of the first look."""
         if self._tail is None:
             yield from events
             return
@@ -171,7 +171,7 @@ class Follower:
         if self._logs is None or attempt.training_job_name is None:
             return []
         # A launch that SageMaker refuses leaves no attempt behind, and the next attempt may have the same number.
-        # So attempts are told apart by their names.
+        # So attempts are distinguished by their names.
         if self._read is None or self._read.training_job != attempt.training_job_name:
             instances = attempt.instances or job.instances
             self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, instances, attempt.carrier)

@@ -57,7 +57,7 @@ class Plugin:
 
 
 def find_plugin(environ: Mapping[str, str] | None = None) -> Plugin:
-    """Return the plugin of this machine. Raises ConfigError with the address of its installation guide."""
+    """Return the plugin of this machine. Raises ConfigError with the address of the installation guide."""
     environ = os.environ if environ is None else environ
     named = environ.get(VARIABLE)
     path = shutil.which(named or PROGRAM, path=environ.get("PATH"))
