@@ -176,7 +176,7 @@ class Load:
             self.cloud.timeline.sleep(pace.after(status, job))
 
     def _watch_ends(self, attempts: list[str]) -> None:
-        """Record the seconds until no job of these attempts is active any more."""
+        """Record the seconds until none of these attempts' jobs is active."""
         began, rows = self.cloud.timeline.now, self.cloud.tables.rows
         names = {attempt.partition("-qstamp-")[0] for attempt in attempts}
         while any(place[2] in names for place in rows if place[1] == "active"):

@@ -76,7 +76,7 @@ class Transport:
         return self._signature.region
 
     def caller_arn(self) -> str:
-        """Return the ARN of the credentials that sign requests. STS returns the ARN, and the queue sees the same."""
+        """Return the ARN of the credentials that sign requests, as known to STS; the queue sees the same ARN."""
         return self._signature.caller_arn()
 
     def aws_client(self, service: str) -> Any:

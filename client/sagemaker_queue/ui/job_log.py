@@ -23,7 +23,7 @@ _SECONDS = 0.5  # between two updates of the browser
 
 
 class _LogClosed(Exception):
-    """The log is not displayed any more."""
+    """The log is no longer displayed."""
 
 
 class _Reader:

@@ -291,7 +291,7 @@ def _probe(python: str, flags: Sequence[str], environment: Mapping[str, str]) ->
     which Python searches instead. The probe still runs in the working folder, because pyenv and similar tools choose a
     Python by the working folder.
     """
-    with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # only this user can write to it
+    with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # only this user can write to this folder
         probe = Path(folder, "probe.py")
         probe.write_text(_PROBE)
         return _output_of(python, without_working_folder(environment), *flags, str(probe)).strip()

@@ -52,7 +52,7 @@ def boto_session(
     preflight: bool = True,
     hooks: str | None = None,
 ) -> boto3.Session:
-    """Return a boto3 session that sends its training jobs to the queue. Pass it to libraries that take a boto3 session.
+    """Return a boto3 session that sends its training jobs to the queue, for libraries that take a boto3 session.
 
     The session is ``session`` (default: a new one). Clients that the session creates after this call use ``queue``
     (default: the queue that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is

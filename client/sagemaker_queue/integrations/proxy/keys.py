@@ -1,8 +1,8 @@
 """The access keys that the proxy's user has on this machine. Requests signed with another key are refused.
 
-A program signs with a key of its own, which may differ from the proxy's key. An instance's role gets new keys all day,
-and each assumption of a role or log-in by the Identity Center creates a new key. A request that is signed with one of
-these keys comes from the user, and is answered with the credentials of that key:
+A program signs with a key of its own, which may differ from the proxy's key. An instance's role repeatedly gets new
+keys, and each assumption of a role or log-in by the Identity Center creates a new key. A request that is signed with
+one of these keys comes from the user, and is answered with the credentials of that key:
 
 - the proxy's present and earlier keys, since a program may use a key that is older than the proxy's present one;
 - the present key of the instance or container, since a program may use a newer key than the proxy;

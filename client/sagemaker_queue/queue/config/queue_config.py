@@ -71,7 +71,8 @@ class QueueConfig:
             parts = urlsplit(self.url)
             host = parts.hostname or ""
             usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
-            # Parsers of URLs disagree about these characters: one takes a part for the host, another for the path.
+            # Parsers of URLs disagree about these characters: a part is the host for one parser, and the path for
+            # another parser.
             usable &= not any(letter.isspace() or not letter.isprintable() or letter == "\\" for letter in self.url)
         except ValueError:
             usable = False

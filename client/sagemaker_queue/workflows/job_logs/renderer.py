@@ -20,8 +20,8 @@ class JobLogRenderer:
 
     On a terminal, the state of the job is one line that changes in place. Elsewhere each change is a new line.
 
-    A log line begins with its time in UTC (with ``timestamps``) and ``prefix``. Then comes the name of the instance
-    (with ``name_instances``, if the job has several instances).
+    A log line begins with its time in UTC (with ``timestamps``) and ``prefix``. The name of the instance follows (with
+    ``name_instances``, if the job has several instances).
     """
 
     def __init__(
