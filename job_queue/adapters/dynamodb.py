@@ -1,4 +1,4 @@
-"""DynamoDB in five verbs: get, query, page, update, transact. This module has none of the queue's rules.
+"""DynamoDB in five operations: get, query, page, update, transact. This module has none of the queue's rules.
 
 `Tables` is the interface of the repository; `DynamoDBTables` implements it in DynamoDB. The tests have an
 implementation in memory that passes the same contract suite.
@@ -78,7 +78,7 @@ class Tables(Protocol):
         """Return one row, or None."""
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """Return the rows of a line in the order of their positions, after `after`: all, or the first `limit`."""
+        """Return the rows of a partition (`line`) by position, from after `after` on; all, or the first `limit`."""
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
@@ -86,11 +86,12 @@ class Tables(Protocol):
     def update(self, update: Update) -> Item:
         """Make one update outside a transaction; return the new row.
 
-        :raises Refused: the row does not meet the condition, or another transaction has it (then without a row).
+        :raises Refused: the row does not meet the condition, or another transaction holds the row. The error has the
+        row only in the first case.
         """
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """Make all writes or none. Raise Refused with the rows that did not meet their condition."""
+        """Make all writes or none. Raise Refused with the rows that do not meet their condition."""
 
 
 class DynamoDBTables:

@@ -67,7 +67,7 @@ class Notifier:
         self._sending: Future[None] | None = None  # present while there are events to send
 
     def notify(self, event: DomainEvent) -> None:
-        """Send an event to the bus, if it is one of those that are published."""
+        """Send an event to the bus if events of its type are published."""
         match event:
             case JobQueued(job):
                 self._put(_job_entry(JobEvent.QUEUED, job, {}))
@@ -102,7 +102,7 @@ class Notifier:
         self._put(_entry(WAKE_UP, {"by": by}))
 
     def flush(self, seconds: float) -> None:
-        """Wait until all events are sent, or for this many seconds: Lambda freezes the process between invocations."""
+        """Wait until all events are sent, at most so many seconds: Lambda freezes the process between invocations."""
         with self._lock:
             sending = self._sending
         if sending is not None:
@@ -141,7 +141,7 @@ class Notifier:
 
 
 def woken_by(event: Mapping[str, Any]) -> str | None:
-    """Return the invocation that has requested this one; None if the event has no such field."""
+    """Return the name of the invocation that has requested this one; None if the event has no such field."""
     detail = event.get("detail")
     by = detail.get("by") if isinstance(detail, dict) and event.get("detail-type") == WAKE_UP else None
     return by if isinstance(by, str) and len(by) <= LONGEST_NAME else None
@@ -200,6 +200,6 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             return notices.preempted(old.evicted_for)
         case JobEvent.FINISHED:
             reason = new.reason or ""
-            is_output = without_program_output(reason) != reason  # not all readers of notices may see it
+            is_output = without_program_output(reason) != reason  # hidden from some readers of notices
             return notices.finished(new.state.value, duration(waited), new.name, None if is_output else reason)
     return None

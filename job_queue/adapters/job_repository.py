@@ -51,7 +51,7 @@ from job_queue.scheduler import JobState
 
 FINISHED_INDEX = "finished"
 HISTORY_KEPT = 100  # the latest entries and attempts are kept in a job's item
-HISTORY_BYTES = 40_000  # ... and at most these bytes of the history
+HISTORY_BYTES = 40_000  # maximum size of the history in a job's item
 CAUSE_BYTES = 500  # of a cause in the history
 RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
 COUNT_KEPT_SECONDS = 60 * 86_400  # retention of an owner's count after the last submission
@@ -125,7 +125,7 @@ class JobRepository(MetadataRepository):
 
         :param metadata: the metadata, if it was read before in this invocation.
         :param plain: whether its waiting queue is one of the few that each project always has.
-        :raises TooMany: its waiting queue is not in use, and its project or its owner has the maximum number.
+        :raises TooMany: the job needs a new waiting queue, and its project or its owner has the maximum number.
         """
         metadata = metadata or self.metadata()
         if not plain:
@@ -163,7 +163,8 @@ class JobRepository(MetadataRepository):
     def count_submission(self, owner: str, now: float) -> None:
         """Count a submission, for `check_waiting`.
 
-        The transaction that adds the job does not do this, because the submissions of an owner would then conflict.
+        The transaction that adds the job does not include the count, because submissions of one owner would then
+        conflict.
         """
         kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
         self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))

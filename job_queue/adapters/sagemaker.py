@@ -34,7 +34,7 @@ CLOCK_SECONDS = 60  # the largest difference between SageMaker's clock and the q
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer reports how it ended
-WARM = frozenset({"Available", "InUse"})  # of an ended training job: its instances are kept, or about to be
+WARM = frozenset({"Available", "InUse"})  # of an ended training job: its instances are kept, or soon will be
 
 # The codes for requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
@@ -84,7 +84,7 @@ class StopResult(Enum):
     """The result of a StopTrainingJob call."""
 
     ASKED = auto()
-    ENDED_ALREADY = auto()  # or SageMaker does not know it
+    ENDED_ALREADY = auto()  # the attempt has ended, or SageMaker does not know it
     DENIED = auto()  # the queue may not stop it: the attempt's tags, or the queue's permission, were removed
     UNKNOWN = auto()  # no answer
 
@@ -147,8 +147,8 @@ class TrainingJob:
     def is_newer_than_launch_of(self, job: Job) -> bool:
         """Return whether SageMaker created the training job after the queue had recorded that the attempt was accepted.
 
-        In that case the attempt was deleted, and its name was free: an external job has it, or a late call launched it
-        again.
+        In that case the attempt was deleted, and its name was free. An external job has taken the name, or a late call
+        has launched the attempt again.
         """
         accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.carrier_attempt is None
         return accepted and self._is_newer_than(job.started)
@@ -250,8 +250,8 @@ def _plan_of(resources: Resources) -> str | None:
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
     """Return whether a training job was stopped because it waited too long for its instances.
 
-    No field reports that for MaxPendingTimeInSeconds: the status is Stopped, as after a stop by hand. But a stop by
-    hand comes before that time is over, or after the instances have come.
+    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, as after a stop by hand. But a
+    stop by hand comes before that time is over, or after the instances have come.
     """
     has_transitions = bool(report.get("SecondaryStatusTransitions"))  # otherwise the instances may have come
     if (
@@ -281,7 +281,8 @@ def _seconds(time: datetime | float | str) -> float:
 def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the detail of a `SageMaker Training Job State Change`; None if it has no valid name or status.
 
-    If other fields are not valid, the result has only these two, so that the caller asks SageMaker for the rest.
+    If other fields are not valid, the result has only the name and the status, so that the caller asks SageMaker for
+    the rest.
     """
     detail = event.get("detail")
     if not isinstance(detail, dict):
@@ -363,7 +364,7 @@ class SageMakerTraining:
         return StopResult.ASKED
 
     def release(self, name: str) -> bool:
-        """Ask SageMaker to stop keeping a training job's instances. Return False if the queue has no right to.
+        """Ask SageMaker to stop keeping a training job's instances. Return False if the queue may not do this.
 
         A training job without such instances is not an error.
 

@@ -38,7 +38,7 @@ _OUT_OF_TIME = "MaxRuntimeExceeded"
 LARGEST = 2 * 1024 * 1024  # bytes of a message; a larger one counts as absent
 LONGEST_REASON = 1024  # characters, as SageMaker's FailureReason
 DAY = 24 * 3600  # seconds; the largest plausible difference between clocks
-CARRIER_STOPPED = "the carrier was stopped"  # the agent's words
+CARRIER_STOPPED = "the carrier was stopped"  # a reason that agents report
 
 _REPORT = re.compile(rf"{MAILBOXES}/([^/]+)/out/(?:agent|([^/]+)/ended)\.json")
 
@@ -143,7 +143,8 @@ class Mailboxes:
         place = _order_place(job, "assign")
         result = self._put(place, order, new=True)
         if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
-            # The example policies (examples/iam) let only the queue write there, so they are not in force.
+            # By the example policies (examples/iam), only the queue may write there. So these policies are not in
+            # force.
             log.warning("foreign object under the key of an order", key=place)
             return self._put(place, order)
         return result
@@ -232,7 +233,7 @@ class Mailboxes:
         message, written = found
         report = _authentic(message, key, f"{job.launched}/ended", carrier=job.carrier_attempt, attempt=job.launched)
         if report is not None and report.get("submission") != job.submission:
-            return None  # of an earlier job of this name
+            return None  # the report is about an earlier job of this name
         if report is None:
             log.warning("report is not the agent's", attempt=job.launched, carrier=job.carrier_attempt)
             return None
@@ -308,9 +309,10 @@ def member_of(job: Job) -> str:
 
 
 def reported_attempts(event: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return the reports in a batch of SQS: pairs of a carrier's attempt and a member's attempt that has ended.
+    """Return pairs of a carrier's attempt and a member's attempt that has ended, from a batch of SQS messages.
 
-    The member is None if an agent has introduced itself. Messages about any other object are left out.
+    A pair has None in place of the member if the agent has introduced itself. Messages about any other object are left
+    out.
 
     :param event: event of SQS; the body of each message is an event "Object Created" of S3.
     """
@@ -361,7 +363,7 @@ def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any]
     :param written: time of the report, epoch seconds.
     """
     reason, status = _text(report.get("reason"))[:LONGEST_REASON], report["status"]
-    if status == "Stopped" and reason == CARRIER_STOPPED:  # not its own end: it is tried again
+    if status == "Stopped" and reason == CARRIER_STOPPED:  # not by itself: it is tried again
         reason, status = f"InternalServerError: {reason}", "Failed"
     call = source.get("call")
     return TrainingJob(

@@ -14,7 +14,7 @@ BATCH = 500  # queries in one call of GetMetricData
 
 
 class GpuUtilization:
-    """The look-up of many instances at once: CloudWatch charges for each instance, and not for each call.
+    """The look-up of many instances with few calls. CloudWatch charges for each instance, and not for each call.
 
     :param client: a boto3 client of CloudWatch with short timeouts.
     """

@@ -15,7 +15,7 @@ from job_queue.domain.job import epoch, iso
 
 MOST_DAYS = 50  # partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
-LATE_SECONDS = 2 * 3600  # the latest that an end is recorded after later ends; larger than clock skew
+LATE_SECONDS = 2 * 3600  # longest time between an end and its record, in which later ends may be recorded first
 
 
 class AttemptHistory:
@@ -36,7 +36,9 @@ class AttemptHistory:
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
 
     def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "AttemptPage":
-        """Return the attempts that ended in a period, in the order of their ends: at most `limit`, perhaps fewer.
+        """Return a page of the attempts that ended in a period, in the order of their ends.
+
+        A page has at most `limit` attempts. It may have fewer even if more follow.
 
         :param since: epoch seconds; `until` is exclusive.
         :param after: the position at which the previous page has stopped.
@@ -58,7 +60,7 @@ class AttemptHistory:
         return AttemptPage(found, begin)
 
     def ended_since(self, since: float, now: float) -> list[AttemptRecord]:
-        """Return the attempts that have ended since a time: the first `PAGE` of them.
+        """Return the first `PAGE` attempts that have ended since a time.
 
         :param now: epoch seconds; `since` is less than a day earlier.
         """
@@ -75,7 +77,7 @@ class AttemptFeed:
         self._attempts = attempts
         self._clock = clock
         self._known: set[str] = set()  # positions that were returned and may be read again
-        self._read_until = 0.0  # epoch seconds of the latest end that may be known
+        self._read_until = 0.0  # epoch seconds; ends before this time have been read
 
     def new(self, since: float, may_go_on: Callable[[], bool]) -> Iterator[AttemptRecord]:
         """Yield the attempts that were not returned yet, in the order of their ends.
@@ -102,7 +104,7 @@ class AttemptFeed:
                 return
 
     def given_since(self, time: float) -> frozenset[str]:
-        """Return the names of returned training jobs that have ended since a recent time."""
+        """Return the names of yielded training jobs that have ended since a recent time."""
         return frozenset(position.partition("#")[2] for position in self._known if position >= iso(time))
 
 

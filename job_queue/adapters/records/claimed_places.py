@@ -38,7 +38,7 @@ def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
 
 
 def releases_of(job: Job, lines_table: str) -> list[Delete]:
-    """Return the writes by which a job that ends gives its places back."""
+    """Return the writes by which a job that ends releases its places."""
     return [Delete(lines_table, _key(place, job.name)) for place in job.places]
 
 
@@ -52,7 +52,7 @@ class ClaimedPlaces:
     def lookups(self, places: Iterable[str], is_own: Callable[[str], bool]) -> list[Callable[[], list[Claim]]]:
         """Return independent calls that look up claims of other owners on these places, below them and above them.
 
-        :param is_own: returns whether this owner counts as the submitter, whose own claims are no obstacle.
+        :param is_own: returns whether an owner counts as the submitter. The submitter's own claims are no obstacle.
         """
         places = list(places)
         above = sorted({folder for place in places for folder in folders_above(place)} - set(places))

@@ -1,4 +1,4 @@
-"""Limit dry runs, previews and requests for advice, which take seconds of a processor, to two at a time, by permits.
+"""Permits that allow two dry runs, previews or requests for advice at a time, as each takes seconds of a processor.
 
 A permit is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed,
 its permit is free again once that invocation can no longer run. A request that is refused costs one or two writes.
@@ -62,7 +62,7 @@ class HeavyRequests:
     def _free(self, holder: str, position: str) -> None:
         try:
             self._tables.transact([Delete(self._lines_table, _key(position), is_permit_of(holder))])
-        except (Refused, Unavailable) as error:  # it becomes free by itself
+        except (Refused, Unavailable) as error:  # the permit expires
             log.warning("permit not freed", permit=position, why=repr(error))
 
 

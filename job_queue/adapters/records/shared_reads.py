@@ -1,4 +1,4 @@
-"""Share reads between requests: rows that one request has read answer later ones of the process for a few seconds.
+"""Reads that requests share: later requests of the same process use the rows again for a few seconds.
 
 Only rows are shared. The rights of a caller are checked for each request, after the rows are read.
 """
@@ -10,8 +10,8 @@ from typing import Any
 from job_queue.adapters.dynamodb import Item, Key, Tables, Update, Write
 
 SHARE_SECONDS = 5.0  # longest time for which rows are shared
-RENEWALS = 5  # rows are read again so many times in quick succession because cycles have run ...
-RENEWALS_A_SECOND = 1.0  # ... and then so many times a second: a flood of requests and changes is no flood of reads
+RENEWALS = 5  # how many times, in quick succession, rows are read again because cycles have run
+RENEWALS_A_SECOND = 1.0  # how many times a second after that, so that many requests and changes cause few reads
 MOST_ROWS = 20_000  # limit on the kept rows
 
 
