@@ -58,7 +58,7 @@ class QueuePosition:
         return rounded(self._outlook.end(job))
 
     def idle_since(self, job: Job) -> datetime | None:
-        """Return since when the GPUs of a job's instances are idle; None if they work or that is unknown."""
+        """Return since when the GPUs of a job's instances are idle; None if the GPUs work or nothing is known."""
         return rounded(self._outlook.idle_since(job, self._outlook.asked))
 
     def unschedulable_message(self, job: Job) -> str | None:

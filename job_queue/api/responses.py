@@ -42,7 +42,7 @@ from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Pol
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
 ShowsValues = Callable[[Job], bool]
-"""Returns whether the caller is shown those values of a job that may be secret."""
+"""Returns whether the caller may see the values of a job that can be secret."""
 
 
 def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_values: ShowsValues, **more: Any) -> Summary:
@@ -305,7 +305,7 @@ def plan_answer(
     warnings: Sequence[str],
     ahead: Outlook | None,
 ) -> PlanAnswer:
-    """Return what a plan decides about one waiting job, and which jobs it evicts for that job.
+    """Return a plan's decision about one waiting job, with the evictions that the plan makes for this job.
 
     :param cluster: the planned cluster state, which contains the job.
     :param now: epoch seconds of the plan.
