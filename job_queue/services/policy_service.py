@@ -44,7 +44,7 @@ class PolicyService:
         return self._policies.of(self._repository.policy())
 
     def history(self) -> list[PolicyVersion]:
-        """Return the stored versions, the present one first."""
+        """Return the stored versions, the latest first."""
         return self._repository.policy_history.versions()
 
     def of_version(self, version: int) -> AppliedPolicy:
