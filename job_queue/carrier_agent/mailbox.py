@@ -1,4 +1,4 @@
-"""The agent's side of the mailbox: read and check orders, reject those of others, and write authenticated reports.
+"""The agent's side of the mailbox: it checks orders, rejects forged ones, and writes authenticated reports.
 
 The messages are JSON objects in S3 below the carrier's prefix.
 

@@ -1,4 +1,4 @@
-"""Run one attempt of a member: download its data, run its command, save checkpoints and results, report its end."""
+"""One attempt of a member: its data, its command, its checkpoints and results, and the report of its end."""
 
 import os
 import re
@@ -254,7 +254,7 @@ class Member:
                         killed_at = now + float(self.assignment.get("grace") or GRACE_SECONDS)
                 elif now >= killed_at:
                     processes.signal(signal.SIGKILL)
-                    if now >= killed_at + ENDING_SECONDS:  # the kernel does not let it end
+                    if now >= killed_at + ENDING_SECONDS:  # the kernel does not end the process
                         return requested
                 if measurement is not None and measurement.join(0):
                     over = self._too_large(measurement)

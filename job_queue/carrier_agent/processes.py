@@ -1,4 +1,4 @@
-"""Start a member's command, copy its output to the log, and end all its processes, also those that left its group.
+"""The start of a member's command, the copy of its output to the log, and the end of all its processes.
 
 A process that left the member's process group is found in three ways: by a variable that it inherits (the mark); by its
 ancestors and its session, which are noted while the member runs; and as an orphan, because orphans become children of
@@ -86,7 +86,7 @@ def log(name: str, line: str) -> None:
 def log_output(name: str, line: str) -> int:
     """Write a line of a member's output to the log. Return the number of bytes written.
 
-    The agent's prefix is quoted in it, so that it cannot pass for a line of the agent.
+    The agent's prefix is quoted in the output, so that the output cannot pass for a line of the agent.
     """
     return _write(name, _COLOURS.sub("", line).replace(_AGENT_PREFIX, f"'{_AGENT_PREFIX}'"))
 

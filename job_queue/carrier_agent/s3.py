@@ -1,4 +1,4 @@
-"""S3 with the standard library only: requests are signed by SigV4, and retried if that may help.
+"""S3 with the standard library only: requests are signed by SigV4, and retried if a retry may help.
 
 Signatures: AWS General Reference, "Signature Version 4 signing process"; S3: its API reference.
 """
