@@ -230,7 +230,7 @@ class LocalCloud:
         return self._ministack.throttled
 
     def remove_at_end(self, *files: Path) -> None:
-        """Remove these files with the cloud, however it ends."""
+        """Remove these files when the cloud ends, also if it ends by a crash."""
         for file in files:
             self._cleanup_process.remove_at_end(file)
 

@@ -97,7 +97,7 @@ class Storage:
             raise TransferError(f"Artifact upload failed: {uri}: {error}") from error
 
     def upload_packed(self, folders: Iterable[Path], uri: str) -> None:
-        """Upload the content of the folders as one .tar.gz. The first folder wins for files of the same name."""
+        """Upload the content of the folders as one .tar.gz. Of files with the same name, the first folder's is used."""
         with tempfile.NamedTemporaryFile(dir=self._scratch) as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
                 for relative, path in _merged(folders).items():
@@ -106,7 +106,7 @@ class Storage:
             self.upload(Path(file.name), uri)
 
     def upload_folders(self, folders: Iterable[Path], uri: str) -> None:
-        """Upload the files of the folders below `uri/`. The first folder wins for files of the same name."""
+        """Upload the files of the folders below `uri/`. Of files with the same name, the first folder's is used."""
         for relative, path in _merged(folders).items():
             if path.is_file():
                 self.upload(path, f"{uri.rstrip('/')}/{relative}")
@@ -142,7 +142,7 @@ class CheckpointSync:
     """Copies all instances' checkpoint folders to one prefix in S3, and restores them from it at the start.
 
     As in SageMaker, a file that is deleted here stays in S3. An instance sees the checkpoints of another instance only
-    after a restoration. The file that is copied last wins for files of the same name.
+    after a restoration. If several instances have a file of the same name, the last copy replaces the earlier ones.
     """
 
     def __init__(
