@@ -75,7 +75,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """The results of tests (passed, skipped, or a message), and how many sessions of ours they made."""
+    """The results of tests (passed, skipped, or a message), and the number of our sessions that the tests created."""
 
     endings: Mapping[str, str]
     sessions: int
