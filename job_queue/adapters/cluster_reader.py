@@ -1,4 +1,4 @@
-"""Read the cluster's state: metadata, active, waiting and external jobs, and the outlook if plans depend on it."""
+"""The reads of the cluster's state: metadata, jobs of each kind, and the outlook if plans depend on it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Parallel(Protocol):
 class ClusterReads:
     """The reads of the cluster's state, except the metadata. The metadata determines which reads are needed.
 
-    :param calls: first the active and external jobs together, then each waiting queue. If plans depend on them, the
-    outlook and the attempts that have ended lately follow.
+    :param calls: first the active and external jobs together, then each waiting queue. The outlook and the attempts
+        that have ended lately follow if plans depend on them.
     """
 
     policies: Policies
@@ -94,7 +94,9 @@ def cluster_reads(
     ahead: bool = False,
     for_plans: bool = True,
 ) -> ClusterReads:
-    """Return the reads. Their number does not depend on the number of waiting jobs.
+    """Return the reads of the cluster's state.
+
+    The number of reads does not depend on the number of waiting jobs.
 
     :param now: epoch seconds.
     :param ahead: also read the outlook, even if the policy's plans do not depend on it.

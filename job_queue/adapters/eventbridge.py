@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef as Entry
 
 BATCH = 10  # entries in one call of PutEvents
-TRIES = 2  # tries for entries that EventBridge refused; entries without an answer may have been accepted
+TRIES = 2  # tries for refused entries; entries without an answer may be accepted, and are not sent again
 LONGEST_TEXT = 1000  # characters
 LONGEST_NAME = 100  # characters of an invocation's name
 
@@ -86,7 +86,8 @@ class Notifier:
 
     def _transitioned(self, transition: JobTransition) -> None:
         event = job_event(transition)
-        # Backoffs repeat while there is no capacity. Metrics count them, and people get no message for each.
+        # Backoffs repeat while there is no capacity. Metrics count backoffs, and people get no message for each
+        # backoff.
         if event is not None and event is not JobEvent.BACKED_OFF:
             details = _details(event, transition)
             if (news := _news(event, transition, self._notice_after)) is not None:
@@ -102,7 +103,7 @@ class Notifier:
         self._put(_entry(WAKE_UP, {"by": by}))
 
     def flush(self, seconds: float) -> None:
-        """Wait until all events are sent, at most so many seconds: Lambda freezes the process between invocations."""
+        """Wait until all events are sent, for at most `seconds`: Lambda freezes the process between invocations."""
         with self._lock:
             sending = self._sending
         if sending is not None:
@@ -200,6 +201,6 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             return notices.preempted(old.evicted_for)
         case JobEvent.FINISHED:
             reason = new.reason or ""
-            is_output = without_program_output(reason) != reason  # hidden from some readers of notices
+            is_output = without_program_output(reason) != reason  # output that not all readers may see
             return notices.finished(new.state.value, duration(waited), new.name, None if is_output else reason)
     return None

@@ -1,10 +1,10 @@
 """The form of the queue's records as items (rows) of its tables.
 
 `sagemaker-queue` (key `jobName`) has an item for each job: its attributes, its request, its history and its attempts.
-`sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with only the attributes: in its
-waiting queue while it waits, in the partition `active` while it holds slots. Other partitions are `external` for
-external jobs, `control` for the queue's metadata, and `owners` for the approximate number of waiting jobs of each
-owner.
+`sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with only the attributes. The item is
+in the partition of the job's waiting queue while the job waits, and in the partition `active` while the job holds
+slots. The partition `external` has the external jobs, `control` the queue's metadata, and `owners` the approximate
+number of waiting jobs of each owner.
 """
 
 import dataclasses

@@ -50,7 +50,7 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 
 FINISHED_INDEX = "finished"
-HISTORY_KEPT = 100  # the latest entries and attempts are kept in a job's item
+HISTORY_KEPT = 100  # number of the latest history entries, and of the latest attempts, that a job's item keeps
 HISTORY_BYTES = 40_000  # maximum size of the history in a job's item
 CAUSE_BYTES = 500  # of a cause in the history
 RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
@@ -121,10 +121,11 @@ class JobRepository(MetadataRepository):
     def add(
         self, job: Job, details: str, now: float, metadata: Metadata | None = None, *, plain: bool = False
     ) -> JobRecord | None:
-        """Store a new job in its waiting queue. If its name is taken, return the record that has it; else None.
+        """Store a new job in its waiting queue and return None. If its name is taken, only return the existing record.
 
         :param metadata: the metadata, if it was read before in this invocation.
-        :param plain: whether its waiting queue is one of the few that each project always has.
+        :param plain: whether the job may open its waiting queue without a limit, because it asks for a single instance
+            type of a pool and names no pools (`is_plain`), or is a carrier.
         :raises TooMany: the job needs a new waiting queue, and its project or its owner has the maximum number.
         """
         metadata = metadata or self.metadata()

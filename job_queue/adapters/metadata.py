@@ -85,7 +85,7 @@ class Policies:
     """The policies, parsed from their stored form.
 
     :param max_capacity: number of instances of the default policy, and ceiling for any other policy. The default policy
-    is in force while no policy is stored.
+        is in force while no policy is stored.
     :param may_share: whether the stack supports shared instances.
     """
 
@@ -146,7 +146,7 @@ class MetadataRepository:
     # --- capacity backoffs -----------------------------------------------------------------------
 
     def end_capacity_backoff(self, backoff: CapacityBackoff, left: CapacityBackoff | None = None) -> bool:
-        """End a backoff. Return False if SageMaker has refused a job since it was read, or if it has ended already.
+        """End a backoff. Return False if it has ended already, or SageMaker has refused a job after it was read.
 
         :param left: the remaining backoff; None: none remains.
         """

@@ -1,4 +1,4 @@
-"""SageMaker: create, stop, list and describe training jobs, read events, and classify errors."""
+"""SageMaker's API for training jobs: create, stop, list and describe; also its events and the meaning of errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ class LaunchResult(Enum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the call has certainly launched nothing, so that its attempt gives its slots back."""
+        """Whether the call has certainly launched nothing, so that the slots of its attempt become free."""
         return self not in (
             LaunchResult.LAUNCHED,
             LaunchResult.NAME_TAKEN,
@@ -100,11 +100,11 @@ class TrainingJob:
     failure: str | None
     instance_counts: Mapping[str, int]  # instance type -> instances
     tags: Mapping[str, str]
-    instances_came: float | None = None  # epoch seconds; None: not yet, or never
-    starved: bool = False  # stopped because its instances did not come in time
+    instances_came: float | None = None  # epoch seconds at which it got its instances; None: not yet, or never
+    starved: bool = False  # stopped because its instances were not available in time
     plan: str | None = None  # ARN of the training plan that it runs on
     ended_at: float | None = None  # epoch seconds, if it has ended and the time is known
-    keep_alive: int = 0  # seconds that its instances may be kept warm
+    keep_alive: int = 0  # seconds for which the instances may be kept warm
     warm: WarmPool | None = None  # present if it has ended and its instances are kept
     created: float | None = None  # epoch seconds, if known
     began: float | None = None  # epoch seconds from which SageMaker bills it, if known
@@ -112,7 +112,7 @@ class TrainingJob:
 
     @property
     def ended(self) -> bool:
-        """Whether the training job has given its instances back. SageMaker deletes only ended training jobs."""
+        """Whether the training job has released its instances. SageMaker deletes only ended training jobs."""
         return self.tells_end or self.status == DELETING
 
     @property
@@ -122,7 +122,7 @@ class TrainingJob:
 
     @property
     def of_queue(self) -> bool:
-        """Whether the training job claims that this queue launched it. Other training jobs can claim that, too."""
+        """Whether the tags say that this queue launched the training job. Other training jobs can have such tags."""
         return is_of_queue(self.tags)
 
     def is_attempt_of(self, job: Job) -> bool:
@@ -160,8 +160,8 @@ class TrainingJob:
     def is_leftover_of(self, record: JobRecord) -> bool:
         """Return whether the training job may be stopped: this queue launched it, and has recorded its end.
 
-        The name of an attempt that was deleted is free, and others can copy its tags. So a training job that is newer
-        than the attempt counts only while a late call of the queue can have launched it.
+        The name of an attempt that was deleted is free, and other callers can copy the tags of the attempt. So a
+        training job that is newer than the attempt counts only while a late call of the queue can have launched it.
         """
         job, ended = record.job, ended_attempt(self.name, record)
         # A time at which SageMaker certainly had the attempt.
@@ -402,7 +402,8 @@ class SageMakerTraining:
     def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
         """Return the times in which a plan has instances for training jobs; empty if SageMaker does not know the plan.
 
-        :param in_use: counts the plan's instances that training jobs use; called only if a plan also serves others.
+        :param in_use: counts the plan's instances that training jobs use; called only if the plan also serves other
+            resources.
         :raises Unavailable: SageMaker gave no usable answer.
         """
         return plan_parts(self._client, arn, in_use)

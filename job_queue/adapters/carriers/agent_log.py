@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
-MOST_PAGES = 10  # of one look-up; pages can be empty
+MOST_PAGES = 10  # pages that one look-up reads; a page can be empty
 
 _MISSING = "ResourceNotFoundException"
 
 
 class AgentLog:
-    """Lines of agents in CloudWatch Logs."""
+    """The lines of agents in CloudWatch Logs."""
 
     def __init__(self, client: "CloudWatchLogsClient") -> None:
         self._client = client

@@ -30,7 +30,7 @@ class ListedJob:
     name: str
     created: float  # epoch seconds
     alive: bool
-    warm: bool = False  # it has ended, and its instances are kept
+    warm: bool = False  # the training job has ended, and its instances are kept
 
 
 class TrainingJobList:

@@ -29,7 +29,7 @@ class GpuUtilization:
 
         :param hosts: such as `job1-qstamp-1/algo-1`.
         :param since: epoch seconds, like `until`; `period` is in seconds.
-        :param may_go_on: asked before each batch; once it returns False, the remaining hosts are left out.
+        :param may_go_on: called before each batch; once it returns False, the remaining hosts are left out.
         :raises Unavailable: CloudWatch gave no usable answer.
         """
         found: dict[str, list[float]] = {}

@@ -15,7 +15,7 @@ from job_queue.domain.job import epoch, iso
 
 MOST_DAYS = 50  # partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
-LATE_SECONDS = 2 * 3600  # longest time between an end and its record, in which later ends may be recorded first
+LATE_SECONDS = 2 * 3600  # an end may be recorded this long after later ends; larger than clock skew
 
 
 class AttemptHistory:
@@ -38,7 +38,7 @@ class AttemptHistory:
     def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "AttemptPage":
         """Return a page of the attempts that ended in a period, in the order of their ends.
 
-        A page has at most `limit` attempts. It may have fewer even if more follow.
+        A page has at most `limit` attempts. A page may have fewer even if more attempts follow.
 
         :param since: epoch seconds; `until` is exclusive.
         :param after: the position at which the previous page has stopped.
@@ -76,14 +76,15 @@ class AttemptFeed:
     def __init__(self, attempts: AttemptHistory, clock: Callable[[], float]) -> None:
         self._attempts = attempts
         self._clock = clock
-        self._known: set[str] = set()  # positions that were returned and may be read again
+        self._known: set[str] = set()  # positions of yielded attempts that may be read again
         self._read_until = 0.0  # epoch seconds; ends before this time have been read
 
     def new(self, since: float, may_go_on: Callable[[], bool]) -> Iterator[AttemptRecord]:
         """Yield the attempts that were not returned yet, in the order of their ends.
 
         :param since: epoch seconds; earlier ends are left out.
-        :param may_go_on: asked after each page. The next call continues where this one has stopped.
+        :param may_go_on: called after each page. If it returns False, this call stops, and the next call continues from
+            there.
         """
         now, token = self._clock(), None
         since = max(since, self._read_until - LATE_SECONDS)

@@ -29,10 +29,10 @@ class HeavyRequests:
 
     @contextmanager
     def permit(self, caller: str, now: float, permits: tuple[str, ...]) -> Iterator[None]:
-        """Hold one of these permits during the context. A caller has at most one of them.
+        """Hold one of these permits during the context. A caller has at most one permit.
 
         :param now: epoch seconds.
-        :raises Busy: all of them are taken, or the caller has one.
+        :raises Busy: all these permits are taken, or the caller has a permit.
         """
         holder = uuid4().hex
         position = self._take(holder, caller, int(now), permits)
