@@ -80,7 +80,7 @@ class JobPages:
 
     @staticmethod
     def token_after(job: Job) -> str:
-        """Return the token of the page after this job. It is needed if only a part of a page fits in the answer."""
+        """Return the token of the page after this job, for an answer in which only a part of a page fits."""
         if not job.state.finished:
             return _packed({"live": order_of(job)})
         return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
@@ -130,7 +130,7 @@ class HistoryPages:
         A page has at most `limit` attempts. A page before the last may have fewer, since the filters drop some.
 
         :param since: None means HISTORY_SECONDS before `until`.
-        :param until: None means now. The period does not include it.
+        :param until: None means now. The period does not include this time.
         :param owner: an ARN, or a pattern of ARNs; None means every owner.
         :raises InvalidRequest: the period ends before it begins, or the token is invalid.
         """

@@ -36,8 +36,8 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1.
 
-        None if the job does not wait or is not in the plan. None also if it waits for a reason that does not depend on
-        the order, such as a dependency or a hold by a user.
+        None if the job does not wait or is not in the plan. None also if the job waits for a reason that does not
+        depend on the order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 

@@ -141,9 +141,9 @@ def queue_status(
 
     :param plan: the last published plan. Waiting jobs that are not in the plan come last.
     :param now: epoch seconds.
-    :param room: bytes for the answer. Pools and projects are always complete. External jobs get at most a quarter of
-        the rest. Waiting jobs get half of what remains, if they need it, and active jobs the other half. Each of the
-        two may use the room that the other one leaves.
+    :param room: bytes for the answer. Pools, departments and projects are always complete. External jobs get at most a
+        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the remaining bytes each. Bytes
+        that one of these two lists does not need go to the other list.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
     external, pools = cluster.external_slots(), cluster.pools_at(now)

@@ -111,10 +111,10 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 ) -> APIGatewayRestResolver:
     """Return the API with all its routes.
 
-    :param shared_reader: reader for requests that change nothing. Its rows are shared between requests for a few
-    seconds.
-    :param own_reader: reader for requests that change something. Its rows are not shared, so that it shows these
-    changes.
+    :param shared_reader: reader for requests that change nothing. The rows of this reader are shared between requests
+        for a few seconds.
+    :param own_reader: reader for requests that change something. The rows of this reader are not shared, so that it
+        shows these changes.
     :param invocation: returns the current invocation.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
