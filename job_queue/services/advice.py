@@ -1,4 +1,4 @@
-"""Advice: changes that would let a waiting job start. Each change is tested by a plan in which only it is made."""
+"""Advice: changes that would let a waiting job start. Each change is tested by a plan with only this change."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
