@@ -1,7 +1,7 @@
 """Checkpoint rules: a job's next attempt must find the job's checkpoints at their address in S3, and only these.
 
-SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains. Before the next attempt starts, it
-copies all objects under that address back into the folder (guide: checkpoints).
+SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains. Before the next attempt starts,
+SageMaker copies all objects under that address back into the folder (guide: checkpoints).
 """
 
 import re

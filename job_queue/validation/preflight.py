@@ -52,7 +52,7 @@ def of_policy(
 ) -> list[ValidationIssue]:
     """Return the issues that exist under the applied policy.
 
-    :param known: the issues that exist under any policy. They are not repeated for each pool.
+    :param known: the issues that exist under any policy. These issues are not repeated for each pool.
     """
     messages = {issue.message for issue in known}
     return [*_unschedulable(request, job, applied), *_in_its_pools(request, job, applied.policy, messages)]
