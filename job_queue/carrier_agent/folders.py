@@ -1,4 +1,4 @@
-"""A member's own tree in place of /opt/ml, and the paths in the member's command and variables.
+"""A member's own tree in place of /opt/ml, and the member's command and variables adapted to this tree.
 
 The members of a carrier cannot share one /opt/ml. So each member has a tree below the carrier's /opt/ml, and the
 member's SM_* variables name this tree. If a word of the command or a variable's value begins with `/opt/ml`, that part
@@ -47,7 +47,7 @@ class Folders:
 
     @property
     def opened(self) -> Directory:
-        """The open tree as it was made. A link that replaces it later is not followed."""
+        """The open tree as it was made. A link that replaces the tree later is not followed."""
         if self._opened is None:
             raise ValueError("the folders are not made")
         return self._opened

@@ -41,7 +41,7 @@ class Ended(Exception):
 
 
 class Member:
-    """Runs an attempt in its own thread.
+    """One attempt of a member, which runs in its own thread.
 
     :param assignment: see `mailbox`; its GPUs are allocated.
     :param freed: called before the member's end is reported, once its processes have ended and its files are saved. So
@@ -100,7 +100,7 @@ class Member:
         return self._stop.is_set()
 
     def join(self) -> None:
-        """Wait until its end is reported."""
+        """Wait until the member's end is reported."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -316,7 +316,8 @@ class Member:
         """Save checkpoints and results after every end: SageMaker also saves both for stopped jobs.
 
         A member that was stopped or killed has `SAVING_SECONDS` for both. A member that ended by itself has
-        `MOST_SAVING_SECONDS` while bytes are sent. If it is stopped meanwhile, it has `SAVING_SECONDS` from the stop.
+        `MOST_SAVING_SECONDS` while bytes are sent. If such a member is stopped meanwhile, it has `SAVING_SECONDS` from
+        the stop.
         """
         by_itself = ended.status == "Completed" or ended.reason.startswith("AlgorithmError")
         pace = Pace(
