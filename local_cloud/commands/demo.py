@@ -1,4 +1,6 @@
-"""The article's use case as a demo: four jobs with priorities on two instances; one is preempted and resumed.
+"""A demo of the article "A Priority Based Scheduler for Amazon SageMaker Training Jobs".
+
+Four jobs with priorities run on two instances. One job is preempted and resumed.
 
 The demo checks itself: it ends with a message and status 1 at the first difference from the article.
 """
