@@ -1,4 +1,4 @@
-"""Run programs that train on SageMaker, unchanged, through the queue on a local cloud, and print the results.
+"""Runs of programs that train on SageMaker, unchanged, through the queue on a local cloud, with a table of results.
 
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 

@@ -1,4 +1,4 @@
-"""Run the SageMaker SDK's own unit tests with QueueTrainingJobSession in place of its Session.
+"""The SageMaker SDK's own unit tests, run with QueueTrainingJobSession in place of the SDK's Session.
 
     .venv/bin/python -m tools.sdk_tests [SOURCE]
 
