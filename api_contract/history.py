@@ -30,7 +30,7 @@ class HistoryFilter(Body, frozen=True):
 
 
 class PastAttempt(Answer, frozen=True):
-    """An attempt that has ended. Its job may be forgotten by now."""
+    """An attempt that has ended. The job of the attempt may be forgotten by now."""
 
     job: JobName
     """The TrainingJobName under which the job was submitted."""

@@ -40,7 +40,7 @@ class _RequiredRequestFields(TypedDict):
 
 
 class CreateTrainingJobRequest(_RequiredRequestFields, total=False):
-    """A request of SageMaker's CreateTrainingJob. All its fields are accepted; only some of them are listed here.
+    """A request of SageMaker's CreateTrainingJob. All fields of the call are accepted; only some are listed here.
 
     Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
     one of the roles that the queue may pass on.
@@ -65,7 +65,7 @@ class JobFilter(Body, frozen=True):
     """The query of `/jobs`."""
 
     state: Annotated[str, schema(examples=["running,stopping"])] = "live"
-    """`live` (not finished), `finished`, `all`, or states, separated by commas."""
+    """`live` (not finished), `finished`, `all` or a state, or several of these, separated by commas."""
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
     """The largest number of jobs in a page."""
     next: Union[str, UnsetType] = UNSET
@@ -194,8 +194,8 @@ class JobSummary(Answer, frozen=True):
     """The expected start; null if the job does not wait or there is no estimate yet."""
     expected_end: Optional[Time] = None
     """The expected end, from the runtimes of similar jobs. The expected end of a waiting job is based on its expected
-    start. The expected end is never in the past. It is null if it is unknown or not estimated yet, and if the job is
-    being stopped or has finished."""
+    start. The expected end is never in the past. The value is null if the end is unknown or not estimated yet, and if
+    the job is being stopped or has finished."""
     reason: Optional[Reason] = None
     """The reason why the job waits or has ended; null if there is nothing to explain."""
     cancel_requested: bool = False
@@ -205,7 +205,8 @@ class JobSummary(Answer, frozen=True):
     preemptible: bool = True
     """True if the job may be stopped to make room. A job that is not preemptible can use only its project's quota."""
     interactive: bool = False
-    """True for a job in which people work. Within its project's quota, it comes before the project's training jobs."""
+    """True for a job in which people work. Within its project's quota, such a job comes before the project's training
+    jobs."""
     pools: tuple[str, ...] = ()
     """The pools that the job's tag names, in order of preference; empty if the pools of its project apply."""
     slots: Slots = {}
@@ -391,8 +392,8 @@ class PoolStatus(Answer, frozen=True):
     free: Count = 0
     """The number of instances that are not in use."""
     warm: Count = 0
-    """The number of `free` instances in warm pools, which SageMaker keeps for a matching job. The queue releases them
-    if another job needs the capacity."""
+    """The number of `free` instances in warm pools, which SageMaker keeps for a matching job. The queue releases warm
+    pools if another job needs the capacity."""
     instance_type: Optional[str] = None
     """The instance type; null for a pool of any type."""
     market: Annotated[str, schema(enum=["on_demand", "spot", "training_plan"])] = "on_demand"
@@ -450,10 +451,10 @@ class ExternalJob(Answer, frozen=True):
     since: Optional[Time] = None
     """The time at which the queue first saw the training job."""
     stopping: bool = False
-    """True for an attempt of the queue that no job knows, and that is being stopped."""
+    """True for an attempt of the queue that belongs to no known job and is being stopped."""
     forged: bool = False
     """True for a training job that has the queue's tags but no proof that the queue launched it. The queue does not
-    stop it."""
+    stop such a training job."""
 
 
 class Pause(Answer, frozen=True):
@@ -549,10 +550,10 @@ class PolicyHistory(Answer, frozen=True):
 
 
 class Identity(Answer, frozen=True):
-    """The caller as the queue sees them, and the queue's settings that matter to clients."""
+    """The caller's identity and rights, and the queue's settings that matter to clients."""
 
     owner: str
-    """The ARN of the caller, who owns the jobs that they submit."""
+    """The ARN of the caller, which becomes the owner of the jobs that the caller submits."""
     admin: bool = False
     """True if the caller may cancel and change the jobs of other users."""
     applies_policies: bool = False

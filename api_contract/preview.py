@@ -19,7 +19,7 @@ class PreviewRequest(Body, frozen=True):
     """The change to preview: either a policy or capacities."""
 
     policy: Annotated[Any, schema(document="Policy")] = UNSET
-    """The complete policy to preview. Its pools may have more instances than `MaxCapacity` allows."""
+    """The complete policy to preview. The pools of this policy may have more instances than `MaxCapacity` allows."""
     capacity: Union[Mapping[str, Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]], UnsetType] = UNSET
     """The capacities to preview: instances by pool of the policy in force. Other pools are unchanged. Capacities may be
     larger than the stack's parameter `MaxCapacity` allows."""
@@ -94,7 +94,7 @@ class PreviewAnswer(Answer, frozen=True):
     at: Optional[Time] = None
     """The time of the comparison."""
     until: Optional[Time] = None
-    """The end of the simulated time. If it equals `at`, only the next cycle was simulated."""
+    """The end of the simulated time. If this time equals `at`, only the next cycle was simulated."""
     starts: tuple[PreviewedStart, ...] = ()
     """Jobs that would start now under the preview, but not under the policy in force."""
     more_starts: Count = 0

@@ -1,4 +1,4 @@
-"""Construction of all parts of the queue, and the entry points of an invocation. No other module builds them."""
+"""Construction of all parts of the queue, and the entry points of an invocation. No other module builds these parts."""
 
 import time
 import uuid
