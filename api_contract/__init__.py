@@ -1,8 +1,8 @@
 """The HTTP API between the queue and its clients, defined once.
 
-Both sides import it, and docs/openapi.yaml is generated from it. `models`, `history` and `preview` define requests and
-answers, `error_codes` refusals, and `routes` the operations. This folder imports only msgspec and the standard library.
-The schema of a policy is `job_queue/scheduler/documents/policy_schema.py`.
+The queue and its clients import this folder, and docs/openapi.yaml is generated from it. `models`, `history` and
+`preview` define requests and answers, `error_codes` refusals, and `routes` the operations. This folder imports only
+msgspec and the standard library. The schema of a policy is `job_queue/scheduler/documents/policy_schema.py`.
 """
 
 VERSION = "0.1.0"

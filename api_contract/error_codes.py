@@ -68,7 +68,7 @@ class Error(Answer, frozen=True):
 
 
 class Refusal(Answer, frozen=True):
-    """The body of every unsuccessful answer of the queue. All errors in it have the same code."""
+    """The body of every unsuccessful answer of the queue. All errors in the body have the same code."""
 
     errors: Annotated[tuple[Error, ...], schema(minItems=1)]
     """All errors; if there are very many, the first ones."""
@@ -77,7 +77,8 @@ class Refusal(Answer, frozen=True):
 class GatewayRefusal(Answer, frozen=True):
     """An answer of API Gateway to a request that it did not pass to the queue.
 
-    The request is not signed, the caller may not call the API, nothing is at that address, or the calls are too many.
+    Reasons: the request is not signed, the caller may not call the API, nothing is at that address, or the calls are
+    too many.
     """
 
     message: str

@@ -30,7 +30,7 @@ class HistoryFilter(Body, frozen=True):
 
 
 class PastAttempt(Answer, frozen=True):
-    """An attempt that has ended. Its job may be forgotten by now."""
+    """An attempt that has ended. The job of the attempt may be forgotten by now."""
 
     job: JobName
     """The TrainingJobName under which the job was submitted."""
@@ -55,19 +55,19 @@ class PastAttempt(Answer, frozen=True):
     instances: Annotated[Mapping[str, Count], schema(examples=[{"ml.p5.48xlarge": 2}])] = {}
     """The number of instances by type; empty if it is unknown."""
     instance_count: Count = 0
-    """The number of all instances; 0 for an attempt that shared an instance, which counts for its carrier."""
+    """The number of all instances; 0 if the attempt shared an instance, which is counted for the attempt's carrier."""
     gpus: Optional[Annotated[float, schema(minimum=0)]] = None
-    """The number of accelerators of all its instances; null if the queue does not know one of the instance types. For
-    an attempt that shared an instance, the GPUs that it held there, such as 1 or 0.5."""
+    """The number of accelerators of all the attempt's instances; null if the queue does not know one of the instance
+    types. For an attempt that shared an instance, the GPUs that it held there, such as 1 or 0.5."""
     carrier: Optional[str] = None
     """The job whose instance the attempt shared; null if it shared none."""
     carries: Optional[Count] = None
     """The GPUs for other jobs, if the job was a carrier: a job of the queue itself, whose instance other jobs
     shared."""
     market: Annotated[Optional[str], schema(enum=["on_demand", "spot", "training_plan", None])] = None
-    """The market of its pool; null if the pool no longer exists."""
+    """The market of the attempt's pool; null if the pool no longer exists."""
     submitted: Optional[Time] = None
-    """The submission of the job."""
+    """The time at which the job was submitted."""
     waiting_since: Optional[Time] = None
     """The start of the wait: the submission of the job or the end of the previous attempt."""
     launched: Optional[Time] = None
@@ -86,10 +86,10 @@ class PastAttempt(Answer, frozen=True):
     made_room_for: Optional[str] = None
     """The job for which the attempt was stopped."""
     borrowed: Count = 0
-    """The number of its instances beyond its project's quota when the attempt started."""
+    """The number of the attempt's instances beyond its project's quota, at the start of the attempt."""
     lost_seconds: Optional[Count] = None
-    """The seconds of work that the job must repeat after a preemption: those since the newest checkpoint that the queue
-    has seen. Null if the attempt was not preempted, or the number is unknown."""
+    """The seconds of work that the job must repeat after a preemption: the work since the newest checkpoint that the
+    queue has seen. Null if the attempt was not preempted, or the number is unknown."""
     max_runtime_seconds: Optional[Count] = None
     """The MaxRuntimeInSeconds of the request."""
     image: Optional[str] = None

@@ -40,7 +40,7 @@ class _RequiredRequestFields(TypedDict):
 
 
 class CreateTrainingJobRequest(_RequiredRequestFields, total=False):
-    """A request of SageMaker's CreateTrainingJob. All its fields are accepted; only some of them are listed here.
+    """A request of SageMaker's CreateTrainingJob. All fields of the call are accepted; only some are listed here.
 
     Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
     one of the roles that the queue may pass on.
@@ -65,7 +65,7 @@ class JobFilter(Body, frozen=True):
     """The query of `/jobs`."""
 
     state: Annotated[str, schema(examples=["running,stopping"])] = "live"
-    """`live` (not finished), `finished`, `all`, or states, separated by commas."""
+    """`live` (not finished), `finished`, `all` or a state, or several of these, separated by commas."""
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
     """The largest number of jobs in a page."""
     next: Union[str, UnsetType] = UNSET
@@ -146,7 +146,7 @@ class Expectation(Answer, frozen=True):
     - `NEVER`: the job never starts unless something changes; its reason says why
     - `UNKNOWN_RUNTIMES`: the runtimes of the jobs that it waits for are not known well enough
     - `FAR`: the job starts in more than two days, if at all
-    - `OUTRANKED`: most jobs that are submitted to its project have a higher priority
+    - `OUTRANKED`: most jobs that are submitted to the job's project have a higher priority
     - `SPREAD`: likely runtimes and arrivals lead to very different starts
     - `NO_TIME`: so many jobs wait that there was no time for a better estimate, or for any
     - `NOT_ALL_READ`: more jobs wait than were read
@@ -194,8 +194,8 @@ class JobSummary(Answer, frozen=True):
     """The expected start; null if the job does not wait or there is no estimate yet."""
     expected_end: Optional[Time] = None
     """The expected end, from the runtimes of similar jobs. The expected end of a waiting job is based on its expected
-    start. Never in the past. Null if it is unknown or not estimated yet, and if the job is being stopped or has
-    finished."""
+    start. The expected end is never in the past. The value is null if the end is unknown or not estimated yet, and if
+    the job is being stopped or has finished."""
     reason: Optional[Reason] = None
     """The reason why the job waits or has ended; null if there is nothing to explain."""
     cancel_requested: bool = False
@@ -205,7 +205,8 @@ class JobSummary(Answer, frozen=True):
     preemptible: bool = True
     """True if the job may be stopped to make room. A job that is not preemptible can use only its project's quota."""
     interactive: bool = False
-    """True for a job in which people work. Within its project's quota, it comes before the project's training jobs."""
+    """True for a job in which people work. Within its project's quota, such a job comes before the project's training
+    jobs."""
     pools: tuple[str, ...] = ()
     """The pools that the job's tag names, in order of preference; empty if the pools of its project apply."""
     slots: Slots = {}
@@ -281,7 +282,7 @@ class Attempt(Answer, frozen=True):
     outcome: Annotated[Optional[str], schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
     """The outcome of the attempt; null while it is live."""
     instances: Optional[Ordinal] = None
-    """The number of its instances; null if the number is unknown or the attempt shares an instance."""
+    """The number of the attempt's instances; null if it is unknown or the attempt shares an instance."""
     carrier: Optional[str] = None
     """The training job whose instance the attempt shares, and whose log contains its lines; null if it shares none."""
 
@@ -343,7 +344,7 @@ class Eviction(Answer, frozen=True):
     """The name of the job."""
     rule: Annotated[str, schema(enum=["preempt", "reclaim", "consolidate"])] = ""
     """- `preempt`: the job has a lower priority in the same project
-    - `reclaim`: its project holds more than its entitlement
+    - `reclaim`: the job's project holds more than its entitlement
     - `consolidate`: the job can continue in another pool"""
 
 
@@ -355,7 +356,7 @@ class PlanAnswer(Answer, frozen=True):
     slots: Optional[Slots] = {}
     """The slots in which the job would start; null if it would not start, or would share an existing instance."""
     evicts: tuple[Eviction, ...] = ()
-    """The jobs that would be stopped for it and wait again."""
+    """The jobs that would be stopped for this job and wait again."""
     position: Optional[Ordinal] = None
     """The position among all waiting jobs; null if the job would not wait."""
     expected_start: Optional[Expectation] = None
@@ -391,8 +392,8 @@ class PoolStatus(Answer, frozen=True):
     free: Count = 0
     """The number of instances that are not in use."""
     warm: Count = 0
-    """The number of `free` instances in warm pools, which SageMaker keeps for a matching job. The queue releases them
-    if another job needs the capacity."""
+    """The number of `free` instances in warm pools, which SageMaker keeps for a matching job. The queue releases warm
+    pools if another job needs the capacity."""
     instance_type: Optional[str] = None
     """The instance type; null for a pool of any type."""
     market: Annotated[str, schema(enum=["on_demand", "spot", "training_plan"])] = "on_demand"
@@ -417,13 +418,13 @@ class DepartmentStatus(Answer, frozen=True):
     name: str
     """The name in the policy."""
     quota: Slots = {}
-    """The slots that its jobs are sure to get when they need them."""
+    """The slots that the jobs of the department or project are sure to get when the jobs need them."""
     limit: Slots = {}
-    """The largest number of slots that it may hold; a pool that is not named has no limit."""
+    """The largest number of slots that the department or project may hold; a pool that is not named has no limit."""
     share: Slots = {}
     """The current fair share."""
     used: Slots = {}
-    """The slots that its jobs hold."""
+    """The slots that the jobs of the department or project hold."""
     waiting: Count = 0
     """The number of waiting jobs, counting at most the policy's `window` of each waiting queue."""
     more_waiting: bool = False
@@ -440,26 +441,27 @@ class ProjectStatus(DepartmentStatus, frozen=True):
 class ExternalJob(Answer, frozen=True):
     """A training job that was started outside the queue, by hand, by a tuner or by a pipeline, and uses instances.
 
-    Its instances count as used, and the queue leaves it alone.
+    The instances of an external job count as used. The queue leaves the job alone.
     """
 
     training_job_name: JobName
     """The name of the training job in SageMaker."""
     slots: Slots = {}
-    """The slots that it uses, by pool, or by instance type if no pool has the type."""
+    """The slots that the training job uses, by pool, or by instance type if no pool has the type."""
     since: Optional[Time] = None
-    """The time at which the queue first saw it."""
+    """The time at which the queue first saw the training job."""
     stopping: bool = False
-    """True for an attempt of the queue that no job knows, and that is being stopped."""
+    """True for an attempt of the queue that belongs to no known job and is being stopped."""
     forged: bool = False
     """True for a training job that has the queue's tags but no proof that the queue launched it. The queue does not
-    stop it."""
+    stop such a training job."""
 
 
 class Pause(Answer, frozen=True):
     """A pool that backs off.
 
-    SageMaker had no instances, counts ended instances late, or refuses what the policy puts into requests.
+    SageMaker had no instances for the pool, counts ended instances late, or refuses a field that the policy adds to
+    requests.
     """
 
     pool: str
@@ -477,8 +479,8 @@ class Pause(Answer, frozen=True):
     at_fault: Optional[str] = None
     """SageMaker's message, if it refuses the plan, market or type of the pool; else null."""
     quota_lag: Optional[str] = None
-    """A sentence for people: SageMaker still counts more instances than the queue knows of, because jobs have ended.
-    Null if the last refusal had another reason."""
+    """A sentence for people: SageMaker still counts instances of ended jobs, and so more instances than the queue knows
+    of. Null if the last refusal had another reason."""
 
 
 class QueueStatus(Answer, frozen=True):
@@ -538,7 +540,7 @@ class PastPolicy(Answer, frozen=True):
 
 
 class PolicyHistory(Answer, frozen=True):
-    """The stored versions of the policy: by whom and when each was applied."""
+    """The stored versions of the policy, with the author and the time of each."""
 
     versions: tuple[PastPolicy, ...] = ()
     """The latest 50 versions, the policy in force first."""
@@ -548,10 +550,10 @@ class PolicyHistory(Answer, frozen=True):
 
 
 class Identity(Answer, frozen=True):
-    """The caller as the queue sees them, and the queue's settings that matter to clients."""
+    """The caller's identity and rights, and the queue's settings that matter to clients."""
 
     owner: str
-    """The ARN of the caller, who owns the jobs that they submit."""
+    """The ARN of the caller, which becomes the owner of the jobs that the caller submits."""
     admin: bool = False
     """True if the caller may cancel and change the jobs of other users."""
     applies_policies: bool = False

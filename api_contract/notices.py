@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LONGEST_NOTICE = 500  # characters of a notice in an event
-_CHAT_MARKUP = str.maketrans("<>", "‹›")  # chats read <!channel> and the like as orders
+_CHAT_MARKUP = str.maketrans("<>", "‹›")  # chats treat <!channel> and similar texts as commands
 
 
 def started(waited: str, *, again: bool = False) -> str:
@@ -14,7 +14,7 @@ def started(waited: str, *, again: bool = False) -> str:
 def preempted(claimant: str | None = None, cause: str = "") -> str:
     """Return the news of a preemption.
 
-    ``claimant`` is the job for which it was preempted, ``cause`` the cause in the job's history; both may be unknown.
+    ``claimant`` is the job for which this job was preempted, ``cause`` the cause in the history; both may be unknown.
     """
     makes_room = f" for {claimant}" if claimant else ""
     return f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again" + _because(cause)

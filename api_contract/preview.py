@@ -19,7 +19,7 @@ class PreviewRequest(Body, frozen=True):
     """The change to preview: either a policy or capacities."""
 
     policy: Annotated[Any, schema(document="Policy")] = UNSET
-    """The complete policy to preview. Its pools may have more instances than `MaxCapacity` allows."""
+    """The complete policy to preview. The pools of this policy may have more instances than `MaxCapacity` allows."""
     capacity: Union[Mapping[str, Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]], UnsetType] = UNSET
     """The capacities to preview: instances by pool of the policy in force. Other pools are unchanged. Capacities may be
     larger than the stack's parameter `MaxCapacity` allows."""
@@ -42,7 +42,7 @@ class PreviewedEviction(Answer, frozen=True):
     job: JobName
     """The name of the job."""
     claimant: JobName = ""
-    """The job for which it would be stopped."""
+    """The job for which this job would be stopped."""
     rule: Annotated[str, schema(enum=["preempt", "reclaim", "consolidate"])] = ""
     """The rule, as in the evictions of `/plan`."""
 
@@ -73,7 +73,7 @@ class ProjectPreview(Answer, frozen=True):
     project: str
     """The name of the project in one of the policies."""
     waiting: Count = 0
-    """The number of its waiting jobs that were read."""
+    """The number of the project's waiting jobs that were read."""
     known: Count = 0
     """The number of these jobs whose expected start is known, or is certainly later than `until`."""
     wait_now: Optional[float] = None
@@ -81,9 +81,9 @@ class ProjectPreview(Answer, frozen=True):
     wait_then: Optional[float] = None
     """The average wait under the preview."""
     used_now: Slots = {}
-    """The slots that its jobs hold after the decisions of the next cycle."""
+    """The slots that the project's jobs hold after the decisions of the next cycle."""
     used_then: Slots = {}
-    """The slots that its jobs hold after the decisions of the next cycle under the preview."""
+    """The slots that the project's jobs hold after the decisions of the next cycle under the preview."""
 
 
 class PreviewAnswer(Answer, frozen=True):
@@ -94,7 +94,7 @@ class PreviewAnswer(Answer, frozen=True):
     at: Optional[Time] = None
     """The time of the comparison."""
     until: Optional[Time] = None
-    """The end of the simulated time. If it equals `at`, only the next cycle was simulated."""
+    """The end of the simulated time. If this time equals `at`, only the next cycle was simulated."""
     starts: tuple[PreviewedStart, ...] = ()
     """Jobs that would start now under the preview, but not under the policy in force."""
     more_starts: Count = 0

@@ -47,7 +47,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
 
     def to_json(self) -> dict[str, Any]:
         """Return the object with the API's member names."""
-        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))  # so that lists are lists
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))  # so that tuples become lists
         return plain
 
 

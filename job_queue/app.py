@@ -1,4 +1,4 @@
-"""Construction of all parts of the queue, and the entry points of an invocation. No other module builds them."""
+"""Construction of all parts of the queue, and the entry points of an invocation. No other module builds these parts."""
 
 import time
 import uuid
@@ -174,7 +174,7 @@ class App:
         self._look_ahead(context)
 
     def _look_ahead(self, context: LambdaContext) -> None:
-        """Compute when jobs start and store it. An error is only logged: readers then see the previous outlook."""
+        """Compute and store the outlook. An error is only logged: readers then get the previous outlook."""
         began = time.monotonic()
 
         def may_go_on() -> bool:

@@ -1,4 +1,4 @@
-"""Check the pinned libraries for known vulnerabilities, by pip-audit, if its service can be reached.
+"""The audit of the pinned libraries: pip-audit looks up known vulnerabilities, if its service can be reached.
 
     .venv-audit/bin/python tools/audit.py constraints.txt ...
 

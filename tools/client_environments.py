@@ -1,4 +1,4 @@
-"""Install the programs that `make clients` runs into environments, with the tools of their languages."""
+"""The environments of the programs that `make clients` runs: installation, and the tools of their languages."""
 
 import json
 import os

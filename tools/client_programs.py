@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 class Client:
     """A program, the packages of its environment, and its command.
 
-    ``way`` says how the program's jobs come to the queue, and ``shown`` names the packages with versions in the table.
-    ``command`` may contain ``{python}``, ``{programs}`` (the folder of the environment's programs), ``{scripts}``
-    (tools/client_scripts), ``{job}`` (a file with the job's request), ``{name}`` (the job's name) and ``{smq}`` (of
-    this checkout). ``installer`` installs the packages: "uv" (with the queue's client), "uv alone" (without it), "npm",
-    "maven", "go", "cargo", or "apt" (a Debian package that runs with the Python of an environment). The user of the
-    program sets only environment variables (``settings``) or the content of ~/.aws/config (``aws_config``).
+    ``way`` describes how the program's jobs get into the queue. ``shown`` names the packages whose versions the table
+    shows. ``command`` may contain ``{python}``, ``{programs}`` (the folder of the environment's programs),
+    ``{scripts}`` (tools/client_scripts), ``{job}`` (a file with the job's request), ``{name}`` (the job's name) and
+    ``{smq}`` (the smq of this checkout). ``installer`` installs the packages: "uv" (with the queue's client), "uv
+    alone" (without it), "npm", "maven", "go", "cargo", or "apt" (a Debian package that runs with the Python of an
+    environment). The user of the program sets only environment variables (``settings``) or the content of ~/.aws/config
+    (``aws_config``).
     """
 
     program: str

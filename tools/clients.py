@@ -1,4 +1,4 @@
-"""Run programs that train on SageMaker, unchanged, through the queue on a local cloud, and print the results.
+"""Runs of programs that train on SageMaker, unchanged, through the queue on a local cloud, with a table of results.
 
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
@@ -34,7 +34,7 @@ TABLE = ROOT / "docs/clients.md"
 HEADER = "| program | versions | way | result |\n|---|---|---|---|\n"
 INSTANCE_TYPE = "ml.p5.48xlarge"
 SLOTS = 2
-TIMEOUT = 600.0  # seconds that a run may take to train, or to end
+TIMEOUT = 600.0  # longest wait in seconds until a program's job trains, and again until the program ends
 STEPS_BEFORE_PREEMPTION = 3
 
 # A program that ends only after it was preempted and resumed.
@@ -69,7 +69,7 @@ class Trial:
         Return the notes that it printed. Raise Failed.
         """
         self._runs += 1
-        name = f"run{self._runs}-{name}"  # no other run's name contains it
+        name = f"run{self._runs}-{name}"  # no other run's name contains this name
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder, "job.json")
             job.write_text(json.dumps(self.request(name, TRAIN)))
@@ -101,7 +101,7 @@ class Trial:
                 self._wait("its end", lambda: process.poll() is not None, process, output)
             finally:
                 if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)  # and its children
+                    os.killpg(process.pid, signal.SIGKILL)  # also ends the child processes
                 process.wait()
             if process.returncode:
                 raise Failed(f"it ended with {process.returncode}: {last_line(output)}")
@@ -194,7 +194,7 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """Return the document with these rows in its table, in place of the same clients' rows, in the order of CLIENTS."""
+    """Return the document with these rows in its table, sorted like CLIENTS; they replace rows of the same clients."""
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)

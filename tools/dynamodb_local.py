@@ -1,10 +1,10 @@
-"""Run a command beside AWS's own DynamoDB Local, whose address replaces {url} in the command.
+"""A launcher that runs a command beside AWS's own DynamoDB Local, whose address replaces {url} in the command.
 
     .venv/bin/python tools/dynamodb_local.py pytest tests/contract --dynamodb-url {url}
 
-`make setup` does not install DynamoDB Local. Maven downloads it once into build/dynamodb-local, from the repository in
-its settings. Java 17 is required. The server keeps its data in memory, listens on a free port of this machine, and ends
-with the command.
+`make setup` does not install DynamoDB Local. Maven downloads the server once into build/dynamodb-local, from the
+repository in its settings. Java 17 is required. The server keeps its data in memory, listens on a free port of this
+machine, and ends with the command.
 """
 
 import os

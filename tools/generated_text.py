@@ -1,4 +1,4 @@
-"""Replace the generated part of a page of the documentation; the part above it is written by hand."""
+"""The generated part of a page of the documentation. The part above is written by hand."""
 
 import sys
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Install packages into the environment of the running Python: by uv, in seconds, or else by pip, in minutes.
+"""The installation of packages for the running Python: by uv, in seconds, or else by pip, in minutes.
 
     .venv/bin/python tools/install.py WHAT ARGUMENTS...
 

@@ -1,11 +1,11 @@
-"""Test the client with the oldest and the newest packages that it may be installed with, on each Python.
+"""Tests of the client on each Python, with the oldest and the newest packages that it may be installed with.
 
     .venv/bin/python tools/matrix.py [PYTHON:oldest|newest ...]
 
 uv makes each environment in build/matrix, from wheels only, from the sources that pip is configured with. The
 environment contains the client as pip installs it, with the lowest versions that pyproject.toml names or the newest
-ones. The client's tests run in it, and then it uses a local cloud. A Python that neither pyenv nor uv has, and that uv
-cannot download, is left out, and a line says so.
+ones. The client's tests run in the environment, and then the client uses a local cloud. A Python that neither pyenv nor
+uv has, and that uv cannot download, is left out, and a line says so.
 """
 
 import importlib.util

@@ -1,6 +1,6 @@
 """``python -m tools.module_list docs/design.md``: update the list of modules from the first lines of their docstrings.
 
-Text above a comment is written by hand; the text below it is generated.
+In the page, the text above a comment is written by hand, and the text below that comment is generated.
 """
 
 import ast

@@ -1,6 +1,6 @@
 """``python -m tools.policy_reference docs/scheduling.md``: update the fields of a policy from its schema.
 
-Text above a comment is written by hand; the text below it is generated.
+In the page, the text above a comment is written by hand, and the text below that comment is generated.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """``python -m tools.python_reference docs/python.md``: update the page about the package from its docstrings.
 
-Text above a comment is written by hand; the text below it is generated.
+In the page, the text above a comment is written by hand, and the text below that comment is generated.
 """
 
 import ast
@@ -121,7 +121,7 @@ def _fields(kind: Any) -> list[tuple[str, str]]:
 
 
 def _type(annotation: ast.expr) -> str:
-    """Return a type as text: of ``Annotated``, which adds facts for the OpenAPI document, only the type."""
+    """Return a type as text, without the facts that ``Annotated`` adds for the OpenAPI document."""
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
         assert isinstance(annotation.slice, ast.Tuple)
         return _type(annotation.slice.elts[0])

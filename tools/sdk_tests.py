@@ -1,4 +1,4 @@
-"""Run the SageMaker SDK's own unit tests with QueueTrainingJobSession in place of its Session.
+"""The SageMaker SDK's own unit tests, run with QueueTrainingJobSession in place of the SDK's Session.
 
     .venv/bin/python -m tools.sdk_tests [SOURCE]
 
@@ -75,7 +75,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """The results of tests (passed, skipped, or a message), and how many sessions of ours they made."""
+    """The results of tests (passed, skipped, or a message), and the number of our sessions that the tests created."""
 
     endings: Mapping[str, str]
     sessions: int

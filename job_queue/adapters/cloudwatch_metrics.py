@@ -48,8 +48,8 @@ class Metric(Enum):
     RECONCILIATION_AGE = ("MinutesSinceReconciliation", MetricUnit.NoUnit)  # since the last comparison with SageMaker
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
     FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
-    UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker did not let the queue stop them
-    UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # their rows cannot be written, so plans leave them out
+    UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # attempts that the queue may not stop
+    UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # jobs whose rows cannot be written; plans leave them out
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
@@ -68,7 +68,7 @@ class QueueMetrics:
         self._lasting_refusals: int | None = None
 
     def add(self, metric: Metric, value: float = 1, *, project: str | None = None, pool: str | None = None) -> None:
-        """Add a value of a metric, of the queue or of a project or pool."""
+        """Add a value to a metric of a project or of a pool, or of the queue if neither is given."""
         of = ("project", project) if project is not None else ("pool", pool) if pool is not None else None
         with self._lock:
             self._measured[of][metric].append(value)
@@ -138,6 +138,6 @@ def _print(of: Dimension | None, measured: Values) -> None:
     for metric, values in measured.items():
         name, unit = metric.value
         for value in values:
-            lines.add_metric(name, unit, value)  # begins a new line by itself when a line is full
+            lines.add_metric(name, unit, value)  # prints a full line and begins the next
     if lines.metric_set:
         lines.flush_metrics()

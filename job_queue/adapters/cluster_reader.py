@@ -1,4 +1,4 @@
-"""Read the cluster's state: metadata, active, waiting and external jobs, and the outlook if plans depend on it."""
+"""The reads of the cluster's state: metadata, jobs of each kind, and the outlook if plans depend on it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class Parallel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterReads:
-    """The reads that the cluster's state needs besides the metadata, which determines them.
+    """The reads of the cluster's state, except the metadata. The metadata determines which reads are needed.
 
-    :param calls: the active and external jobs together, then each waiting queue, then, if plans depend on them, the
-        outlook and the attempts that have ended lately.
+    :param calls: first the active and external jobs together, then each waiting queue. The outlook and the attempts
+        that have ended lately follow if plans depend on them.
     """
 
     policies: Policies
@@ -37,7 +37,7 @@ class ClusterReads:
     def cluster_state(self, metadata: Metadata, answers: Sequence[Any]) -> ClusterState | None:
         """Return the cluster's state from the results of the calls; None if this metadata needs other reads.
 
-        That happens if the reads were determined by earlier metadata, and it has changed since.
+        Other reads are needed if the metadata has changed since it determined these reads.
         """
         applied = self.policies.of(metadata.policy)
         calls = 1 + len(self.queues) + _calls_ahead(applied.policy)
@@ -94,7 +94,9 @@ def cluster_reads(
     ahead: bool = False,
     for_plans: bool = True,
 ) -> ClusterReads:
-    """Return the reads. Their number does not depend on the number of waiting jobs.
+    """Return the reads of the cluster's state.
+
+    The number of reads does not depend on the number of waiting jobs.
 
     :param now: epoch seconds.
     :param ahead: also read the outlook, even if the policy's plans do not depend on it.
@@ -140,10 +142,10 @@ def observe_cluster_state(
     ahead: bool = False,
     for_plans: bool = True,
 ) -> ClusterState:
-    """Read the cluster's state while others change it. With consistent reads no job is missed.
+    """Read the cluster's state while other invocations change it. With consistent reads no job is missed.
 
-    The active jobs are read before the waiting ones, so a job that goes back to waiting is in one of the reads. Only
-    cycles start jobs: if a cycle has written meanwhile, the active jobs are read again.
+    The active jobs are read before the waiting ones, so a job that returns to its waiting queue is in one of the reads.
+    Only cycles start jobs. If a cycle has written meanwhile, the active jobs are read again.
 
     :param now: epoch seconds.
     :param ahead: also read the outlook.
@@ -159,9 +161,9 @@ def observe_cluster_state(
 
 
 def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalTrainingJob]]:
-    """Read active jobs before external ones, so that no warm pool of an attempt that ends meanwhile is missed.
+    """Read active jobs before external ones, so that the warm pool of an attempt that ends meanwhile is not missed.
 
-    The warm pool of an attempt is recorded, among the external jobs, before the attempt's end.
+    A warm pool is recorded among the external jobs before the end of its attempt is recorded.
     """
     return repository.active(), repository.external()
 

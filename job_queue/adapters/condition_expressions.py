@@ -17,12 +17,12 @@ def is_as_read(job: Job) -> ConditionBase:
 
 
 def lease_is_free(holder: str, now: int) -> ConditionBase:
-    """Require that the lease is free or over, or that this holder has it already (the first answer was lost)."""
+    """Require that the lease is free or has expired, or that this holder has it (the first answer was lost)."""
     return Attr("token").not_exists() | Attr("expiresAt").lt(now) | Attr("owner").eq(holder)
 
 
 def fencing_token_is(fencing_token: int) -> ConditionBase:
-    """Require that no later holder has written, and that no earlier write of this holder took effect unseen."""
+    """Require that no later holder has written, and that no earlier write of this holder succeeded unnoticed."""
     return Attr("token").eq(fencing_token)
 
 
@@ -43,7 +43,7 @@ def lease_is_held_by(holder: str) -> ConditionBase:
 
 
 def is_lock_available(owner: str, now: int) -> ConditionBase:
-    """Require that no other owner holds the lock, or that the lock is too old."""
+    """Require that no other owner holds the lock, or that the lock has expired."""
     return Attr("until").not_exists() | Attr("owner").eq(owner) | Attr("until").lt(now)
 
 
@@ -74,12 +74,12 @@ def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
 
 
 def is_last_used_at(last_used: int) -> ConditionBase:
-    """Require that the waiting queue was not registered again since this time (epoch seconds)."""
+    """Require that the waiting queue has not been registered again since this time (epoch seconds)."""
     return Attr("lastUsed").eq(last_used)
 
 
 def is_counted_as_read(counted_at: int) -> ConditionBase:
-    """Require that an owner's waiting jobs were not counted again since this time (epoch seconds)."""
+    """Require that an owner's waiting jobs have not been counted again since this time (epoch seconds)."""
     return Attr("countedAt").eq(counted_at) if counted_at else Attr("countedAt").not_exists()
 
 

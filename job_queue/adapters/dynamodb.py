@@ -1,4 +1,4 @@
-"""DynamoDB in five verbs: get, query, page, update, transact. This module has none of the queue's rules.
+"""DynamoDB in five operations: get, query, page, update, transact. This module has none of the queue's rules.
 
 `Tables` is the interface of the repository; `DynamoDBTables` implements it in DynamoDB. The tests have an
 implementation in memory that passes the same contract suite.
@@ -71,14 +71,15 @@ Write = Put | Update | Delete | Check
 class Tables(Protocol):
     """The operations of a database that the repository needs.
 
-    Reads are strongly consistent, except `page`, which reads an index, and except on tables for readers only.
+    Reads are strongly consistent, with two exceptions: `page`, which reads an index, and tables that are for readers
+    only.
     """
 
     def get(self, table: str, key: Key) -> Item | None:
         """Return one row, or None."""
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """Return the rows of a line in the order of their positions, after `after`: all, or the first `limit`."""
+        """Return the rows of a partition (`line`) by position, beyond `after` if given: all, or the first `limit`."""
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
@@ -86,20 +87,21 @@ class Tables(Protocol):
     def update(self, update: Update) -> Item:
         """Make one update outside a transaction; return the new row.
 
-        :raises Refused: the row does not meet the condition, or another transaction has it (then without a row).
+        :raises Refused: the row does not meet the condition, or another transaction holds the row. The error has the
+            row only in the first case.
         """
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """Make all writes or none. Raise Refused with the rows that did not meet their condition."""
+        """Make all writes or none. Raise Refused with the rows that do not meet their condition."""
 
 
 class DynamoDBTables:
     """Tables in DynamoDB.
 
-    :param client: a boto3 DynamoDB client. Its own retries are safe, because conditions and request tokens make each
-        repeated write harmless.
-    :param consistent: whether reads are strongly consistent. Other reads cost half, and may miss the latest changes.
-        They are for readers only, never for decisions.
+    :param client: a boto3 DynamoDB client. Retries of this client are safe, because conditions and request tokens make
+        each repeated write harmless.
+    :param consistent: whether reads are strongly consistent. Reads that are not strongly consistent cost half, and may
+        miss the latest changes. Such reads are for readers only, never for decisions.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class DynamoDBTables:
         return _unpacked(answer["Item"]) if "Item" in answer else None
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """Return the rows of a line (see `Tables`)."""
+        """Return the rows of a partition (see `Tables`)."""
         items: list[Item] = []
         start: Mapping[str, Any] = {}
         while True:
@@ -141,7 +143,8 @@ class DynamoDBTables:
             TableName=table,
             IndexName=index,
             KeyConditionExpression="#listed = :yes",
-            # A sparse index is named after the attribute that it lists. An index that replaces it is named `<name>-2`.
+            # A sparse index is named after the attribute that it lists. The index that replaces the index `<name>` is
+            # named `<name>-2`.
             ExpressionAttributeNames={"#listed": index.partition("-")[0]},
             ExpressionAttributeValues={":yes": {"S": "yes"}},
             ScanIndexForward=False,
@@ -204,7 +207,7 @@ _PASSING = frozenset(
 
 
 class Postponed(Exception):
-    """A transaction that failed only because of another transaction or a throttled key. The SDK does not retry it."""
+    """A transaction that failed only because of another transaction or a throttled key. The SDK does not retry."""
 
 
 TRANSACTION_TRIES = 8

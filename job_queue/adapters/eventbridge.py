@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef as Entry
 
 BATCH = 10  # entries in one call of PutEvents
-TRIES = 2  # tries for entries that EventBridge refused; entries without an answer may have been accepted
+TRIES = 2  # tries for refused entries; entries without an answer may be accepted, and are not sent again
 LONGEST_TEXT = 1000  # characters
 LONGEST_NAME = 100  # characters of an invocation's name
 
@@ -67,7 +67,7 @@ class Notifier:
         self._sending: Future[None] | None = None  # present while there are events to send
 
     def notify(self, event: DomainEvent) -> None:
-        """Send an event to the bus, if it is one of those that are published."""
+        """Send an event to the bus if events of its type are published."""
         match event:
             case JobQueued(job):
                 self._put(_job_entry(JobEvent.QUEUED, job, {}))
@@ -86,7 +86,8 @@ class Notifier:
 
     def _transitioned(self, transition: JobTransition) -> None:
         event = job_event(transition)
-        # Backoffs repeat while there is no capacity. Metrics count them, and people get no message for each.
+        # Backoffs repeat while there is no capacity. Metrics count backoffs, and people get no message for each
+        # backoff.
         if event is not None and event is not JobEvent.BACKED_OFF:
             details = _details(event, transition)
             if (news := _news(event, transition, self._notice_after)) is not None:
@@ -102,7 +103,7 @@ class Notifier:
         self._put(_entry(WAKE_UP, {"by": by}))
 
     def flush(self, seconds: float) -> None:
-        """Wait until all events are sent, or for this many seconds: Lambda freezes the process between invocations."""
+        """Wait until all events are sent, for at most `seconds`: Lambda freezes the process between invocations."""
         with self._lock:
             sending = self._sending
         if sending is not None:
@@ -141,7 +142,7 @@ class Notifier:
 
 
 def woken_by(event: Mapping[str, Any]) -> str | None:
-    """Return the invocation that has requested this one; None if the event has no such field."""
+    """Return the name of the invocation that has requested this one; None if the event has no such field."""
     detail = event.get("detail")
     by = detail.get("by") if isinstance(detail, dict) and event.get("detail-type") == WAKE_UP else None
     return by if isinstance(by, str) and len(by) <= LONGEST_NAME else None
@@ -200,6 +201,6 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             return notices.preempted(old.evicted_for)
         case JobEvent.FINISHED:
             reason = new.reason or ""
-            is_output = without_program_output(reason) != reason  # not all readers of notices may see it
+            is_output = without_program_output(reason) != reason  # output that not all readers may see
             return notices.finished(new.state.value, duration(waited), new.name, None if is_output else reason)
     return None

@@ -1,10 +1,10 @@
 """The form of the queue's records as items (rows) of its tables.
 
 `sagemaker-queue` (key `jobName`) has an item for each job: its attributes, its request, its history and its attempts.
-`sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with only the attributes: in its
-waiting queue while it waits, in the partition `active` while it holds slots. Other partitions are `external` for
-external jobs, `control` for the queue's metadata, and `owners` for the approximate number of waiting jobs of each
-owner.
+`sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with only the attributes. The item is
+in the partition of the job's waiting queue while the job waits, and in the partition `active` while the job holds
+slots. The partition `external` has the external jobs, `control` the queue's metadata, and `owners` the approximate
+number of waiting jobs of each owner.
 """
 
 import dataclasses
@@ -101,12 +101,12 @@ class Form(Generic[RecordType]):
         }
 
     def record(self, item: Mapping[str, Any]) -> RecordType:
-        """Return a record from an item that has its attributes, perhaps among others."""
+        """Return the record that an item contains. Further attributes of the item are ignored."""
         return msgspec.convert(msgspec.convert(item, self.row), self._kind, from_attributes=True)
 
 
 def _row_type(kind: Any) -> Any:
-    """Return the Struct that has the fields of a dataclass under their stored names, and lists for tuples."""
+    """Return the Struct that has the fields of a dataclass under their stored names, with lists in place of tuples."""
     names, hints, fields = _NAMES.get(kind, {}), get_type_hints(kind), []
     for field in dataclasses.fields(kind):
         given = {"default": field.default, "default_factory": field.default_factory}
@@ -139,7 +139,7 @@ ATTEMPT = Form(EndedAttempt, if_any=("carrier",), nulls=True)
 
 
 def job_item(job: Job) -> Item:
-    """Return the attributes of a job, and its instances for readers of the table and of the index."""
+    """Return the attributes of a job, and its number of instances for readers of the table and of the index."""
     return {**_JOB.item(job), "instances": job.instances}
 
 
@@ -254,7 +254,7 @@ def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
 
 
 def listing_item(listing: ListingProgress, reconciled: int | None) -> Item:
-    """Return the item of the known part of SageMaker's list, and of the last successful comparison (epoch s)."""
+    """Return the item with the known part of SageMaker's list and the time of the last comparison (epoch s)."""
     compared = {} if reconciled is None else {"reconciled": reconciled}
     return {**metadata_key(LISTING), **_LISTING.item(listing), **compared}
 

@@ -50,8 +50,8 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 
 FINISHED_INDEX = "finished"
-HISTORY_KEPT = 100  # the latest entries and attempts are kept in a job's item
-HISTORY_BYTES = 40_000  # ... and at most these bytes of the history
+HISTORY_KEPT = 100  # number of the latest history entries, and of the latest attempts, that a job's item keeps
+HISTORY_BYTES = 40_000  # maximum size of the history in a job's item
 CAUSE_BYTES = 500  # of a cause in the history
 RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
 COUNT_KEPT_SECONDS = 60 * 86_400  # retention of an owner's count after the last submission
@@ -121,11 +121,12 @@ class JobRepository(MetadataRepository):
     def add(
         self, job: Job, details: str, now: float, metadata: Metadata | None = None, *, plain: bool = False
     ) -> JobRecord | None:
-        """Store a new job in its waiting queue. If its name is taken, return the record that has it; else None.
+        """Store a new job in its waiting queue and return None. If its name is taken, only return the existing record.
 
         :param metadata: the metadata, if it was read before in this invocation.
-        :param plain: whether its waiting queue is one of the few that each project always has.
-        :raises TooMany: its waiting queue is not in use, and its project or its owner has the maximum number.
+        :param plain: whether the job may open its waiting queue without a limit, because it asks for a single instance
+            type of a pool and names no pools (`is_plain`), or is a carrier.
+        :raises TooMany: the job needs a new waiting queue, and its project or its owner has the maximum number.
         """
         metadata = metadata or self.metadata()
         if not plain:
@@ -163,7 +164,8 @@ class JobRepository(MetadataRepository):
     def count_submission(self, owner: str, now: float) -> None:
         """Count a submission, for `check_waiting`.
 
-        The transaction that adds the job does not do this, because the submissions of an owner would then conflict.
+        The transaction that adds the job does not include the count, because submissions of one owner would then
+        conflict.
         """
         kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
         self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))

@@ -51,7 +51,7 @@ from job_queue.scheduler import policy_from_document
 UPDATE_TRIES = 10
 WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is limited
 WAITING_QUEUES_IN_ALL = 1000
-WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty one is forgotten after this time; no write takes as long
+WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty waiting queue is forgotten after this time; no write takes as long
 WAITING_QUEUE_FRESH_SECONDS = 1800  # a registration that is older than this is renewed when a job is added
 
 
@@ -62,8 +62,8 @@ LEASE_SECONDS = 20  # from the last transaction of its holder
 class Lease:
     """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token and renews the lease.
 
-    A holder that is too slow loses the lease, and may then still call SageMaker. That is harmless, because SageMaker
-    accepts an attempt's name once, and each call is recorded before it is made.
+    A holder that is too slow loses the lease, and may then still call SageMaker. Such a call is harmless: SageMaker
+    accepts each attempt's name only once, and each call is recorded before it is made.
     """
 
     holder: str
@@ -84,8 +84,8 @@ class LeaseHeld:
 class Policies:
     """The policies, parsed from their stored form.
 
-    :param max_capacity: instances of the default policy, which is in force while none is stored, and maximum of any
-        other.
+    :param max_capacity: number of instances of the default policy, and ceiling for any other policy. The default policy
+        is in force while no policy is stored.
     :param may_share: whether the stack supports shared instances.
     """
 
@@ -119,7 +119,7 @@ class Policies:
 def _with_one_market(document: dict[str, Any]) -> dict[str, Any]:
     """Return a stored policy in the present form: without `spot` in pools that have a training plan.
 
-    Earlier versions of the queue allowed both; the plan counts.
+    Earlier versions of the queue allowed both fields. If a pool has both, the training plan takes precedence.
     """
     pools = [
         {name: value for name, value in pool.items() if name != "spot" or not pool.get("training_plan")}
@@ -146,7 +146,7 @@ class MetadataRepository:
     # --- capacity backoffs -----------------------------------------------------------------------
 
     def end_capacity_backoff(self, backoff: CapacityBackoff, left: CapacityBackoff | None = None) -> bool:
-        """End a backoff. Return False if SageMaker has refused a job since, or another invocation has ended it.
+        """End a backoff. Return False if it has ended already, or SageMaker has refused a job after it was read.
 
         :param left: the remaining backoff; None: none remains.
         """
@@ -164,7 +164,7 @@ class MetadataRepository:
     # --- SageMaker's list ------------------------------------------------------------------------
 
     def note_listing(self, listing: ListingProgress, reconciled: int | None = None) -> None:
-        """Record the known part of SageMaker's list. Two concurrent writers are both right.
+        """Record the known part of SageMaker's list. If two invocations write at once, both values are correct.
 
         :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.
         """
@@ -179,7 +179,7 @@ class MetadataRepository:
     # --- jobs that cannot be recorded ------------------------------------------------------------
 
     def note_unrecorded(self, jobs: Mapping[str, int]) -> None:
-        """Record the jobs that cannot be recorded, and until when (epoch seconds) plans leave them out."""
+        """Store which jobs cannot be recorded, and until when (epoch seconds) plans leave each of them out."""
         self._tables.transact([Put(self._lines_table, {**metadata_key(UNRECORDED), "jobs": dict(jobs)})])
 
     # --- training plans --------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class MetadataRepository:
     def apply_policy(
         self, document: str, version: int, by: str, now: float, restored: int | None = None
     ) -> StoredPolicy:
-        """Replace the policy with this version (0: there is none), and keep it in the history. Return the new policy.
+        """Replace the policy of this version (0: no policy), and add the new one to the history. Return the new policy.
 
         :param restored: the earlier version that is restored; None: a new document.
         :raises Refused: another policy was applied meanwhile.
@@ -227,7 +227,7 @@ class MetadataRepository:
     # --- the lease -------------------------------------------------------------------------------
 
     def acquire(self, holder: str, now: float) -> Lease | LeaseHeld:
-        """Take the lease for `LEASE_SECONDS`. If another invocation holds it, that one will see the new generation."""
+        """Take the lease for `LEASE_SECONDS`. An invocation that already holds it will notice the new generation."""
         try:
             item = self._tables.update(
                 Update(
@@ -261,7 +261,7 @@ class MetadataRepository:
     def still_held(self, lease: Lease) -> bool:
         """Return whether the holder still has the lease although its fencing token was refused, and update the token.
 
-        That is so if one of its writes took effect and the answer was lost.
+        The holder still has the lease if one of its writes took effect and the answer was lost.
         """
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
         if item.get("owner") != lease.holder:
@@ -283,13 +283,13 @@ class MetadataRepository:
         )
 
     def promise(self, by: str, now: float, until: float, looks_at: float, soon: float) -> bool:
-        """Promise to look for work again. Return False if another invocation has promised that and looks soon enough.
+        """Promise to look for work again. Return False if another invocation has promised to look soon enough.
 
         All times are epoch seconds.
 
-        :param until: end of the time in which others may rely on the promise.
-        :param looks_at: time at which the invocation looks.
-        :param soon: another invocation that looks by then looks soon enough.
+        :param until: end of the time in which other invocations may rely on the promise.
+        :param looks_at: time at which this invocation looks for work.
+        :param soon: latest time at which another invocation looks soon enough.
         """
         promised = {"promisedUntil": int(until), "promisedBy": by, "looksAt": int(looks_at)}
         is_free = may_promise(by, int(now), int(soon))
@@ -306,7 +306,7 @@ class MetadataRepository:
             self._update_alone(Update(self._lines_table, metadata_key(LEASE), set=over, when=is_promised_by(by)))
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back. A lease that is no longer held is not an error."""
+        """Release the lease. A lease that is no longer held is not an error."""
         learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
         if lease.bucket:
             learned["launches"] = bucket_item(lease.bucket)
@@ -334,7 +334,7 @@ class MetadataRepository:
         """Return the writes that register a waiting queue when a job is added; empty if it was registered lately.
 
         :param metadata: the metadata, as read in this invocation.
-        :param owner: owner of the job, who opens the waiting queue if it was not in use.
+        :param owner: owner of the job; recorded as the opener of a waiting queue that was not in use.
         """
         last_used = metadata.waiting_queues.get(key)
         if last_used is not None and now < last_used + WAITING_QUEUE_FRESH_SECONDS:
@@ -352,8 +352,8 @@ class MetadataRepository:
     def check_number_of_waiting_queues(self, job: Job, metadata: Metadata) -> None:
         """Check that a job's waiting queue is in use, or that its project and its owner may open one more.
 
-        An owner who has opened as many of a project's waiting queues as are left in it may open no more. So one owner
-        cannot take all of them.
+        An owner may open one more while the project has more waiting queues left than this owner has opened in it. So
+        one owner cannot take all of them.
 
         :raises TooMany: the waiting queue is not in use and may not be opened.
         """
@@ -383,7 +383,8 @@ class MetadataRepository:
     def _update_alone(self, update: Update) -> None:
         """Make an update, and repeat it while another transaction has the row.
 
-        A refusal without a row can only be due to such a transaction, because each row that has a condition exists.
+        A refusal without a row can only be due to such a transaction, because the row of each conditional update
+        exists.
 
         :raises Refused: the row does not meet the update's condition.
         """

@@ -1,4 +1,4 @@
-"""SageMaker: create, stop, list and describe training jobs, read events, and classify errors."""
+"""SageMaker's API for training jobs: create, stop, list and describe; also its events and the meaning of errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ CLOCK_SECONDS = 60  # the largest difference between SageMaker's clock and the q
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"  # SageMaker deletes an ended training job, and no longer reports how it ended
-WARM = frozenset({"Available", "InUse"})  # of an ended training job: its instances are kept, or about to be
+WARM = frozenset({"Available", "InUse"})  # of an ended training job: its instances are kept, or soon will be
 
 # The codes for requests that SageMaker will never accept. Other refusals can be temporary: permissions, credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
@@ -71,7 +71,7 @@ class LaunchResult(Enum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the call has certainly launched nothing, so that its attempt gives its slots back."""
+        """Whether the call has certainly launched nothing, so that the slots of its attempt become free."""
         return self not in (
             LaunchResult.LAUNCHED,
             LaunchResult.NAME_TAKEN,
@@ -84,7 +84,7 @@ class StopResult(Enum):
     """The result of a StopTrainingJob call."""
 
     ASKED = auto()
-    ENDED_ALREADY = auto()  # or SageMaker does not know it
+    ENDED_ALREADY = auto()  # the attempt has ended, or SageMaker does not know it
     DENIED = auto()  # the queue may not stop it: the attempt's tags, or the queue's permission, were removed
     UNKNOWN = auto()  # no answer
 
@@ -100,11 +100,11 @@ class TrainingJob:
     failure: str | None
     instance_counts: Mapping[str, int]  # instance type -> instances
     tags: Mapping[str, str]
-    instances_came: float | None = None  # epoch seconds; None: not yet, or never
-    starved: bool = False  # stopped because its instances did not come in time
+    instances_came: float | None = None  # epoch seconds at which it got its instances; None: not yet, or never
+    starved: bool = False  # stopped because its instances were not available in time
     plan: str | None = None  # ARN of the training plan that it runs on
     ended_at: float | None = None  # epoch seconds, if it has ended and the time is known
-    keep_alive: int = 0  # seconds that its instances may be kept warm
+    keep_alive: int = 0  # seconds for which the instances may be kept warm
     warm: WarmPool | None = None  # present if it has ended and its instances are kept
     created: float | None = None  # epoch seconds, if known
     began: float | None = None  # epoch seconds from which SageMaker bills it, if known
@@ -112,7 +112,7 @@ class TrainingJob:
 
     @property
     def ended(self) -> bool:
-        """Whether the training job has given its instances back. SageMaker deletes only ended training jobs."""
+        """Whether the training job has released its instances. SageMaker deletes only ended training jobs."""
         return self.tells_end or self.status == DELETING
 
     @property
@@ -122,7 +122,7 @@ class TrainingJob:
 
     @property
     def of_queue(self) -> bool:
-        """Whether the training job claims that this queue launched it. Other training jobs can claim that, too."""
+        """Whether the tags say that this queue launched the training job. Other training jobs can have such tags."""
         return is_of_queue(self.tags)
 
     def is_attempt_of(self, job: Job) -> bool:
@@ -147,8 +147,8 @@ class TrainingJob:
     def is_newer_than_launch_of(self, job: Job) -> bool:
         """Return whether SageMaker created the training job after the queue had recorded that the attempt was accepted.
 
-        In that case the attempt was deleted, and its name was free: an external job has it, or a late call launched it
-        again.
+        In that case the attempt was deleted, and its name was free. An external job has taken the name, or a late call
+        has launched the attempt again.
         """
         accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.carrier_attempt is None
         return accepted and self._is_newer_than(job.started)
@@ -160,8 +160,8 @@ class TrainingJob:
     def is_leftover_of(self, record: JobRecord) -> bool:
         """Return whether the training job may be stopped: this queue launched it, and has recorded its end.
 
-        The name of an attempt that was deleted is free, and others can copy its tags. So a training job that is newer
-        than the attempt counts only while a late call of the queue can have launched it.
+        The name of an attempt that was deleted is free, and other callers can copy the tags of the attempt. So a
+        training job that is newer than the attempt counts only while a late call of the queue can have launched it.
         """
         job, ended = record.job, ended_attempt(self.name, record)
         # A time at which SageMaker certainly had the attempt.
@@ -250,8 +250,8 @@ def _plan_of(resources: Resources) -> str | None:
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
     """Return whether a training job was stopped because it waited too long for its instances.
 
-    No field reports that for MaxPendingTimeInSeconds: the status is Stopped, as after a stop by hand. But a stop by
-    hand comes before that time is over, or after the instances have come.
+    No field reports that MaxPendingTimeInSeconds is exceeded: the status is Stopped, as after a stop by hand. But a
+    stop by hand comes before that time is over, or after the instances have come.
     """
     has_transitions = bool(report.get("SecondaryStatusTransitions"))  # otherwise the instances may have come
     if (
@@ -281,7 +281,8 @@ def _seconds(time: datetime | float | str) -> float:
 def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the detail of a `SageMaker Training Job State Change`; None if it has no valid name or status.
 
-    If other fields are not valid, the result has only these two, so that the caller asks SageMaker for the rest.
+    If other fields are not valid, the result has only the name and the status, so that the caller asks SageMaker for
+    the rest.
     """
     detail = event.get("detail")
     if not isinstance(detail, dict):
@@ -363,7 +364,7 @@ class SageMakerTraining:
         return StopResult.ASKED
 
     def release(self, name: str) -> bool:
-        """Ask SageMaker to stop keeping a training job's instances. Return False if the queue has no right to.
+        """Ask SageMaker to stop keeping a training job's instances. Return False if the queue may not do this.
 
         A training job without such instances is not an error.
 
@@ -401,7 +402,8 @@ class SageMakerTraining:
     def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
         """Return the times in which a plan has instances for training jobs; empty if SageMaker does not know the plan.
 
-        :param in_use: counts the plan's instances that training jobs use; called only if a plan also serves others.
+        :param in_use: counts the plan's instances that training jobs use; called only if the plan also serves other
+            resources.
         :raises Unavailable: SageMaker gave no usable answer.
         """
         return plan_parts(self._client, arn, in_use)

@@ -1,4 +1,4 @@
-"""The mapping of the queue's errors to HTTP. No other module knows both.
+"""The mapping of the queue's errors to HTTP. No other module knows both the errors and HTTP.
 
 The class of an error has the name of its code in `api_contract.error_codes`.
 """

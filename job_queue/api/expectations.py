@@ -6,7 +6,7 @@ from api_contract.models import Expectation
 from job_queue.simulation.forecast import Doubt, Estimate
 
 LONGEST_PAUSE = 60  # seconds
-SHORTEST_HINT = 30  # seconds; followers use intervals up to this one without a hint
+SHORTEST_HINT = 30  # seconds; followers use intervals of up to this length by themselves
 
 _UNKNOWN = {
     Doubt.NEVER: "Never, as things are: its reason says what keeps it.",

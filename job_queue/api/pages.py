@@ -21,7 +21,8 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
 from job_queue.validation.issue import quoted
 
-# Formats of the positions in tokens. A position is checked before DynamoDB is asked, which fails for impossible keys.
+# Formats of the positions in tokens. Each position is checked before a query, because DynamoDB fails for impossible
+# keys.
 _NAME, _TIME = r"[A-Za-z0-9-]{1,63}", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 LIVE_KEY = re.compile(rf"\d{{10}}#{_TIME}#{_NAME}", re.ASCII)
 INDEX_KEY = {
@@ -79,14 +80,15 @@ class JobPages:
 
     @staticmethod
     def token_after(job: Job) -> str:
-        """Return the token of the page after this job, needed if only a part of a page fits in the answer."""
+        """Return the token of the page after this job, for an answer in which only a part of a page fits."""
         if not job.state.finished:
             return _packed({"live": order_of(job)})
         return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
-        # Active jobs are read before waiting jobs, so that a job that goes back to waiting is in one of the two. A job
-        # that starts could be missing in both. Only cycles start jobs: if one has written, active jobs are read again.
+        # Active jobs are read before waiting jobs, so that a job that returns to its waiting queue is in one of the
+        # reads. A job that starts could be missing in both. Only cycles start jobs: if a cycle has written meanwhile,
+        # active jobs are read again.
         metadata = self._repository.metadata()
         reads = [self._repository.active()]
         lines = sorted(metadata.waiting_queues)
@@ -128,7 +130,7 @@ class HistoryPages:
         A page has at most `limit` attempts. A page before the last may have fewer, since the filters drop some.
 
         :param since: None means HISTORY_SECONDS before `until`.
-        :param until: None means now. The period does not include it.
+        :param until: None means now. The period does not include this time.
         :param owner: an ARN, or a pattern of ARNs; None means every owner.
         :raises InvalidRequest: the period ends before it begins, or the token is invalid.
         """

@@ -36,8 +36,8 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1.
 
-        None if the job does not wait or is not in the plan. None also if it waits for a reason that does not depend on
-        the order, such as a dependency or a hold by a user.
+        None if the job does not wait or is not in the plan. None also if the job waits for a reason that does not
+        depend on the order, such as a dependency or a hold by a user.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
@@ -58,7 +58,7 @@ class QueuePosition:
         return rounded(self._outlook.end(job))
 
     def idle_since(self, job: Job) -> datetime | None:
-        """Return since when the GPUs of a job's instances are idle; None if they work or that is unknown."""
+        """Return since when the GPUs of a job's instances are idle; None if the GPUs work or nothing is known."""
         return rounded(self._outlook.idle_since(job, self._outlook.asked))
 
     def unschedulable_message(self, job: Job) -> str | None:

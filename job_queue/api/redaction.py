@@ -1,8 +1,8 @@
 """Removal of the values of a request that only the job's owner and admins may see.
 
-Users put keys and passwords into the environment, the hyperparameters and the command of a container. Names stay, since
-other users need them to recognise a job. Values are replaced. A failed program's message is replaced elsewhere
-(`domain.access.program_output`): SageMaker repeats there the whole command and the last output of the program.
+Users put keys and passwords into the environment, the hyperparameters and the command of a container. Values are
+replaced. Names stay, since other users need them to recognise a job. `domain.access.program_output` replaces the
+message of a failed program, because SageMaker repeats the whole command and the last output of the program in it.
 """
 
 from collections.abc import Mapping

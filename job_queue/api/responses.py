@@ -42,7 +42,7 @@ from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Pol
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
 ShowsValues = Callable[[Job], bool]
-"""Returns whether the caller is shown those values of a job that may be secret."""
+"""Returns whether the caller may see the values of a job that can be secret."""
 
 
 def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_values: ShowsValues, **more: Any) -> Summary:
@@ -141,9 +141,9 @@ def queue_status(
 
     :param plan: the last published plan. Waiting jobs that are not in the plan come last.
     :param now: epoch seconds.
-    :param room: bytes for the answer. Pools and projects are always complete. External jobs get at most a quarter of
-        the rest. Waiting jobs get half of what remains, if they need it, and active jobs the other half. Each of the
-        two may use the room that the other one leaves.
+    :param room: bytes for the answer. Pools, departments and projects are always complete. External jobs get at most a
+        quarter of the remaining bytes. Then waiting jobs and active jobs get half of the remaining bytes each. Bytes
+        that one of these two lists does not need go to the other list.
     """
     positions, policy = QueuePosition(plan, cluster.outlook), cluster.policy
     external, pools = cluster.external_slots(), cluster.pools_at(now)
@@ -305,7 +305,7 @@ def plan_answer(
     warnings: Sequence[str],
     ahead: Outlook | None,
 ) -> PlanAnswer:
-    """Return what a plan decides about one waiting job, and which jobs it evicts for that job.
+    """Return a plan's decision about one waiting job, with the evictions that the plan makes for this job.
 
     :param cluster: the planned cluster state, which contains the job.
     :param now: epoch seconds of the plan.

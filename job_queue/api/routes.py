@@ -111,9 +111,11 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 ) -> APIGatewayRestResolver:
     """Return the API with all its routes.
 
-    :param shared_reader: for requests that read; its rows are shared between requests for a few seconds.
-    :param own_reader: for requests that change something, since it shows their own changes.
-    :param invocation: returns the present invocation.
+    :param shared_reader: reader for requests that change nothing. The rows of this reader are shared between requests
+        for a few seconds.
+    :param own_reader: reader for requests that change something. The rows of this reader are not shared, so that it
+        shows these changes.
+    :param invocation: returns the current invocation.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
     rights = settings.rights

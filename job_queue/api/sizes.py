@@ -17,7 +17,7 @@ Part = TypeVar("Part", bound=Shape)
 def sent_bytes(body: str) -> int:
     """Return the bytes of a body in Lambda's answer.
 
-    The body is a JSON string there, so quotes and non-ASCII characters are escaped (again).
+    In that answer the body is a JSON string, so quotes and non-ASCII characters are escaped (again).
     """
     return len(json.dumps(body))
 

@@ -22,7 +22,7 @@ ALIVE_SECONDS = 15.0
 
 
 class Agent:
-    """Runs members until `close`.
+    """The agent of a carrier, which runs members until `close`.
 
     :param base: the carrier's own /opt/ml, in which each member gets a tree.
     """
@@ -144,7 +144,7 @@ class Agent:
             self._gpus.give_back(member.assignment["gpus"], int(member.assignment.get("tenths", 10)))
 
     def _forget(self, member: Member) -> None:
-        """Remove a member whose end is reported. If its processes cannot be ended, close the carrier.
+        """Remove a member whose end is reported. If the member's processes cannot be ended, close the carrier.
 
         The GPUs of such a member never become free.
         """

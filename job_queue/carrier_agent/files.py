@@ -222,7 +222,10 @@ class _Reader:
 
 
 class Target(PosixPath):
-    """A new file that can be used as a path, so that `S3.download` writes to it. `finish` gives it its final name."""
+    """A new file that can be used as a path, so that `S3.download` writes to it.
+
+    `finish` gives the file its final name.
+    """
 
     folder: Directory
     final: str
@@ -347,7 +350,7 @@ def _removed_some(root: Directory, folder: Directory, check: Callable[[], None])
 
 
 def _opened(parent: Directory, name: str) -> Directory:
-    """Open a folder that is to be removed. If its mode forbids that, give the owner all rights first."""
+    """Open a folder that is to be removed. If the folder's mode forbids opening, first give the owner all rights."""
     try:
         return parent.below((name,))
     except PermissionError:

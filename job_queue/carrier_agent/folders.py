@@ -1,8 +1,8 @@
-"""Make a member's own tree in place of /opt/ml, and adapt the member's command and variables to it.
+"""A member's own tree in place of /opt/ml, and the member's command and variables adapted to this tree.
 
-The members of a carrier cannot share one /opt/ml. So each has a tree below the carrier's, which its SM_* variables
-name. If a word of the command or a variable's value begins with `/opt/ml`, that part is replaced by the path of the
-tree. Paths in the member's code are not replaced.
+The members of a carrier cannot share one /opt/ml. So each member has a tree below the carrier's /opt/ml, and the
+member's SM_* variables name this tree. If a word of the command or a variable's value begins with `/opt/ml`, that part
+is replaced by the path of the tree. Paths in the member's code are not replaced.
 """
 
 import json
@@ -47,7 +47,7 @@ class Folders:
 
     @property
     def opened(self) -> Directory:
-        """The open tree as it was made. A link that replaces it later is not followed."""
+        """The open tree as it was made. A link that replaces the tree later is not followed."""
         if self._opened is None:
             raise ValueError("the folders are not made")
         return self._opened

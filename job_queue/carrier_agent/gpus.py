@@ -2,8 +2,8 @@
 
 A member with whole GPUs sees only its own (CUDA_VISIBLE_DEVICES). For members that share a GPU, NVIDIA MPS limits
 memory and threads if its daemon can be started. Otherwise the members take turns (time slicing), and only the member's
-framework can limit memory. JAX and TensorFlow read a variable for that. PyTorch does not: the member's code has to pass
-SMQ_GPU_MEMORY_FRACTION on to torch.cuda.set_per_process_memory_fraction.
+framework can limit memory. JAX and TensorFlow read a variable with this limit. PyTorch does not: the member's code has
+to pass SMQ_GPU_MEMORY_FRACTION on to torch.cuda.set_per_process_memory_fraction.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The agent's side of the mailbox: read and check orders, reject those of others, and write authenticated reports.
+"""The agent's side of the mailbox: it checks orders, rejects forged ones, and writes authenticated reports.
 
 The messages are JSON objects in S3 below the carrier's prefix.
 
@@ -13,16 +13,17 @@ The messages are JSON objects in S3 below the carrier's prefix.
 
 An order is JSON text that the deployment's key has signed: {"do": "assign" or "stop", "carrier", "attempt",
 "submission", "call"}. An assignment also has {"gpus": [0], "tenths": 10, "sealed"}, where `tenths` is the part of each
-GPU. `sealed` is {"request": fields of CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent;
-"disk" and "grace" may be missing. `submission` distinguishes jobs that have the same name at different times. `call`
-counts the launches of a job. An agent accepts one assignment for each pair of attempt and submission. It obeys a stop
-only if the stop's `call` is at least the assignment's. So no order can be replayed, or moved to another carrier or
-attempt.
+GPU. `sealed` is {"request": fields of CreateTrainingJob, "disk": bytes, "grace": seconds, "saving": seconds}, encrypted
+for this agent. All of these fields but "request" may be missing. `submission` distinguishes jobs that have the same
+name at different times. `call` counts the launches of a job. An agent accepts one assignment for each pair of attempt
+and submission. An agent obeys a stop only if the stop's `call` is at least the assignment's. So no order can be
+replayed, or moved to another carrier or attempt.
 
 A report is JSON text with an authentication code, made with the key that the queue and this agent share. Every report
 has {"carrier", "at"}, and in addition
     started  {"attempt", "submission", "call", "sharing": whole, mps or time-slicing}
-    ended    {"attempt", "submission", "call", "started", "status", "reason", "exit", "sharing"}
+    ended    {"attempt", "submission", "call", "started", "status", "reason", "exit", "sharing", "unsaved"}. The last
+             three fields are missing if the agent has refused the assignment
     alive    {"beat", "members", "ended"}: running attempts, and the last ones that ended, as <attempt>/<submission>
 `status` is one of SageMaker's: Completed, Failed or Stopped.
 """

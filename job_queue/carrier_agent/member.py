@@ -1,4 +1,4 @@
-"""Run one attempt of a member: download its data, run its command, save checkpoints and results, report its end."""
+"""One attempt of a member: its data, its command, its checkpoints and results, and the report of its end."""
 
 import os
 import re
@@ -41,7 +41,7 @@ class Ended(Exception):
 
 
 class Member:
-    """Runs an attempt in its own thread.
+    """One attempt of a member, which runs in its own thread.
 
     :param assignment: see `mailbox`; its GPUs are allocated.
     :param freed: called before the member's end is reported, once its processes have ended and its files are saved. So
@@ -100,7 +100,7 @@ class Member:
         return self._stop.is_set()
 
     def join(self) -> None:
-        """Wait until its end is reported."""
+        """Wait until the member's end is reported."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -254,7 +254,7 @@ class Member:
                         killed_at = now + float(self.assignment.get("grace") or GRACE_SECONDS)
                 elif now >= killed_at:
                     processes.signal(signal.SIGKILL)
-                    if now >= killed_at + ENDING_SECONDS:  # the kernel does not let it end
+                    if now >= killed_at + ENDING_SECONDS:  # the kernel does not end the process
                         return requested
                 if measurement is not None and measurement.join(0):
                     over = self._too_large(measurement)
@@ -316,7 +316,8 @@ class Member:
         """Save checkpoints and results after every end: SageMaker also saves both for stopped jobs.
 
         A member that was stopped or killed has `SAVING_SECONDS` for both. A member that ended by itself has
-        `MOST_SAVING_SECONDS` while bytes are sent. If it is stopped meanwhile, it has `SAVING_SECONDS` from the stop.
+        `MOST_SAVING_SECONDS` while bytes are sent. If such a member is stopped meanwhile, it has `SAVING_SECONDS` from
+        the stop.
         """
         by_itself = ended.status == "Completed" or ended.reason.startswith("AlgorithmError")
         pace = Pace(

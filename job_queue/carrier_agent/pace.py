@@ -55,8 +55,8 @@ class Pace:
 def within(pace: Pace, step: Callable[[], T]) -> T:
     """Run a step in its own thread and return its result; raise LimitExceeded when its time is over.
 
-    The step may hang in a system call. Such a step is left running, and ends the next time it checks the pace. So it
-    must own the descriptors that it uses.
+    The step may hang in a system call. Such a step is left running, and ends the next time it checks the pace. So the
+    step must own the descriptors that it uses.
     """
     running: Background[T] = Background(step, pace)
     while not running.join(min(0.5, pace.left())):

@@ -1,8 +1,9 @@
-"""Start a member's command, copy its output to the log, and end all its processes, also those that left its group.
+"""The start of a member's command, the copy of its output to the log, and the end of all its processes.
 
-A process that left the member's process group is found in three ways: by a variable that it inherits (the mark); by its
-ancestors and its session, which are noted while the member runs; and as an orphan, because orphans become children of
-the agent. Children of the agent that belong to no running member are ended with the next member that ends.
+A process that left the member's process group is found in three ways: by a variable that it inherits (the mark), by its
+ancestors and its session, and as an orphan. Ancestors and sessions are noted while the member runs. Orphans become
+children of the agent. Children of the agent that belong to no running member are ended together with the next member
+that ends.
 """
 
 import ctypes
@@ -65,12 +66,12 @@ def adopt_orphans() -> None:
 def protect() -> bool:
     """Deny processes of the same user access to the agent (prctl): its memory, its variables, its open files.
 
-    Otherwise a member can write to /proc/<agent>/fd/1, which is the log, under any name. Return whether Linux agreed.
-    Call this function once, at the start.
+    Otherwise a member can write to /proc/<agent>/fd/1, which is the log, under any name. Return whether the call
+    succeeded. Call this function once, at the start.
 
-    Limits: a process with CAP_SYS_PTRACE keeps its access; containers do not have that capability unless they ask for
-    it. Signals are still possible, SIGSTOP and SIGKILL included. If the agent is not the container's first process,
-    /proc/1/fd/1 is as accessible as that process leaves it.
+    Limits: a process with CAP_SYS_PTRACE keeps its access, but containers have that capability only on request. Signals
+    are still possible, SIGSTOP and SIGKILL included. If the agent is not the container's first process, /proc/1/fd/1 is
+    as accessible as that process leaves it.
     """
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
@@ -86,7 +87,7 @@ def log(name: str, line: str) -> None:
 def log_output(name: str, line: str) -> int:
     """Write a line of a member's output to the log. Return the number of bytes written.
 
-    The agent's prefix is quoted in it, so that it cannot pass for a line of the agent.
+    The agent's prefix is quoted in the output, so that the output cannot pass for a line of the agent.
     """
     return _write(name, _COLOURS.sub("", line).replace(_AGENT_PREFIX, f"'{_AGENT_PREFIX}'"))
 
@@ -205,8 +206,8 @@ class Processes:
                 for pid in _with_descendants(found - taken, table) - taken - _own - {os.getpid()}
                 if table[pid].state not in "ZX"
             }
-            # A scan misses a process only if that process forks and ends during the scan. Then it leaves a zombie,
-            # which only the agent can reap. So a scan without such a zombie has missed no process.
+            # A scan misses a process only if that process forks and ends during the scan. Then the process leaves a
+            # zombie, which only the agent can reap. So a scan without such a zombie has missed no process.
             complete = _adopting and over and not left
             if complete:
                 sessions = {table[pid].session for other in others for pid, _ in other._seen if pid in table}
@@ -365,8 +366,8 @@ class Reader:
     """A thread that copies a member's output to the log, line by line, within limits.
 
     Output beyond `BYTES_PER_SECOND` on average (8,192 short lines a second) is left out, and the log says how much. The
-    thread reads at most `MOST_READ_PER_SECOND`. It ends with the member, even if a process that was not found keeps the
-    pipe open.
+    thread reads at most `MOST_READ_PER_SECOND`. The thread ends with the member, even if a process that was not found
+    keeps the pipe open.
     """
 
     def __init__(self, attempt: str, source: "IO[bytes]") -> None:

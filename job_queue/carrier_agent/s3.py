@@ -1,4 +1,4 @@
-"""S3 with the standard library only: requests are signed by SigV4, and retried if that may help.
+"""S3 with the standard library only: requests are signed by SigV4, and retried if a retry may help.
 
 Signatures: AWS General Reference, "Signature Version 4 signing process"; S3: its API reference.
 """
@@ -58,7 +58,7 @@ class Credentials(NamedTuple):
 
 
 class CredentialSource:
-    """Credentials of the container, requested again before they expire; static ones of the environment never expire."""
+    """The container's credentials, renewed before they expire. Static credentials of the environment never expire."""
 
     def __init__(self, environment: Optional[Dict[str, str]] = None) -> None:
         self._environment = dict(os.environ if environment is None else environment)
@@ -129,7 +129,7 @@ class S3:
         self._ask("GET", bucket, key, into=target)
 
     def put(self, bucket: str, key: str, body: Body, *, new: bool = False, kms_key: Optional[str] = None) -> bool:
-        """Write an object; send a large file in parts. With `new`, write it only if the key has no object.
+        """Write an object; send a large file in parts. With `new`, write the object only if the key has none.
 
         Return False if the key had an object, or if another write to it was in progress.
         """

@@ -4,7 +4,7 @@
 
 The agent verifies RSA signatures of the deployment (RFC 8017, RSASSA-PKCS1-v1_5 with SHA-256). Queue and agent agree on
 a key that no other program has (Diffie-Hellman in group 14 of RFC 3526, exponents of 256 bits). With keys derived from
-it, requests are encrypted and authenticated (HMAC-SHA256 in counter mode, then HMAC-SHA256), and reports are
+that key, requests are encrypted and authenticated (HMAC-SHA256 in counter mode, then HMAC-SHA256), and reports are
 authenticated.
 """
 
@@ -80,7 +80,7 @@ def sealed(key: bytes, text: bytes, context: str) -> str:
 
 
 def opened(key: bytes, message: str, context: str) -> bytes:
-    """Decrypt a text. Raise ValueError if it was not sealed with this key and this context."""
+    """Decrypt a text. Raise ValueError if the text was not sealed with this key and this context."""
     content = base64.b64decode(message.encode(), validate=True)
     body, mac = content[:-_MAC], content[-_MAC:]
     if len(body) < _NONCE or not hmac.compare_digest(mac, _mac(key, context, body)):

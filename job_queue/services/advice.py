@@ -1,4 +1,4 @@
-"""Advice: changes that would let a waiting job start. Each was tried by planning again with one thing changed."""
+"""Advice: changes that would let a waiting job start. Each change is tested by a plan with only this change."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -101,7 +101,7 @@ def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 def _shorter_runtime(what_if: WhatIf, gain: str) -> Iterator[str]:
     """Yield a remedy with the longest of RUNTIMES with which the job would start.
 
-    :param gain: the reason why a shorter runtime helps, for the sentence.
+    :param gain: the advantage of a shorter runtime, as the end of the sentence.
     """
     if found := _first(RUNTIMES, lambda seconds: _start_phrase(what_if.submitted(max_runtime=seconds))):
         longest, when = found

@@ -49,7 +49,7 @@ class DryRun:
     def advice(self, name: str) -> tuple[ClusterState, Plan, list[str]]:
         """Return the cluster state, its plan, and advice on how a waiting job could start.
 
-        :param name: the job. The advice is empty if the plan starts the job, or if it does not wait.
+        :param name: the job. The advice is empty if the plan starts the job, or if the job does not wait.
         """
         cluster = self.cluster(ahead=True)
         return cluster, *_advised(cluster, name, self._clock)

@@ -19,7 +19,7 @@ from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
 from job_queue.scheduler import GPUS
 
-LOOK_SECONDS = 300  # between two look-ups: CloudWatch charges for each instance
+LOOK_SECONDS = 300  # time between two look-ups, as CloudWatch charges for each instance
 WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has accelerators, but no GPUs
 
 

@@ -17,7 +17,7 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import Project
 from job_queue.validation.issue import quoted
 
-TRIES = 10  # attempts to write, since others may change the same job at the same time
+TRIES = 10  # tries to write a job, since other invocations may change it at the same time
 
 
 class JobCommands:
@@ -104,7 +104,7 @@ class JobCommands:
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def may_see_values(self, job: Job, caller: str) -> bool:
-        """Return whether a caller is shown those values of a job's request that may be secret."""
+        """Return whether a caller may see the values of a job's request that can be secret."""
         return self._rights.may(Action.SHOW_VALUES, caller, owner=job.owner)
 
     def _check_right(self, action: Action, job: Job, caller: str) -> None:

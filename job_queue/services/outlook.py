@@ -1,7 +1,7 @@
 """The outlook: expected runtimes of live jobs and expected starts of waiting jobs, from the history of attempts.
 
-The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for it, and readers
-read one row. A process keeps what it has read of the history. A new process reads the history again.
+The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for it, and readers read
+one row. A process keeps the part of the history that it has read. A new process reads the history again.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ class OutlookService:
     ) -> tuple[Mapping[str, PastUse], frozenset[str]]:
         """Return the past use by project, and the recently ended attempts that are included in it.
 
-        Both are empty if the policy does not count past use.
+        Both results are empty if the policy does not count past use.
         """
         if not remembers(applied.policy):
             self._use = None

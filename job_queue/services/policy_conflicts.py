@@ -27,7 +27,8 @@ _LOWERED = (
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
     """Yield projects and pools that live jobs need and the policy drops, and quotas that it lowers too far.
 
-    A quota is lowered too far if running non-preemptible jobs hold more. `allow_oversubscription` permits that.
+    A quota is lowered too far if running non-preemptible jobs hold more slots. `allow_oversubscription` permits such
+    quotas.
     """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
     if not policy.settings.allow_oversubscription:
@@ -49,8 +50,8 @@ def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
 def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     """Yield a message for each quota that falls below the slots of running non-preemptible jobs.
 
-    A pool or a project that the policy drops is not a lowered quota. Jobs count for the department that their project
-    has in the new policy.
+    A pool or a project that the policy drops does not count as a lowered quota. Jobs count for the department to which
+    their project belongs in the new policy.
     """
     departments = {project.name: project.department for project in policy.projects}
     members = _members(cluster)
@@ -91,7 +92,8 @@ def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
 def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) -> Iterator[Job]:
     """Yield the jobs that hold slots and may not be stopped, including carriers.
 
-    Stopping jobs are left out, since they free their slots. A carrier without members counts as free.
+    Stopping jobs are left out, since they free their slots. Carriers without members are left out, too, since they
+    count as free.
     """
     for job in cluster.active.values():
         stays = job.state is not JobState.STOPPING and (job.carries is None or job.name in members)

@@ -1,4 +1,4 @@
-"""Reading and applying the policy.
+"""The operations that read and apply the policy.
 
 A caller that applies a policy names the version to be replaced. If another version is in force, the policy is refused,
 so that no change is lost.
@@ -44,7 +44,7 @@ class PolicyService:
         return self._policies.of(self._repository.policy())
 
     def history(self) -> list[PolicyVersion]:
-        """Return the stored versions, the present one first."""
+        """Return the stored versions, the latest first."""
         return self._repository.policy_history.versions()
 
     def of_version(self, version: int) -> AppliedPolicy:
@@ -88,7 +88,7 @@ class PolicyService:
     def apply(
         self, document: object, version: int, caller: str, *, force: bool = False
     ) -> tuple[AppliedPolicy, list[str]]:
-        """Apply a policy, which takes effect in the next cycle. Return it as stored, and warnings.
+        """Apply a policy, which takes effect in the next cycle. Return the stored policy and warnings.
 
         :param version: the version to replace, as the caller has read it.
         :param force: apply the policy even if it has `conflicts` with live jobs.

@@ -19,7 +19,7 @@ from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
 SECONDS = 10  # no further future is simulated after this time, since a caller waits
-ESTIMATED_AFTER = 0.4  # seconds after which each step of the first future estimates whether the time will be enough
+ESTIMATED_AFTER = 0.4  # seconds of the first future after which each step checks whether SECONDS will be enough
 
 ReadBasis = Callable[[ClusterState, float], Basis]
 """Returns the input of a forecast that begins at a time (epoch seconds)."""
@@ -74,7 +74,7 @@ class PreviewService:
     def of_policy(self, document: object, horizon: float) -> Preview:
         """Return the changes if a policy were applied.
 
-        A policy with more instances than MaxCapacity allows is compared all the same, with warnings.
+        A policy with more instances than MaxCapacity allows is not refused. The preview then has warnings.
 
         :param horizon: seconds from now to simulate.
         :raises InvalidRequest, TooLarge: the policy is invalid for another reason.

@@ -50,7 +50,7 @@ class QueueReader:
     def published(self) -> Published:
         """Return the published plan and the outlook.
 
-        If the plan is old, it says how old. If the outlook is old, it has no expected starts and ends.
+        An old plan contains its age. An old outlook has no expected starts and ends.
         """
         last = self._last_cycle()
         self._renew(last.fencing_token)

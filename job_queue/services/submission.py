@@ -1,4 +1,4 @@
-"""Submission: check a request, its caller's rights and its places in S3; then store it as a job, or refuse it."""
+"""Submission: a request, its caller's rights and its places in S3 are checked; then it becomes a job or is refused."""
 
 import json
 import math
@@ -304,7 +304,7 @@ def dependencies_of(
 
 
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
-    """Return whether a caller repeats a request that they sent before.
+    """Return whether a caller repeats a request that the same owner sent before.
 
     An equal request of another owner counts as a different one. Otherwise the owner of the first job could cancel the
     job on which the caller relies, and a caller could find out secret values of a request by guessing.
@@ -313,7 +313,7 @@ def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bo
 
 
 def refuse(issues: Sequence[ValidationIssue]) -> None:
-    """Refuse a request with issues. The error names the first of very many.
+    """Refuse a request with issues. If there are very many issues, the error names only the first ones.
 
     :raises InvalidRequest: there are issues.
     """

@@ -1,8 +1,9 @@
-"""Checks at submission whether SageMaker would accept a request, so that it does not fail after hours in the queue.
+"""Checks of whether SageMaker would accept a request, so that the request does not fail after hours in the queue.
 
 There are two checks, in this order. `against_model` compares the request with the CreateTrainingJob shape of
-SageMaker's service model. `against_sagemaker` applies the rules that the model cannot express; it expects a request
-without issues of the first check. Both are pure, never raise, and return at most `MOST_ISSUES` issues.
+SageMaker's service model. `against_sagemaker` applies the rules that the model cannot express. `against_sagemaker`
+expects a request in which the first check has found no issues. Both checks are pure, never raise, and return at most
+`MOST_ISSUES` issues.
 """
 
 from job_queue.domain.errors import ValidationIssue

@@ -1,7 +1,7 @@
 """Checkpoint rules: a job's next attempt must find the job's checkpoints at their address in S3, and only these.
 
-SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains. Before the next attempt starts, it
-copies all objects under that address back into the folder (guide: checkpoints).
+SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains. Before the next attempt starts,
+SageMaker copies all objects under that address back into the folder (guide: checkpoints).
 """
 
 import re
@@ -38,7 +38,7 @@ def _local_path(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _attempt(request: Json) -> Iterator[ValidationIssue]:
-    """Refuse the name of one attempt, as in a request copied from DescribeTrainingJob: later attempts have others."""
+    """Refuse the name of one attempt, as in a request copied from DescribeTrainingJob: each attempt has another."""
     if _ATTEMPT_NAME.search(text(mapping(request, "CheckpointConfig"), "S3Uri")):
         what = "holds the name of one attempt (-qstamp-): use the job's name, which is the same for all its attempts."
         yield field_issue(_URI, what)
@@ -61,7 +61,7 @@ def _other_folders(request: Json, kept: str) -> Iterator[tuple[str, str]]:
         source = mapping(mapping(channel, "DataSource"), "S3DataSource")
         yield f"InputDataConfig[{index}].DataSource.S3DataSource.S3Uri", text(source, "S3Uri")
     if kept.endswith(f"/{text(request, 'TrainingJobName')}/"):
-        return  # the SDK puts the job's code into a folder of that name: a small file, and no other job's
+        return  # the SDK puts the code of this job into a folder of that name; the code is a small file
     code = hyperparameter(request, "sagemaker_submit_directory")
     yield "HyperParameters.sagemaker_submit_directory", code if isinstance(code, str) else ""
 

@@ -1,8 +1,7 @@
 """The JSON in the body of an API request, read strictly.
 
-Content that two readers could understand differently, or that cannot be passed on, is refused, and the error names the
-field. Examples are a name that an object contains twice, a number that is not finite or too long, half a character, and
-too many levels.
+Content that can be read in two ways, or that cannot be passed on, is refused. The error names the field. Examples are a
+name that an object contains twice, a number that is not finite or too long, half a character, and too many levels.
 """
 
 import json

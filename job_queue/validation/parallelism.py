@@ -1,4 +1,6 @@
-"""Check that degrees of model parallelism divide a job's processes, which SageMaker sees only on paid instances.
+"""Checks that degrees of model parallelism divide the number of a job's processes.
+
+SageMaker finds such an error only on paid instances.
 
 The SDK sends `distribution={"smdistributed": {"modelparallel": ...}}` in hyperparameters. `mp_parameters` has the
 library's parameters; the others define the number of processes on each instance. Sources: guide, SageMaker model
@@ -100,7 +102,7 @@ def _alias(degrees: dict[str, Any]) -> str | None:
 
 
 def _alternatives(request: Json) -> Iterator[list[tuple[str, int]]]:
-    """Yield the instances that take part, for each alternative of the request."""
+    """Yield the instances that run the library, for each alternative of the request."""
     config = mapping(request, "ResourceConfig")
     if preferences := mappings(config, "InstancePreferences"):
         for preference in preferences:

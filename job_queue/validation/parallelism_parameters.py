@@ -115,7 +115,7 @@ _KNOWN: Mapping[str, _Values] = {
     "random_seed": _WHOLE,
 }
 _KNOWN_TO_VERSION_2: Mapping[str, _Values] = {**_KNOWN, "activation_loading_horizon": _at_least(1)}
-# Internal parameters of version 1: their values are not checked, and the names are no typing errors.
+# Internal parameters of version 1: their values are not checked, and their names do not count as mistyped.
 _INTERNAL = frozenset(
     {"fast_mode", "static_mode", "herring", "checkpoint_attentions", "task_level_activation_loading_horizon"}
 )
@@ -156,7 +156,7 @@ def _mistyped(name: str) -> Iterator[ValidationIssue]:
 
 
 def _partition(parameters: Mapping[str, Any], sound: Mapping[str, Any]) -> Iterator[ValidationIssue]:
-    """Check `default_partition`, which takes the operations that the script itself puts into no partition."""
+    """Check `default_partition`, the partition of the operations that the script itself puts into no partition."""
     field = f"{PARAMETERS}.default_partition"
     if sound.get("auto_partition", True) == 0 and parameters.get("default_partition") is None:
         what = (

@@ -1,6 +1,6 @@
-"""Pre-flight: find faults of requests that SageMaker would accept, but whose jobs would fail or never start.
+"""Pre-flight: checks of requests that SageMaker would accept, but whose jobs would fail or never start.
 
-Unlike SageMaker's own rules, these checks can be turned into warnings by the user. docs/preflight.md lists them.
+The user can turn these checks into warnings, unlike SageMaker's own rules. docs/preflight.md lists them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -52,7 +52,7 @@ def of_policy(
 ) -> list[ValidationIssue]:
     """Return the issues that exist under the applied policy.
 
-    :param known: the issues that exist under any policy. They are not repeated for each pool.
+    :param known: the issues that exist under any policy. These issues are not repeated for each pool.
     """
     messages = {issue.message for issue in known}
     return [*_unschedulable(request, job, applied), *_in_its_pools(request, job, applied.policy, messages)]

@@ -1,4 +1,4 @@
-"""Check a request against SageMaker's service model: names, types, sizes, ranges, patterns and allowed values.
+"""The check of a request against SageMaker's service model: names, types, sizes, ranges, patterns, allowed values.
 
 botocore itself checks only names, types and minima before it sends a request. SageMaker checks maxima, patterns and
 values, but only at the launch. The model's shape is an argument, so this module does not import botocore.
@@ -78,7 +78,7 @@ def against_model(request: object, shape: ServiceShape) -> list[ValidationIssue]
 def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     check = _CHECKS.get(shape.type_name)
     if check is None:
-        return  # training jobs have no such type today: SageMaker decides
+        return  # no field of a training job has such a type today; SageMaker checks the value
     if depth > _DEEPEST:
         yield field_issue(field, f"is nested too deeply: at most {_DEEPEST} levels are read.")
         return

@@ -2,7 +2,7 @@
 
 A browser lets any page send requests to 127.0.0.1. The owner of a host name can also let the name point to 127.0.0.1.
 Then the browser takes a request to the local cloud for a request to the page's own site (DNS rebinding). Three headers
-reveal such requests: Origin, Sec-Fetch-Site, and Host with its name.
+reveal such requests: Origin, Sec-Fetch-Site, and Host, which contains that host name.
 """
 
 from collections.abc import Iterable

@@ -13,9 +13,9 @@ PROCESS = Path(__file__).resolve().with_name("cleanup_process.py")
 class Cleanup:
     """A separate process that outlives this one, ends the cloud's processes and removes its folder.
 
-    Create it before anything else, keep all files in `folder`, add `mark` to the environment of every process, and call
-    `close` last. A pipe connects this process to the separate one. If this process is killed, the pipe ends, and the
-    separate process begins to clean up.
+    Create this object before anything else, keep all files in `folder`, add `mark` to the environment of every process,
+    and call `close` last. A pipe connects this process to the separate one. If this process is killed, the pipe ends,
+    and the separate process begins to clean up.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,10 @@
 """The cleanup process of a local cloud: it ends the cloud's processes and removes its files, even after a crash.
 
-`cleanup.Cleanup` runs it as a script: python cleanup_process.py MARK
+`cleanup.Cleanup` runs this module as a script: python cleanup_process.py MARK
 
-The process makes the private folder and prints its path. When its standard input ends, it ends every process that has
-the mark in its environment, and their children. Then it removes the folder and the files that standard input named.
+The process makes the private folder and prints its path. When its standard input ends, the cleanup process ends all
+processes that have the mark in their environment, and the children of these processes. Then the cleanup process removes
+the folder and the files that standard input named.
 """
 
 import contextlib

@@ -33,7 +33,7 @@ FUNCTIONS = ("QueueFunction", "ReadFunction")
 # output with the name of a function -> parameter with the number of executions reserved for it
 CONCURRENCY = {"FunctionName": "ReservedConcurrency", "ReadFunctionName": "ReadConcurrency"}
 CODE = ("api_contract", "job_queue")  # folders
-# Optional modules that boto3 loads, which takes a third of a cold start. The function in AWS does not have them.
+# Optional modules of boto3: loading them takes a third of a cold start, and the function in AWS does not have them.
 ABSENT = ("awscrt", "OpenSSL")
 DEPLOYED_WITHIN = 300.0  # seconds; a deployment takes about one
 
@@ -157,8 +157,8 @@ def packaged_template(project: Path) -> dict[str, Any]:
 def expanded(template: str, region: str) -> str:
     """Return the template after the SAM transform, or unchanged if SAM refuses it: CloudFormation then reports why.
 
-    The result is cached. ministack would load and run SAM again for each stack, a third of its work until the queue is
-    up.
+    The result is cached. Otherwise ministack would load and run SAM for each stack, which is a third of ministack's
+    work until the queue is up.
     """
     session: Any = SimpleNamespace(region_name=region)  # instead of a session with the user's own settings
     fragment = json.loads(template)

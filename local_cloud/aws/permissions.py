@@ -31,7 +31,7 @@ class Needed:
 
 
 class Permissions:
-    """Refuses calls that the caller's policies do not allow.
+    """The check that refuses calls which the caller's policies do not allow.
 
     :param tags_of: returns the tags of a training job by its name; none if there is no such job.
     """

@@ -1,6 +1,6 @@
 """The server process of the local cloud: ministack, with access control, AWS's limits and injected crashes.
 
-`ministack.Ministack` runs it as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
+`ministack.Ministack` runs this module as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
 
 FD is a bound socket. Once the file CRASHES exists, each invocation of a Lambda function ends its process with the
 probability CRASH. For each killed process, one character is appended to CRASHES. LIMITS are the read and write units
@@ -54,11 +54,12 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class AccessControl:
-    """Admits programs that have the address of the local cloud; only the starting process may reset or reconfigure it.
+    """The access control of the server. Programs that have the address of the local cloud are admitted.
 
-    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) do not check credentials. Here they
-    require the token, which only the process that started this one has. All other calls must be signed, if ministack
-    checks signatures at all. Calls of a REST API are exempt, because ministack checks these itself.
+    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) can reset or reconfigure the server,
+    and do not check credentials. Here these endpoints require the token, which only the process that started this one
+    has. All other calls must be signed, if ministack checks signatures at all. Calls of a REST API are exempt, because
+    ministack checks these itself.
     """
 
     def __init__(self, port: int, token: str, *, auth: bool, account: str) -> None:
@@ -139,7 +140,7 @@ def refusal(question: dict[str, Any]) -> dict[str, str]:
 
 
 async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Pass a request to ministack. If it requests KMS encryption without a key, add S3's default key, aws/s3.
+    """Pass a request to ministack. If the request asks for KMS encryption without a key, add S3's default key.
 
     The SageMaker SDK uploads source folders without naming a key. ministack would refuse these requests.
     """
@@ -154,7 +155,7 @@ def verify_root_signatures(access: str) -> None:
     """Make ministack verify the root user's signatures as those of all other users.
 
     By default ministack treats several access keys as the root user's: the configured key, `test`, any twelve digits,
-    and an empty key. It does not verify the signatures of requests with these keys.
+    and an empty key. The signatures of requests with these keys are not verified.
     """
 
     def is_root(key: str) -> bool:
@@ -176,7 +177,7 @@ def verify_root_signatures(access: str) -> None:
 
 
 class Crashes:
-    """Decides which processes are killed, and records them."""
+    """The choice of the processes that are killed, and a record of the killed processes."""
 
     longest_life = 0.5  # seconds of work
 

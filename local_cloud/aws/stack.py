@@ -1,4 +1,4 @@
-"""AWS on one machine: start it, deploy the real template to it, stop it."""
+"""AWS on one machine: its start, the deployment of the real template, and its stop."""
 
 import json
 import os
@@ -52,16 +52,17 @@ SageMaker:
 class LocalCloud:
     """A context manager: inside it, the queue runs; afterwards, all its processes and files are gone.
 
-    Raise LocalCloudError on entry if it cannot be started.
+    Raise LocalCloudError on entry if the cloud cannot be started.
 
-    :param slots: the queue's capacity in instances. Policies cannot exceed it, unless a larger `policy` is given here.
+    :param slots: the queue's capacity in instances. Policies cannot exceed this capacity, unless a larger `policy` is
+        given here.
     :param instances: limits of SageMaker itself: instance type -> instances that the account may use.
     :param policy: a policy document, as `smq policy apply` takes it.
     :param auth: whether the services verify signatures and the permissions of the Lambda's role.
     :param parameters: further parameters of the template.
     :param faults: faults that begin as soon as all services are up.
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
-    :param account: SageMaker's quotas, request rates, training plans and history. If it has a quota lag, each
+    :param account: SageMaker's quotas, request rates, training plans and history. If the account has a quota lag, each
         instance type that neither `account` nor `instances` names has a quota: the number of instances of the queue.
     :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unhandled_grace` and `startup_delay`.
     :param strict: whether to add the limits and times of an ordinary AWS account.
@@ -230,7 +231,7 @@ class LocalCloud:
         return self._ministack.throttled
 
     def remove_at_end(self, *files: Path) -> None:
-        """Remove these files with the cloud, however it ends."""
+        """Remove these files when the cloud ends, also if it ends by a crash."""
         for file in files:
             self._cleanup_process.remove_at_end(file)
 

@@ -1,6 +1,8 @@
-"""The article's use case as a demo: four jobs with priorities on two instances; one is preempted and resumed.
+"""A demo of the article "A Priority Based Scheduler for Amazon SageMaker Training Jobs".
 
-The demo checks itself: a difference from the article ends it with a message and status 1.
+Four jobs with priorities run on two instances. One job is preempted and resumed.
+
+The demo checks itself: it ends with a message and status 1 at the first difference from the article.
 """
 
 import contextlib
@@ -219,5 +221,5 @@ def load_sdk() -> tuple[Sdk, Any]:
 
 
 def say(text: str) -> None:
-    """Print a line about the present step."""
+    """Print a line about the current step."""
     print(f"- {text}", flush=True)

@@ -52,7 +52,7 @@ def parse_limits(text: str) -> KeyLimits:
 
 
 class KeyThrottle:
-    """Counts the units that each key has left, and finds keys without units. Safe for threads.
+    """The units that each key has left, and the search for keys without units. Safe for threads.
 
     A key accumulates unused units, at most those of one second. The units of a call are known only after the call.
     Therefore a call passes if its key has any unit left, and may use more units than the key has. Later calls are then

@@ -24,7 +24,8 @@ HOT_KEY = (
 Wire = Mapping[str, Any]
 MEASURED = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
 Handle = Callable[[str, Wire], tuple[int, dict[str, Any]]]
-"""A function that carries out a call. It takes the operation and the request, and returns HTTP status and body."""
+"""A function that carries out a call. The function takes the operation and the request, and returns HTTP status and
+body."""
 
 
 class Throttled(Exception):
@@ -36,7 +37,7 @@ class Throttled(Exception):
 
 
 class MeteredCalls:
-    """Measures calls, and refuses calls that read or write a key without units left.
+    """The measurement of calls, and the refusal of calls that read or write a key without units left.
 
     :param schema_of: returns the description of a table, with the fields `KeySchema`, `GlobalSecondaryIndexes` and
         `TableArn` of DescribeTable; None: there is no such table.

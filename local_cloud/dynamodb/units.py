@@ -41,7 +41,7 @@ def query_units(sizes: Iterable[int], *, consistent: bool = True) -> float:
 
 
 def write_units(*versions: Item | None, transactional: bool = False) -> int:
-    """Return the units of a write. Of the item's versions before and after the write, the larger one counts.
+    """Return the units of a write. The larger of the item's versions before and after the write counts.
 
     A write whose condition is not met and a ConditionCheck cost the same.
     """

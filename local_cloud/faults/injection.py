@@ -69,9 +69,11 @@ class Chance:
 
 
 class Faults:
-    """Decides which faults happen between `begin` and `end`, and counts them. `probabilities`: kind -> probability.
+    """The choice and the counts of the faults that happen between `begin` and `end`.
 
-    The fault `crash` is decided in `server.py`, which starts the function's processes.
+    The fault `crash` is chosen in `server.py`, which starts the function's processes.
+
+    :param probabilities: the probability of each kind of fault.
     """
 
     def __init__(self, probabilities: Mapping[str, float] | None = None, seed: int = 0) -> None:

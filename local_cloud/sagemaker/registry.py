@@ -15,9 +15,11 @@ AnyJob = EmulatedTrainingJob | PastJob
 
 
 class JobRegistry:
-    """All training jobs of the account, by name. Raises the errors that SageMaker would return. Safe for threads.
+    """All training jobs of the account, by name. Safe for threads.
 
-    :param past: the jobs that ended before the emulator started. They come first and hold no instances.
+    The methods raise the errors that SageMaker would return.
+
+    :param past: the jobs that ended before the emulator started. Past jobs come first and hold no instances.
     :param quota_lag: seconds for which the instances of a job count toward quotas after they are free.
     :param deletion: seconds that the deletion of a job takes.
     """

@@ -1,4 +1,4 @@
-"""Search for training jobs. Unlike ListTrainingJobs, it filters before it cuts pages, and returns whole jobs."""
+"""Search for training jobs. Unlike ListTrainingJobs, Search filters before it cuts pages, and returns whole jobs."""
 
 import base64
 import json

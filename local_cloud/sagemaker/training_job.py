@@ -68,7 +68,10 @@ class EmulatedTrainingJob:
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended, also if it is being deleted. Its instances are free or in a warm pool."""
+        """Whether the job has ended, also if it is being deleted.
+
+        The instances of an ended job are free or in a warm pool.
+        """
         return self.status in TERMINAL or self.status == DELETING
 
     @property

@@ -1,4 +1,4 @@
-"""Make docs/pictures/terminal: the output of smq at two sizes, light and dark.
+"""The pictures in docs/pictures/terminal: the output of smq at two sizes, light and dark.
 
     python -m local_cloud exec --slots 5 -- python -m tools.pictures
 

@@ -1,4 +1,4 @@
-"""Find the key of an agent in its carrier's log, to which only the carrier's container and role can write."""
+"""The look-up of an agent's key in its carrier's log, to which only the carrier's container and role can write."""
 
 from typing import TYPE_CHECKING
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
-MOST_PAGES = 10  # of one look-up; pages can be empty
+MOST_PAGES = 10  # pages that one look-up reads; a page can be empty
 
 _MISSING = "ResourceNotFoundException"
 
 
 class AgentLog:
-    """Lines of agents in CloudWatch Logs."""
+    """The lines of agents in CloudWatch Logs."""
 
     def __init__(self, client: "CloudWatchLogsClient") -> None:
         self._client = client
 
     def key_lines(self, carrier: str) -> frozenset[str]:
-        """Return the lines in the log of a carrier's attempt that print a key, without the name before them.
+        """Return the lines in the log of a carrier's attempt that print an agent's key, without the agent's prefix.
 
         :raises Unavailable: CloudWatch Logs gave no usable answer.
         """
@@ -40,7 +40,7 @@ class AgentLog:
                 page = self._client.filter_log_events(**request)
             except (ClientError, BotoCoreError) as error:
                 if isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING:
-                    break  # no training job has ever written
+                    break  # the log group does not exist before the first training job writes to it
                 raise Unavailable(f"the log of {carrier} cannot be read: {error}") from error
             events = (event for event in page["events"] if event.get("logStreamName", "").startswith(stream))
             lines = (event.get("message", "").rstrip() for event in events)

@@ -1,8 +1,8 @@
 """The queue's side of the mailboxes: assign and stop members, and read the reports of their agents.
 
-`SageMakerTraining` handles attempts that are training jobs, this module handles attempts on carriers. The agent's side,
-and the form of all messages, are in `carrier_agent/mailbox.py`. The role of a carrier may write everything below
-`out/`, so a report counts only if its authentication code was made with the key that the queue shares with the agent.
+`SageMakerTraining` handles attempts that are training jobs, and this module handles attempts on carriers. The agent's
+side, and the form of all messages, are in `carrier_agent/mailbox.py`. The role of a carrier may write everything below
+`out/`. So a report counts only if its authentication code was made with the key that the queue shares with the agent.
 """
 
 import hashlib
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _HEX = frozenset("0123456789abcdef")
-_DIGITS = 512  # of a number of 2,048 bits
+_DIGITS = 512  # hexadecimal digits of a number of 2,048 bits
 _OUT_OF_TIME = "MaxRuntimeExceeded"
 LARGEST = 2 * 1024 * 1024  # bytes of a message; a larger one counts as absent
 LONGEST_REASON = 1024  # characters, as SageMaker's FailureReason
 DAY = 24 * 3600  # seconds; the largest plausible difference between clocks
-CARRIER_STOPPED = "the carrier was stopped"  # the agent's words
+CARRIER_STOPPED = "the carrier was stopped"  # a reason that agents report
 
 _REPORT = re.compile(rf"{MAILBOXES}/([^/]+)/out/(?:agent|([^/]+)/ended)\.json")
 
@@ -108,7 +108,7 @@ class Mailboxes:
     def settings(self, carrier: str, secret: str) -> dict[str, str]:
         """Return the hyperparameters by which the agent of a new carrier finds its mailbox and verifies orders.
 
-        All of them are public, because DescribeTrainingJob shows them. Raise Unavailable.
+        All these hyperparameters are public, because DescribeTrainingJob shows them. Raise Unavailable.
 
         :param secret: secret of the carrier's job.
         """
@@ -143,7 +143,8 @@ class Mailboxes:
         place = _order_place(job, "assign")
         result = self._put(place, order, new=True)
         if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
-            # The example policies (examples/iam) let only the queue write there, so they are not in force.
+            # A foreign object means that the example policies (examples/iam) are not in force: they let only the queue
+            # write here.
             log.warning("foreign object under the key of an order", key=place)
             return self._put(place, order)
         return result
@@ -196,8 +197,8 @@ class Mailboxes:
     def introduction(self, carrier: str) -> Introduction | None:
         """Return the key that the agent of a carrier's attempt has published; raises Unavailable.
 
-        Others with write access to the mailbox can publish a key. So the key counts only if the carrier's log, which
-        only the container writes, prints this key and no other.
+        Other programs with write access to the mailbox can publish a key. So a key counts only if the carrier's log
+        prints this key and no other: only the container writes this log.
         """
         found = self._get(f"{MAILBOXES}/{carrier}/out/agent.json")
         if found is None:
@@ -232,7 +233,7 @@ class Mailboxes:
         message, written = found
         report = _authentic(message, key, f"{job.launched}/ended", carrier=job.carrier_attempt, attempt=job.launched)
         if report is not None and report.get("submission") != job.submission:
-            return None  # of an earlier job of this name
+            return None  # the report is about an earlier job of this name
         if report is None:
             log.warning("report is not the agent's", attempt=job.launched, carrier=job.carrier_attempt)
             return None
@@ -308,9 +309,10 @@ def member_of(job: Job) -> str:
 
 
 def reported_attempts(event: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return the reports in a batch of SQS: pairs of a carrier's attempt and a member's attempt that has ended.
+    """Return pairs of a carrier's attempt and a member's attempt that has ended, from a batch of SQS messages.
 
-    The member is None if an agent has introduced itself. Messages about any other object are left out.
+    A pair has None in place of the member if the agent has introduced itself. Messages about any other object are left
+    out.
 
     :param event: event of SQS; the body of each message is an event "Object Created" of S3.
     """
@@ -361,7 +363,8 @@ def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any]
     :param written: time of the report, epoch seconds.
     """
     reason, status = _text(report.get("reason"))[:LONGEST_REASON], report["status"]
-    if status == "Stopped" and reason == CARRIER_STOPPED:  # not its own end: it is tried again
+    # The member was stopped only with its carrier. Such an end counts as a fault of SageMaker, and is tried again.
+    if status == "Stopped" and reason == CARRIER_STOPPED:
         reason, status = f"InternalServerError: {reason}", "Failed"
     call = source.get("call")
     return TrainingJob(
@@ -388,7 +391,10 @@ def _text(value: object) -> str:
 
 
 def _time(report: Mapping[str, Any], name: str, written: float) -> float | None:
-    """Return a time in a report; None if it is later than the report, or longer before it than a carrier can live.
+    """Return a time in a report; None if the time is not plausible.
+
+    A plausible time is not later than the report, and not longer before the report than a carrier can live. Clocks may
+    differ by `DAY`.
 
     :param written: time of the report, epoch seconds.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kms.client import KMSClient
 
 # A public key of 2,048 bits as AWS KMS returns it: SubjectPublicKeyInfo (RFC 5280) of rsaEncryption (RFC 8017, A.1), in
-# DER. Its only variable part is the modulus.
+# DER. Only the modulus differs between such keys.
 _BEFORE = bytes.fromhex("30820122300d06092a864886f70d01010105000382010f003082010a0282010100")
 _AFTER = bytes.fromhex("0203010001")
 _MODULUS = 256  # bytes
@@ -24,7 +24,10 @@ class OrderKey(Protocol):
 
     @property
     def modulus(self) -> int:
-        """The modulus of the RSA key pair, whose public exponent is 65,537. Reading it may raise Unavailable."""
+        """The modulus of the RSA key pair, whose public exponent is 65,537.
+
+        Reading the modulus may raise Unavailable.
+        """
         ...
 
     def sign(self, text: str) -> bytes:
@@ -46,7 +49,7 @@ class KmsOrderKey:
 
     @property
     def modulus(self) -> int:
-        """The modulus of the RSA key pair. Reading it may raise Unavailable."""
+        """The modulus of the RSA key pair. Reading the modulus may raise Unavailable."""
         if self._modulus is None:
             try:
                 found = self._client.get_public_key(KeyId=self._key)["PublicKey"]

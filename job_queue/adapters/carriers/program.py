@@ -11,8 +11,8 @@ CHANNEL = "carrier"
 ARCHIVE = "agent.zip"
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # time of each file, so that the same content is the same archive
 
-# Compares the archive with the digest in the request, and runs it if they agree. A local cloud cannot always provide
-# /opt/ml, so a variable may name the channel's folder.
+# This program compares the archive with the digest in the request, and runs the archive if both agree. A local cloud
+# cannot always provide /opt/ml, so a variable may name the channel's folder.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2" "$3"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CARRIER") or "/opt/ml/input/data/carrier";f=d+"/agent.zip";'

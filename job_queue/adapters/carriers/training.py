@@ -1,4 +1,4 @@
-"""Stop and describe attempts of both kinds: training jobs by SageMaker's API, members by their carrier's mailbox."""
+"""The operations on attempts of both kinds: SageMaker's API for training jobs, the carrier's mailbox for members."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Training(SageMakerTraining):
-    """SageMaker's training API, and the same verbs for members.
+    """SageMaker's training API, and the same operations for members.
 
     :param mailboxes: None if the stack has no WorkBucket, and so no members.
     """

@@ -1,4 +1,4 @@
-"""Look up the time of the newest object under an address in S3."""
+"""The look-up of the time of the newest object under an address in S3."""
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase

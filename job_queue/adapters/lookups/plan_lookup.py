@@ -1,4 +1,4 @@
-"""Look up when a training plan has instances for training jobs, and how many (DescribeTrainingPlan)."""
+"""The look-up of when a training plan has instances for training jobs, and how many (DescribeTrainingPlan)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _TRAINING = "training-job"  # the target of a plan for training jobs; others: hyperpod-cluster, endpoint, studio-apps
-_NEVER = frozenset({"Failed"})  # failed purchases; the times say all that other statuses would say
+_NEVER = frozenset({"Failed"})  # failed purchases; with any other status, the plan's times decide
 
 
 def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
@@ -23,7 +23,8 @@ def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -
 
     A plan that is only for other resources, such as endpoints, counts as 0 instances.
 
-    :param in_use: counts the plan's instances that training jobs use; called only if a plan also serves others.
+    :param in_use: counts the plan's instances that training jobs use; called only if the plan also serves other
+        resources.
     :raises Unavailable: SageMaker gave no usable answer.
     """
     try:
@@ -59,11 +60,11 @@ def _parts(plan: "DescribeTrainingPlanResponseTypeDef", in_use: Callable[[], int
 
 
 def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...], in_use: Callable[[], int]) -> int:
-    """Return how many instances training jobs can have: all but unhealthy and spare ones and those of other resources.
+    """Return how many instances training jobs can have: no unhealthy or spare ones, and none of other resources.
 
-    The sum of available instances and those in use stays the same while jobs start and end, so it may be some minutes
-    old. If a plan has not begun or has several parts, the available instances of this moment say nothing about later:
-    then the total counts.
+    The sum of available instances and those in use does not change while jobs start and end. So the sum may be some
+    minutes old. If a plan has not begun or has several parts, the instances available now do not show those available
+    later. Then the plan's total counts.
     """
     broken = plan.get("UnhealthyInstanceCount", 0) + plan.get("AvailableSpareInstanceCount", 0)
     total = max(0, plan.get("TotalInstanceCount", 0) - broken)
@@ -72,6 +73,6 @@ def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...
     if len(plan.get("ReservedCapacitySummaries", ())) > 1:
         return total
     used = plan["InUseInstanceCount"]
-    if set(targets) != {_TRAINING}:  # endpoints, clusters and apps use some of them
+    if set(targets) != {_TRAINING}:  # endpoints, clusters and apps use some of the instances in use
         used = min(used, in_use())
     return min(total, plan["AvailableInstanceCount"] + used)

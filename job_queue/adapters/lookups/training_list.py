@@ -1,7 +1,7 @@
 """SageMaker's list of training jobs, page by page, the newest first.
 
-ListTrainingJobs cuts a page before it applies a filter by status, so such a filter only finds training jobs among the
-newest. Therefore the pages here are not filtered.
+ListTrainingJobs cuts a page from the newest training jobs and then applies a filter by status to that page. So a filter
+finds only training jobs among the newest, and the pages here are not filtered.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,11 +30,11 @@ class ListedJob:
     name: str
     created: float  # epoch seconds
     alive: bool
-    warm: bool = False  # it has ended, and its instances are kept
+    warm: bool = False  # the training job has ended, and its instances are kept
 
 
 class TrainingJobList:
-    """The list for one walk, read with at most two calls a second, however often the walk starts again.
+    """The list for one walk. At most two calls are sent a second, even if the walk starts again.
 
     :param sleep: waits for a number of seconds.
     """
@@ -45,7 +45,7 @@ class TrainingJobList:
         self._calls = 0
 
     def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
-        """Yield page after page to the end of the list, with one call for each.
+        """Yield page after page to the end of the list. Each page takes one call.
 
         :param before: begin with training jobs that were created before (epoch seconds).
         :raises Unavailable: SageMaker gave no usable answer.

@@ -15,7 +15,7 @@ from job_queue.domain.job import epoch, iso
 
 MOST_DAYS = 50  # partitions that one page reads
 PAGE = 1000  # attempts that a feed reads at a time
-LATE_SECONDS = 2 * 3600  # the latest that an end is recorded after later ends; larger than clock skew
+LATE_SECONDS = 2 * 3600  # an end may be recorded this long after later ends; larger than clock skew
 
 
 class AttemptHistory:
@@ -36,7 +36,9 @@ class AttemptHistory:
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
 
     def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "AttemptPage":
-        """Return the attempts that ended in a period, in the order of their ends: at most `limit`, perhaps fewer.
+        """Return a page of the attempts that ended in a period, in the order of their ends.
+
+        A page has at most `limit` attempts. A page may have fewer even if more attempts follow.
 
         :param since: epoch seconds; `until` is exclusive.
         :param after: the position at which the previous page has stopped.
@@ -58,7 +60,7 @@ class AttemptHistory:
         return AttemptPage(found, begin)
 
     def ended_since(self, since: float, now: float) -> list[AttemptRecord]:
-        """Return the attempts that have ended since a time: the first `PAGE` of them.
+        """Return the first `PAGE` attempts that have ended since a time.
 
         :param now: epoch seconds; `since` is less than a day earlier.
         """
@@ -74,14 +76,15 @@ class AttemptFeed:
     def __init__(self, attempts: AttemptHistory, clock: Callable[[], float]) -> None:
         self._attempts = attempts
         self._clock = clock
-        self._known: set[str] = set()  # positions that were returned and may be read again
-        self._read_until = 0.0  # epoch seconds of the latest end that may be known
+        self._known: set[str] = set()  # positions of yielded attempts that may be read again
+        self._read_until = 0.0  # epoch seconds; ends before this time have been read
 
     def new(self, since: float, may_go_on: Callable[[], bool]) -> Iterator[AttemptRecord]:
         """Yield the attempts that were not returned yet, in the order of their ends.
 
         :param since: epoch seconds; earlier ends are left out.
-        :param may_go_on: asked after each page. The next call continues where this one has stopped.
+        :param may_go_on: called after each page. If it returns False, this call stops, and the next call continues from
+            there.
         """
         now, token = self._clock(), None
         since = max(since, self._read_until - LATE_SECONDS)
@@ -102,7 +105,7 @@ class AttemptFeed:
                 return
 
     def given_since(self, time: float) -> frozenset[str]:
-        """Return the names of returned training jobs that have ended since a recent time."""
+        """Return the names of yielded training jobs that have ended since a recent time."""
         return frozenset(position.partition("#")[2] for position in self._known if position >= iso(time))
 
 

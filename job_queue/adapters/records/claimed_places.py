@@ -1,7 +1,8 @@
 """The places in S3 that live jobs write to: a row for each, written and deleted in the transactions of its job.
 
 The rows of a bucket are a partition, ordered by place. The rows of a place come first, then the rows of places below
-it. So one query shows whether a place and all places below it are free. Each folder above it needs one more query.
+it. So one query shows whether a place and all places below it are free. Each folder above the place needs one more
+query.
 """
 
 import hashlib
@@ -25,8 +26,8 @@ CLAIMS_AT = 10  # claims at one place that are read at most; they belong to one 
 def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
     """Return the writes by which a new job claims its places.
 
-    A place for checkpoints is also locked: if two owners find it free at the same moment, one of them is refused.
-    DynamoDB deletes a lock (its attribute `expires`) some time after it has ended.
+    A place for checkpoints is also locked: if two owners find the place free at the same moment, one of them is
+    refused. DynamoDB deletes a lock (its attribute `expires`) some time after it has ended.
     """
     writes = [Put(lines_table, {**_key(place, job.name), "owner": job.owner}) for place in job.places]
     if len(job.places) > 1:
@@ -38,7 +39,7 @@ def claims_of(job: Job, lines_table: str, now: float) -> list[Put]:
 
 
 def releases_of(job: Job, lines_table: str) -> list[Delete]:
-    """Return the writes by which a job that ends gives its places back."""
+    """Return the writes by which a job that ends releases its places."""
     return [Delete(lines_table, _key(place, job.name)) for place in job.places]
 
 
@@ -52,7 +53,7 @@ class ClaimedPlaces:
     def lookups(self, places: Iterable[str], is_own: Callable[[str], bool]) -> list[Callable[[], list[Claim]]]:
         """Return independent calls that look up claims of other owners on these places, below them and above them.
 
-        :param is_own: returns whether this owner counts as the submitter, whose own claims are no obstacle.
+        :param is_own: returns whether an owner counts as the submitter. The submitter's own claims are no obstacle.
         """
         places = list(places)
         above = sorted({folder for place in places for folder in folders_above(place)} - set(places))

@@ -1,4 +1,4 @@
-"""Limit dry runs, previews and requests for advice, which take seconds of a processor, to two at a time, by permits.
+"""Permits that allow two dry runs, previews or requests for advice at a time, as each takes seconds of a processor.
 
 A permit is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed,
 its permit is free again once that invocation can no longer run. A request that is refused costs one or two writes.
@@ -29,10 +29,10 @@ class HeavyRequests:
 
     @contextmanager
     def permit(self, caller: str, now: float, permits: tuple[str, ...]) -> Iterator[None]:
-        """Hold one of these permits during the context. A caller has at most one of them.
+        """Hold one of these permits during the context. A caller has at most one permit.
 
         :param now: epoch seconds.
-        :raises Busy: all of them are taken, or the caller has one.
+        :raises Busy: all these permits are taken, or the caller has a permit.
         """
         holder = uuid4().hex
         position = self._take(holder, caller, int(now), permits)
@@ -62,7 +62,7 @@ class HeavyRequests:
     def _free(self, holder: str, position: str) -> None:
         try:
             self._tables.transact([Delete(self._lines_table, _key(position), is_permit_of(holder))])
-        except (Refused, Unavailable) as error:  # it becomes free by itself
+        except (Refused, Unavailable) as error:  # the permit expires
             log.warning("permit not freed", permit=position, why=repr(error))
 
 

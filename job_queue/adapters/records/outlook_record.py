@@ -1,4 +1,4 @@
-"""Store the outlook, the expected runtimes and starts of live jobs, in two rows, which the tick replaces each minute.
+"""The outlook (expected runtimes and starts of live jobs) in two rows, which the tick replaces each minute.
 
 One row has the whole outlook, for new forecasts. The other row has only the part for readers, because a read costs by
 the size of its row.
@@ -18,7 +18,7 @@ from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.simulation.forecast import Estimate
 
-OUTLOOK = "outlook"  # its partition, which holds only this
+OUTLOOK = "outlook"  # the partition, which holds only the outlook
 LATEST = "latest"
 FOR_READERS = "told"
 MOST_JOBS = (3000, 1000, 300, 0)  # limits on its live jobs, tried in this order until the content fits in a row
@@ -32,7 +32,7 @@ class OutlookRecord:
         self._lines_table = lines_table
 
     def replace(self, outlook: Outlook) -> None:
-        """Store an outlook; of two concurrent ones, either may be kept. The last jobs are left out if they do not fit.
+        """Store an outlook. The last jobs are left out if they do not fit. If two are stored at once, either one stays.
 
         :raises Unwritable: the content does not fit in a row even without jobs.
         """

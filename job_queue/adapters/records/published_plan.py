@@ -1,4 +1,4 @@
-"""Store the published plan in one row, which the holder of the lease replaces when a cycle has decided otherwise.
+"""The published plan in one row. The holder of the lease replaces the row when a cycle decides differently.
 
 The content is compressed JSON, as for the outlook. Each name occurs once, and equal lists of blockers are shared.
 """
@@ -16,7 +16,7 @@ from job_queue.domain.errors import Refused, Unwritable
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.scheduler import Hold, WaitReason
 
-PUBLISHED = "published-plan"  # its partition, which holds only this
+PUBLISHED = "published-plan"  # the partition, which holds only the published plan
 LATEST = "latest"
 MOST_HOLDS = (3000, 1000, 300, 0)  # limits on its waiting jobs, tried in this order until the content fits in a row
 FORMAT = 1  # of the content; another version of the queue may have written another format
@@ -26,7 +26,7 @@ FORMAT = 1  # of the content; another version of the queue may have written anot
 class Packed:
     """A plan in its stored form.
 
-    :param digest: equal for plans that tell readers the same.
+    :param digest: equal for plans with the same content for readers.
     """
 
     at: int  # milliseconds since the epoch

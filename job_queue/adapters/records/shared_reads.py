@@ -1,4 +1,4 @@
-"""Share reads between requests: rows that one request has read answer later ones of the process for a few seconds.
+"""Reads that requests share: later requests of the same process use the rows again for a few seconds.
 
 Only rows are shared. The rights of a caller are checked for each request, after the rows are read.
 """
@@ -10,16 +10,16 @@ from typing import Any
 from job_queue.adapters.dynamodb import Item, Key, Tables, Update, Write
 
 SHARE_SECONDS = 5.0  # longest time for which rows are shared
-RENEWALS = 5  # rows are read again so many times in quick succession because cycles have run ...
-RENEWALS_A_SECOND = 1.0  # ... and then so many times a second: a flood of requests and changes is no flood of reads
+RENEWALS = 5  # how many times, in quick succession, rows are read again because cycles have run
+RENEWALS_A_SECOND = 1.0  # how many times a second after that, so that many requests and changes cause few reads
 MOST_ROWS = 20_000  # limit on the kept rows
 
 
 class SharedReads:
     """Reads that are shared within the process. Writes are passed on.
 
-    A request starts with `begin`. If a cycle has run since the rows were read, they are read again, so that callers see
-    their own changes. If that happens too often, rows are still shared for `SHARE_SECONDS`.
+    A request starts with `begin`. If a cycle has run since the rows were read, the rows are read again, so that callers
+    see their own changes. If cycles run too often, rows are still shared for `SHARE_SECONDS`.
 
     :param tables: the tables to read from, eventually consistently.
     :param clock: returns seconds, from any origin.
@@ -35,7 +35,7 @@ class SharedReads:
         self._counted_at = clock()
 
     def begin(self, mark: object) -> None:
-        """Forget the rows if the mark has changed, unless that happens too often.
+        """Forget the rows if the mark has changed, unless the mark changes too often.
 
         :param mark: a value that changes with each cycle.
         """
@@ -54,7 +54,7 @@ class SharedReads:
         return found
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """Return the rows of a line (see `Tables`), shared."""
+        """Return the rows of a partition (see `Tables`), shared."""
         asked = ("query", table, line, limit, after)
         found: list[Item] = self._shared(asked, lambda: self._tables.query(table, line, limit, after))
         return found

@@ -18,7 +18,7 @@ Request = Mapping[str, Any]
 class InstancePlacement:
     """The instances of an accepted job.
 
-    `plan` is the training plan that reserves the instances. `warm` is the ended job whose warm pool is reused.
+    `plan` is the training plan that reserves the instances. `warm` is the ended job whose warm pool the job reuses.
     """
 
     groups: tuple[InstanceGroup, ...]
@@ -65,7 +65,8 @@ class Capacity:
         The first of InstancePreferences that has capacity is chosen (API model: InstancePreferences). If none has
         capacity, the error is that of the first one. If all are training plans, the job waits for the first plan.
 
-        :param holders: the jobs that have instances.
+        :param holders: the jobs whose instances count: jobs that have instances, and jobs whose freed instances still
+            count toward the quotas.
         """
         self._check_seconds(request)
         self._check_debugger_rules(request, holders)

@@ -17,7 +17,7 @@ _CHAINING = "sagemaker:EnableSessionTagChaining"
 
 
 class EmulatedWarmPool:
-    """The pool of one job. `keep_alive`: seconds for which it stays Available. Safe for threads."""
+    """The pool of one job. `keep_alive`: seconds for which the pool stays Available. Safe for threads."""
 
     def __init__(self, keep_alive: int) -> None:
         self._keep_alive = keep_alive

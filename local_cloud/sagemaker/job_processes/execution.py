@@ -113,7 +113,7 @@ class Execution:
     def report(self, *, last: bool = False) -> None:
         """Upload logs and checkpoints, each at most once in its period. With `last`, upload both now.
 
-        A failed upload of checkpoints is logged and tried again. With `last`, it raises TransferError.
+        A failed upload of checkpoints is logged and tried again. With `last`, a failed upload raises TransferError.
         """
         now = time.monotonic()
         if last or now >= self._next_log:

@@ -7,7 +7,8 @@ directly: no shell is in between.
 PLAN is JSON: {"mounts": [[source, target], ...], "stage": an empty working folder, "cwd": the command's directory}.
 Without mounts, no mount namespace is created.
 
-The module is run by its path and without site packages, to start fast. Therefore it imports only the standard library.
+The module is run by its path and without site packages, to start fast. Therefore the module imports only the standard
+library.
 """
 
 import ctypes

@@ -1,4 +1,7 @@
-"""One process of a job, in its own session and with its output in a file. Its children are killed when it ends."""
+"""One process of a job, in its own session and with its output in a file.
+
+The children of the process are killed when the process ends.
+"""
 
 import contextlib
 import json

@@ -81,7 +81,7 @@ class Storage:
         return written
 
     def put(self, path: Path, uri: str) -> None:
-        """Upload a file that may be changing. All of it is read first, so that its length stays the same."""
+        """Upload a file that may be changing. The whole file is read first, so that its length stays the same."""
         bucket, key = split_uri(uri)
         try:
             self._client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
@@ -97,7 +97,10 @@ class Storage:
             raise TransferError(f"Artifact upload failed: {uri}: {error}") from error
 
     def upload_packed(self, folders: Iterable[Path], uri: str) -> None:
-        """Upload the content of the folders as one .tar.gz. The first folder wins for files of the same name."""
+        """Upload the content of the folders as one .tar.gz.
+
+        If files have the same name, the first folder's file is used.
+        """
         with tempfile.NamedTemporaryFile(dir=self._scratch) as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
                 for relative, path in _merged(folders).items():
@@ -106,7 +109,10 @@ class Storage:
             self.upload(Path(file.name), uri)
 
     def upload_folders(self, folders: Iterable[Path], uri: str) -> None:
-        """Upload the files of the folders below `uri/`. The first folder wins for files of the same name."""
+        """Upload the files of the folders below `uri/`.
+
+        If files have the same name, the first folder's file is used.
+        """
         for relative, path in _merged(folders).items():
             if path.is_file():
                 self.upload(path, f"{uri.rstrip('/')}/{relative}")
@@ -139,10 +145,10 @@ class Storage:
 
 
 class CheckpointSync:
-    """Copies all instances' checkpoint folders to one prefix in S3, and restores them from it at the start.
+    """The copying of all instances' checkpoint folders to one prefix in S3, and their restoration at the start.
 
     As in SageMaker, a file that is deleted here stays in S3. An instance sees the checkpoints of another instance only
-    after a restoration. The file that is copied last wins for files of the same name.
+    after a restoration. If several instances have a file of the same name, the last copy replaces the earlier ones.
     """
 
     def __init__(

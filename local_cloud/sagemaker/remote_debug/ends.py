@@ -8,7 +8,8 @@ One connection joins the two ends. Each end sends frames: a kind, a number (of t
 bytes. The protocol is our own, because AWS's protocol is private to its agent and its plugin. As on AWS, exit codes are
 not passed on.
 
-The module is run by its path, in other Python environments than ours. Therefore it imports only the standard library.
+The module is run by its path, in other Python environments than ours. Therefore the module imports only the standard
+library.
 """
 
 import ctypes

@@ -44,7 +44,9 @@ class _Session:
 
 
 class SessionService:
-    """The part of SSM's API that sessions need, on 127.0.0.1. As a context manager, it serves requests until its exit.
+    """The part of SSM's API that sessions need, on 127.0.0.1.
+
+    As a context manager, the service answers requests until its exit.
 
     :param find: `find(training_job, host)` returns the instance if a session can be opened on it now, else None.
     :param permissions: the check of callers' permissions; None allows every caller.

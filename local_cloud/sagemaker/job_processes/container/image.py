@@ -54,7 +54,10 @@ def write_train_script(folder: Path, host: str, source: Path, code: str, script:
 
 
 def write_programs(folder: Path) -> None:
-    """Create a folder with the image's programs, to be first on PATH. Its Python is the current interpreter."""
+    """Create a folder with the image's programs, to be first on PATH.
+
+    The Python in this folder is the current interpreter.
+    """
     folder.mkdir(parents=True)
     for name, text in ((_START, _START_TEXT), ("train", _TRAIN_TEXT)):
         (folder / name).write_text(text)
