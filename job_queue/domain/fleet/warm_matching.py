@@ -19,8 +19,8 @@ def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
 def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
     """Return the slots that a warm pool uses.
 
-    They are slots of the pool of the attempt that had the instances, if the instances can be instances of that pool.
-    They cannot if somebody launched a copy of the attempt on another instance type under the attempt's name.
+    The slots are in the pool of the attempt that had the instances, if the instances can be of that pool. A copy of an
+    attempt, launched by others under the attempt's name, may have had instances of another type.
     """
     kept_in = job.warm.pool if job.warm else None
     for pool in policy.pools:
