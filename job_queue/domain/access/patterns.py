@@ -2,7 +2,7 @@
 
 So `user/*` does not match users of other paths, and `assumed-role/x*/*` matches role and session separately. IAM's own
 `*`, as in the stack's parameter AllowedRoleArns, crosses both. A pattern is not compiled to a regular expression,
-because a pattern with many `*` can make that match take exponential time.
+because the match of a pattern with many `*` could then take exponential time.
 """
 
 import re

@@ -12,15 +12,15 @@ from job_queue.scheduler import Policy, Pool, Slots
 
 
 def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
-    """Return the warm pools that can be used or released; other warm pools count as external jobs."""
+    """Return the warm pools that can be used or released. Other warm pools count as external jobs."""
     return [job for job in external if job.warm is not None and not job.warm.fixed]
 
 
 def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
     """Return the slots that a warm pool uses.
 
-    They are slots of the pool of the attempt that had the instances, if the instances can be instances of that pool.
-    They cannot if somebody launched a copy of the attempt on another instance type under the attempt's name.
+    They are slots of the pool of the attempt that had the instances, if that pool can have such instances. The pool
+    cannot if a copy of the attempt was launched outside the queue, under the same name, on another instance type.
     """
     kept_in = job.warm.pool if job.warm else None
     for pool in policy.pools:
@@ -30,7 +30,7 @@ def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
 
 
 def _can_be_in(job: ExternalTrainingJob, pool: Pool) -> bool:
-    """Return whether the pool has instances of the job's types, under the job's training plan."""
+    """Return whether the pool can have instances of the job's types, with the job's training plan."""
     return pool.training_plan in (None, job.plan) and all(
         pool.instance_type in (None, instance_type) for instance_type in job.instance_counts
     )
@@ -39,13 +39,13 @@ def _can_be_in(job: ExternalTrainingJob, pool: Pool) -> bool:
 def matching_pool(
     job: Job, slots: Slots, warm: Iterable[ExternalTrainingJob], policy: Policy
 ) -> ExternalTrainingJob | None:
-    """Return the first warm pool on which SageMaker would launch an attempt on these slots; None if there is none."""
+    """Return the first warm pool on which SageMaker would launch an attempt with these slots, or None."""
     kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
     return next((pool for pool in kept if fits(job, slots, pool, policy)), None)
 
 
 def fits(job: Job, slots: Slots, pool: ExternalTrainingJob, policy: Policy) -> bool:
-    """Return whether an attempt on these slots would be launched on this warm pool."""
+    """Return whether SageMaker would launch an attempt with these slots on this warm pool."""
     if pool.warm is None or job.footprint != pool.warm.footprint or len(slots) != 1:
         return False
     if slots != warm_slots(pool, policy):
@@ -61,8 +61,8 @@ def fitting_jobs(
 ) -> set[str]:
     """Return the waiting jobs that come first among jobs of their project and priority, because they fit a warm pool.
 
-    For each warm pool it is the first job in line that fits. It never overtakes a job that has waited longer than
-    `patience`.
+    For each warm pool this is the first job in line that fits. Such a job never passes a job that has waited longer
+    than `patience`.
     """
     warm = [pool for pool in idle(external) if pool.warm and pool.warm.releasing is None]
     if not warm:
