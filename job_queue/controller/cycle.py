@@ -117,7 +117,7 @@ class Controller(ControllerPart):
         self._publication = Publication(backend)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
-        """Apply a `SageMaker Training Job State Change`, and run cycles if these may do more now."""
+        """Apply a `SageMaker Training Job State Change`, and run cycles if there may be more to do now."""
         metadata, known = None, None
         if (name := self.reconciler.job_of(detail)) is not None:
             record, metadata = self._parallel([partial(self._repository.record, name), self._repository.metadata])
@@ -126,7 +126,7 @@ class Controller(ControllerPart):
             self.wake(invocation, metadata)
 
     def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:
-        """Apply reports that agents have written into their mailboxes, and run cycles if these may do more now.
+        """Apply reports that agents have written into their mailboxes, and run cycles if there may be more to do now.
 
         :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
             member means that the agent has introduced itself.
@@ -147,7 +147,7 @@ class Controller(ControllerPart):
         """Compare the records with SageMaker, then raise the generation and run cycles as in `wake`.
 
         SageMaker is asked before the lease is taken, so that no other invocation waits for its answers. Mailboxes are
-        read after the cycle, because reading takes long if users fill them. They are not read if there is no carrier.
+        read after the cycle, because reading takes long if users fill them. Without carriers, no mailbox is read.
         """
         compared = Comparison()
         try:
@@ -215,8 +215,7 @@ class Controller(ControllerPart):
                     self._sleep(UNAVAILABLE_SECONDS)  # after this time DynamoDB accepts calls for a throttled key again
                     opened = opening.acquire()
                     continue
-                # Read the generation after the release. An invocation that raised it during the lease relies on this
-                # one.
+                # Read the generation after the release: invocations that raised it during the lease rely on this read.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
                 # Read it again after the end of the promise: others that relied on the promise have raised it before.

@@ -2,8 +2,8 @@
 
 A dependency in the cluster's state is alive. Any other dependency has ended, or is waiting beyond the policy's
 `window`. Ends that this process has recorded are remembered. For the other dependencies, the cycle reads at most
-`MOST_LOOKED_UP` records in one step. So the end of a job sends no message that could be lost. A cycle without
-dependents reads nothing.
+`MOST_LOOKED_UP` records in one step. So an ended job sends its dependents no message, which could be lost. A cycle
+without dependents reads nothing.
 """
 
 from collections import defaultdict
@@ -125,7 +125,7 @@ class Lookups:
         """Return at most `MOST_LOOKED_UP` names, one per owner in turn: first new names, then the longest unread.
 
         A name that was looked up is requested again only if its job was alive then, so new names come first. A new
-        process remembers no look-ups. It therefore begins at another position of the sorted names in each minute.
+        process remembers no look-ups, so it begins at another position of the sorted names in each minute.
 
         :param names: owner of dependents -> names of their dependencies.
         """

@@ -160,8 +160,7 @@ class Launcher(ControllerPart):
         """
         sent_at = job.calls[-1].sent_at
         if job.in_doubt:
-            # An earlier call may have taken effect unseen, and SageMaker may refuse this call before it checks the
-            # name.
+            # An earlier call may have taken effect unseen. SageMaker may refuse this call before it checks the name.
             try:
                 found = self._training.describe_attempt(job)
             except Unavailable:
@@ -200,8 +199,7 @@ class Launcher(ControllerPart):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
-        # The training job has no proof that it is this job's attempt. So it is left alone, and counted while it is
-        # alive.
+        # The training job has no proof of being this job's attempt, so it is left alone, and counted while alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):

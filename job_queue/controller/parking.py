@@ -1,8 +1,8 @@
 """Park jobs that cannot start: move them behind the rest of a long waiting queue, and back when they may start.
 
-A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of them cannot start: jobs on hold,
-in backoff, too large, or beyond the limit of their group or the budget of their owner. Without parking, such jobs could
-fill the window, and no later job would be considered. A larger window would make cycles slower.
+A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of these jobs cannot start: jobs on
+hold, in backoff, too large, or beyond the limit of their group or the budget of their owner. Without parking, such jobs
+could fill the window, and no later job would be considered. A larger window would make cycles slower.
 """
 
 from collections import Counter
@@ -145,7 +145,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
     """Return the epoch seconds until which the job's pools back off for its size, or None.
 
-    None also means that the backoff applies to smaller jobs as well, so that parking would not help.
+    A backoff that applies to jobs of any size does not count, because a later job could not start either.
     """
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]

@@ -1,7 +1,7 @@
 """Backoff of a pool for which SageMaker had no instances: after each wait one job is tried, and the others wait.
 
 A capacity key identifies a capacity that SageMaker can lack: a pool, or for a pool of any type the pool and the
-instance types, `<pool>/<instance types>`. A refusal of n instances applies to jobs that ask for n or more instances,
+instance types, `<pool>/<instance types>`. A refusal of n instances applies to jobs that request n or more instances,
 and not to smaller jobs.
 
 The waits grow with the failures (`backoff`). Quota lag is no failure: SageMaker still counts instances of jobs that
@@ -24,13 +24,13 @@ LONGEST_LAG_SECONDS = 600  # from the first refusal by quota lag, or from a late
 
 @dataclass(frozen=True, slots=True)
 class CapacityBackoff:
-    """A capacity backoff: SageMaker refused instances, and no job asks for them before `until`."""
+    """A capacity backoff: SageMaker refused instances, and no job that needs them is launched before `until`."""
 
     capacity_key: str
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
     failures: int = 1  # refusals in a row, without quota lag, since the last end of a job in the pool
-    instances: int = 1  # the backoff applies to jobs that ask for this many instances or more
+    instances: int = 1  # the backoff applies to jobs that request this many instances or more
     largest: int = 1  # the largest number of instances that was refused
     at_fault: str | None = None  # SageMaker's message, if it refuses fields that the pool adds to requests
     refused_since: int | None = None  # epoch seconds of the first refusal since a job got its instances
@@ -70,11 +70,11 @@ class CapacityBackoff:
         return not self.has_failed and self.until <= now
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
-        """Return whether the backoff applies to a job that asks for these instances, given by capacity key."""
+        """Return whether the backoff applies to a job that requests these instances, given by capacity key."""
         return wanted.get(self.capacity_key, 0) >= self.fewest
 
     def tried_again(self, now: float) -> "CapacityBackoff":
-        """Return the backoff while one job is tried: the others wait for the result, or as long as after a refusal."""
+        """Return the backoff while one job is tried: others wait for the result, but no longer than after a refusal."""
         seconds = LAG_SECONDS if self.is_lag else backoff_seconds(self.capacity_key, max(1, self.failures))
         return replace(self, until=int(now) + seconds)
 
@@ -111,11 +111,11 @@ def after_refusal(
     at_fault: str | None = None,
     lag: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
-    """Return the backoff after a refusal. Empty if the job asked for several capacity keys: any may be the cause.
+    """Return the backoff after a refusal. Empty if the job needs several capacity keys: any may be the cause.
 
     :param wanted: the instances that were refused, by capacity key.
     :param sent_at: epoch seconds of the refused call. A call that was sent before the last refusal was known adds no
-        failure. So jobs that were launched together add one failure together.
+        failure. So the refusals of jobs that were launched together count as one failure.
     :param at_fault: SageMaker's message, if it refuses fields that the pool adds to requests of any size.
     :param lag: message about the instances that SageMaker counts, if it counts more than the queue. Such a refusal is
         no failure in the first `LONGEST_LAG_SECONDS`.
@@ -152,7 +152,8 @@ def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) ->
     """Return the changed backoffs after a job has given back instances: one job may try at once to get them.
 
     Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag, SageMaker
-    counts these instances for some more minutes. So the next try is not earlier, and the quota lag may last longer.
+    counts these instances for some more minutes. So the next try is not brought forward, and the quota lag may last
+    longer.
     """
     return tuple(
         replace(backoff, failures=0, lag_since=int(now))
@@ -168,7 +169,7 @@ def after_success(
 ) -> list[tuple[CapacityBackoff, CapacityBackoff | None]]:
     """Return the backoffs that end because a job got its instances, each with its remaining backoff or None.
 
-    If SageMaker had refused more instances than this job got, the backoff still applies to jobs that ask for more
+    If SageMaker had refused more instances than this job got, the backoff still applies to jobs that request more
     instances than this job got.
 
     :param wanted: the job's instances, by capacity key.

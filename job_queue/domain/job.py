@@ -14,7 +14,7 @@ FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a chan
 PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs come after this position
 
 MANY_REFUSALS = 3  # refused launches of a job in a row, after which no other job is evicted for this job
-STOP_DENIED_SECONDS = 15 * 60  # after SageMaker denied a stop: time without stop requests, in which it is no victim
+STOP_DENIED_SECONDS = 15 * 60  # time after a denied stop in which no stop is requested, and the job is no victim
 
 Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
@@ -162,7 +162,7 @@ class Job:
 
     @property
     def instances(self) -> int:
-        """The number of instances that the job holds, else held at its end, else asks for in its first alternative."""
+        """The number of instances that the job holds, else held at its end, else requests in its first alternative."""
         return sum((self.slots or self.last_slots).values()) or sum(self.demand[0].values())
 
     def alternative_of(self, count: int) -> Mapping[str, int]:
@@ -187,9 +187,9 @@ class Job:
 
 
 def of_sizes(demand: Demand, sizes: Sequence[int]) -> Demand:
-    """Return the alternatives in each of these sizes, the best size first. Without sizes, return them unchanged.
+    """Return the alternatives in each of these sizes, the best size first. Without sizes, nothing is changed.
 
-    If there are sizes, each alternative must have one instance type. A size replaces the number of instances.
+    If there are sizes, each alternative must have one instance type, and all must have the same number of instances.
     """
     if not sizes:
         return demand

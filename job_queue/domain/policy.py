@@ -93,8 +93,8 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     Slots are derived for each plan, so that a new policy needs no migration.
 
     Each alternative of the request may run in the allowed pools of its instance types, in the order in which they are
-    allowed. The tag `pools` or the project allows pools. An alternative with a training plan may run only in the
-    allowed pools of that plan. If a job accepts several sizes, the best size comes first, in each of its pools.
+    allowed (`allowed_pools`). An alternative with a training plan may run only in the allowed pools of that plan. If a
+    job accepts several sizes, the best size comes first, in each of its pools.
 
     An instance type without an allowed pool is returned under its own name. No pool has that name, so the planner
     reports it. A project that no longer exists allows no pool.
@@ -137,7 +137,7 @@ def project_of(policy: Policy, name: str) -> Project | None:
 
 
 def is_plain(job: Job, policy: Policy) -> bool:
-    """Return whether a job, like most jobs, asks for one instance type that a pool has, and names no pools."""
+    """Return whether a job, like most jobs, requests one instance type that a pool has, and names no pools."""
     types = {pool.instance_type for pool in policy.pools}
     asked = {instance_type for alternative in job.demand for instance_type in alternative}
     return not job.pools and len(asked) == 1 and asked <= types
@@ -203,7 +203,7 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
 
 
 def _count_in(pool: Pool, demand: Demand) -> int:
-    """Return the instances that a job asks for in a pool of the tag `pools`.
+    """Return the number of instances that a job requests in a pool of the tag `pools`.
 
     The number is that of the alternative of the pool's type, else that of the first alternative.
     """

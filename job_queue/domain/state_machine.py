@@ -326,8 +326,8 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
     - After lack of capacity or an error of SageMaker, the job waits again. Both are not the job's failure.
     - After any other failure, the job waits again if it has retries left.
     - After any other stop, by hand or because the time is over, the job is stopped.
-    - If the attempt was deleted before its end was known, and was not stopped to make room, the job is stopped. It is
-      not run again, because the attempt may have completed.
+    - If the attempt was deleted before its end was known, and was not stopped to make room, the job is stopped. The
+      job is not run again, because the attempt may have completed.
 
     :param backoffs: the backoff of the capacity key, if the attempt ended for lack of instances.
     """

@@ -1,4 +1,4 @@
-"""Decide which slots a waiting job gets: free slots, slots being freed, those of lower priorities, or of victims.
+"""Decide which slots a waiting job gets: free slots, slots being freed, slots of lower-priority jobs, or of victims.
 
 The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4). Each strategy returns
 whether the job now starts or has a reservation.
@@ -155,7 +155,7 @@ class Admission:
         return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, project_only=project_only)
 
     def _lower_priority_slots(self, candidate: Candidate, need: Slots) -> Slots:
-        """Return the slots that the job may preempt, withdraw or take over from lower priorities in its project."""
+        """Return the slots in these pools that the job may take from jobs of lower priority in its project."""
         state, freed = self._state, {}
         if candidate.job.left_idle:
             return NOTHING
@@ -167,7 +167,7 @@ class Admission:
         return above_zero(freed)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
-        """Return whether the job may preempt lower priorities.
+        """Return whether the job may preempt jobs of lower priority.
 
         A job that was evicted because its GPUs were idle may not preempt. In the first phase, a job may not preempt
         either if an earlier job of its project with a higher priority was not admitted.
@@ -210,7 +210,7 @@ class Admission:
         return needs
 
     def _start_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """Start the job on free slots that are reserved for lower priorities of its project."""
+        """Start the job on free slots that are reserved for jobs of lower priority in its project."""
         if not self._state.fits(candidate, need, Bound.LIMIT_NOW):
             return False
         if not self._transfer(candidate, need, self._state.available_now):
@@ -220,7 +220,7 @@ class Admission:
         return True
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
-        """Withdraw starts of lower priority, no more than needed, and start this job on their slots."""
+        """Withdraw starts of jobs of lower priority, no more than needed, and start this job on their slots."""
         if not self._state.withdrawable(candidate):
             return False
         missing = {pool: count - self._state.available_now(pool, candidate.name) for pool, count in need.items()}
@@ -253,7 +253,7 @@ class Admission:
         return True
 
     def _wait_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """Wait for slots that are free or being freed, including slots reserved for lower priorities of the project."""
+        """Wait for slots that are free or being freed, including those reserved for jobs of lower priority."""
         if not self._transfer(candidate, need, self._state.available_soon):
             return False
         self._state.reserve(candidate, need)
@@ -339,7 +339,7 @@ class Admission:
     # --- reservation transfer ---------------------------------------------------------------------------
 
     def _transfer(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> bool:
-        """Transfer reservations of lower priorities in the project, as few as give the job all its slots.
+        """Transfer reservations of jobs of lower priority in the project, as few as give the job all its slots.
 
         Return False if these reservations do not suffice, or if the job would exceed its entitlement or its limits.
         """
@@ -355,7 +355,7 @@ class Admission:
     def _fewest_holders(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> list[Candidate]:
         """Return the jobs whose reservations the candidate takes, last in waiting order first.
 
-        The list has no job that is not needed. The list is empty if all reservations together do not suffice.
+        The list has only jobs that are needed. The list is empty if all reservations together do not suffice.
         """
         lower = self._state.lower_holders(candidate)
 

@@ -1,7 +1,7 @@
 """Keep free slots for other jobs: backfill windows of patient jobs, and claims of jobs that have only one pool.
 
 A patient job has waited longer than `patience` (scheduling rules, section 5). Its backfill window is a number of free
-slots that are kept for it. A later job may pass it, and start on slots of the window, in two cases: the later job ends
+slots that are kept for the patient job. A later job may start on slots of the window in two cases: the later job ends
 before the patient job could start, or takes only slots that the patient job will not need at its start.
 """
 
@@ -34,9 +34,10 @@ class BackfillWindows:
             ends.sort()
 
     def _end_bounds(self, job: ActiveJob) -> tuple[float, float]:
-        """Return the earliest and latest end of an active job, in epoch seconds. Only unknown runtimes differ in them.
+        """Return the earliest and the latest end of an active job, in epoch seconds.
 
-        With the setting `backfill: predicted`, an unknown runtime counts as infinite in both.
+        Both are equal if the runtime is known. A job of unknown runtime ends now at the earliest, and never at the
+        latest. With the setting `backfill: predicted`, such a job never ends.
         """
         if job.state is JobState.STOPPING:
             return self._now, self._now
@@ -168,7 +169,7 @@ class OnlyPoolClaims:
                 taken.update({(node, pool): count for node in job.project.path})
 
     def end_claim(self, job: Candidate) -> None:
-        """Drop the claim of a job whose turn it is: the job takes the slots now, or leaves them to others."""
+        """Drop the claim of the job that is served now: this job takes the slots, or leaves them to other jobs."""
         if job.name in self._claims:
             self._claimed.subtract(self._claims.pop(job.name))
 

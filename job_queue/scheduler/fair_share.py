@@ -177,7 +177,7 @@ def weight_of(node: ShareNode | Department | Project, pool: str) -> Fraction:
 
 
 def oversubscriptions(policy: Policy) -> Iterable[str]:
-    """Yield a sentence for each pool and level where the quotas add up to more than the capacity or parent's quota.
+    """Yield a sentence for each pool and level where the quotas add up to more than the capacity or department quota.
 
     A policy with such quotas is refused unless it has `allow_oversubscription`.
     """

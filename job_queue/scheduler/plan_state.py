@@ -198,7 +198,7 @@ class PlanState:
         return self.reservations.get(candidate.name, NOTHING)
 
     def reserve(self, candidate: Candidate, slots: Slots) -> None:
-        """Settle a job, and reserve these slots for it until it starts. They replace its earlier reservation."""
+        """Settle a job, and reserve these slots for it until it starts. Its earlier reservation is dropped."""
         self._replace_reservation(candidate, slots)
         self._enter_reservation(candidate, slots)
         self.settle(candidate.name)
@@ -267,9 +267,9 @@ class PlanState:
         return slots
 
     def _may_take_from_lower(self, candidate: Candidate) -> bool:
-        """Return whether the job may preempt, and this plan has given slots to lower priorities in its project.
+        """Return whether the job may preempt, and this plan has given slots to jobs of lower priority in its project.
 
-        The check may also return True if all such slots were given back since.
+        The result is also True if such jobs have given all these slots back since.
         """
         lowest = self._lowest.get(candidate.project, candidate.rank)
         return lowest < candidate.rank and not candidate.job.left_idle

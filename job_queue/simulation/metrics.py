@@ -1,9 +1,9 @@
 """Compute the metrics of a simulation: completion times, waits, slowdowns, lost work, and fairness (rho).
 
 JCT (job completion time) is end - submission. Wait is JCT - work - first provisioning. Slowdown is JCT / max(10 s,
-work). Lost work is the training since the last checkpoint at each preemption. Restart overhead is the time
-for stops and repeated provisioning that preemptions cause. Lost work and restart overhead are given as parts of all
-useful instance-seconds.
+work). Lost work is the training since the last checkpoint at each preemption. Restart overhead is the time for stops
+and repeated provisioning that preemptions cause. Lost work and restart overhead are given as parts of all useful
+instance-seconds.
 
 rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is the mean JCT of its jobs, divided by a
 second mean JCT. The second one is for the same jobs if the project had the instances of its quota for itself.

@@ -68,9 +68,9 @@ def place_of(address: str) -> str:
 
 
 def bucket_and_key(address: str) -> tuple[str, str]:
-    """Return bucket and key of an address in S3, in any spelling. Return an address outside S3 as a bucket.
+    """Return bucket and key of an address in S3, in any spelling.
 
-    Slashes in an address of unknown form are replaced by colons.
+    For an address outside S3, the bucket is replaced by a text with a colon, which no bucket's name has.
     """
     found = _ADDRESS.fullmatch(address)
     if found is None:

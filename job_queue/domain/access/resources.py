@@ -105,7 +105,7 @@ def _plans(request: TrainingRequest, project: Project, policy: Policy) -> Iterat
 def _lies_in(address: str, entry: str) -> bool:
     """Return whether an address is inside a bucket, or inside folders of a bucket.
 
-    An address whose key begins with a slash is inside a folder without a name, which no entry matches.
+    An address whose key begins with a slash is inside a folder without a name, which no entry with folders matches.
     """
     own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
     if len(own) > 1 and address.partition("://")[2].partition("/")[2].startswith("/"):

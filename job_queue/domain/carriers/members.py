@@ -18,7 +18,7 @@ _MODES = ("File", "FastFile")
 
 
 def accepted_gpus(request: TrainingRequest) -> int | None:
-    """Return the tenths of GPUs that the tag `gpus` asks for (such as `1`, `4` or `0.5`), or None without the tag.
+    """Return the tenths of GPUs that the tag `gpus` requests (such as `1`, `4` or `0.5`), or None without the tag.
 
     :raises InvalidRequest: the tag is wrong, or the request cannot share an instance. The error names the field.
     """

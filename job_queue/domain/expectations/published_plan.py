@@ -21,7 +21,7 @@ class LastCycle:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """The part of a plan that readers see. It has no values of requests, but may have SageMaker's reasons.
+    """The part of a plan that readers see, without values of requests, but with SageMaker's reasons if there are any.
 
     The readers decide for each caller which part of a reason is shown.
     """

@@ -19,8 +19,9 @@ def idle(external: Iterable[ExternalTrainingJob]) -> list[ExternalTrainingJob]:
 def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
     """Return the slots that a warm pool uses.
 
-    They are slots of the pool of the attempt that had the instances, if that pool can have such instances. The pool
-    cannot if a copy of the attempt was launched outside the queue, under the same name, on another instance type.
+    They are slots of the pool of the attempt that had the instances, if that pool can have such instances. Otherwise
+    they count like the slots of an external job: a copy of the attempt may have been launched outside the queue, under
+    the same name, on another instance type.
     """
     kept_in = job.warm.pool if job.warm else None
     for pool in policy.pools:

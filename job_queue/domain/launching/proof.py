@@ -3,9 +3,9 @@
 Each job has a secret, which is drawn and recorded before its first launch and never shown. Each CreateTrainingJob call
 carries a proof: the call's number, and a digest of the number and the attempt's name under the secret.
 
-Other people may read the proof in the tags and copy it. So a proof counts only together with its name, and no longer
-counts after SageMaker has refused its call. A proof whose number is above the recorded numbers counts, because the
-tables may have been restored to an earlier time.
+Other people may read the proof in the tags and copy it. So a proof counts only with the name for which it was made, and
+no longer counts after SageMaker has refused its call. A proof whose number is above the recorded numbers counts,
+because the tables may have been restored to an earlier time.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
 
 
 def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
-    """Return whether a training job has a valid proof of this submission. It need not be the current attempt."""
+    """Return whether a training job has a valid proof of this submission, even if it is not the current attempt."""
     attempt, proof = attempt_number(name), _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
     if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
         return False

@@ -28,7 +28,7 @@ class QuotaExceeded:
 
     name: str  # as Service Quotas lists it
     limit: float
-    delta: float  # number that the request asks for
+    delta: float  # number by which the request would raise the use
     unit: str  # Instances, Seconds, ...
     used: float  # number that SageMaker counts at present
 

@@ -287,7 +287,7 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Resources) -
 
 
 def _pools(tag: TagValue, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
-    """Return the pools that the tag names. They are separated by commas, spaces or plus signs.
+    """Return the pools that the tag names, separated by commas, spaces or plus signs.
 
     Some services allow no comma in a tag.
     """

@@ -30,7 +30,7 @@ class RequestedGroup(Struct, frozen=True, rename="pascal"):
 
 
 class Resources(Struct, frozen=True, rename="pascal"):
-    """A ResourceConfig: the instances that a training job asks for, or that it has."""
+    """A ResourceConfig: the instances that a training job requests, or that it has."""
 
     instance_type: str | None = None
     instance_count: int = 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-WHOLE = 10  # tenths of a GPU
+WHOLE = 10  # tenths of GPUs in one whole GPU
 
 
 @dataclass(frozen=True, slots=True)

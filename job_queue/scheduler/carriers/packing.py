@@ -54,7 +54,7 @@ class Packing:
         self._failed_searches: list[tuple[object, int]] = []
         self._victim_keys: dict[str, VictimKey] = {}  # cache of sort keys in victim order
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
-        self._kept: dict[str, str] = {}  # carrier -> the patient member that its allocations are kept for
+        self._kept: dict[str, str] = {}  # carrier -> the patient member for which its GPUs are kept
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.allocations: dict[str, GpuAssignment] = {}
         self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have an allocation
@@ -240,7 +240,7 @@ class Packing:
         self._soon[carrier] = Row(self.carriers[carrier].gpus)
 
     def _allocations_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, GpuAllocation]] | None:
-        """Return an allocation on another carrier for each member that stays on this one, or None if some find none.
+        """Return an allocation on another carrier for each staying member, or None if a member finds no place.
 
         The allocated GPUs are free now and promised to no other member.
         """

@@ -23,8 +23,8 @@ MOST_POOLS = 100
 MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time grows with them
 MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
 MOST_PRICES = 500
-HIGHEST_PRICE = 1_000_000  # an hour, in any currency
-MAX_PRIORITY = 999_999_999  # the largest absolute value, so that inverted priorities have ten digits
+HIGHEST_PRICE = 1_000_000  # price of an hour, in any currency
+MAX_PRIORITY = 999_999_999  # largest absolute value of a priority, so that inverted priorities have ten digits
 MOST_WAITING = 100_000
 WIDEST_WINDOW = 10_000
 
@@ -144,8 +144,8 @@ class Pool:
     name: Name
     """The name, which is also a value of the tag `pools`."""
     capacity: Instances = field(default_factory=lambda: UNLIMITED)
-    """The number of instances. With a training plan, the capacity is the plan's current number of instances and at most
-    this number. Only a pool with a training plan may omit it."""
+    """The number of instances. With a training plan, the capacity is the plan's current number of instances, but at
+    most this number. Only a pool with a training plan may omit it."""
     instance_type: InstanceType | None = None
     """The instance type. Only the single pool of a policy may omit it."""
     training_plan: TrainingPlanArn | None = None

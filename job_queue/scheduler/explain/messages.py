@@ -276,7 +276,7 @@ class MessageParts:
         return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].policy_index, held[1]))
 
     def _right(self, project: ShareNode, pool: str, claimant: ShareNode) -> str:
-        """Return why a project keeps its slots, compared at the nodes where it and the claimant compete."""
+        """Return why a project keeps its slots: a comparison at the nodes where project and claimant compete."""
         side = diverging_nodes(claimant, project)[1]
         holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
         if side.projected[pool] <= side.entitlement[pool]:

@@ -112,7 +112,7 @@ def _by_weight(rest: int, requests: Sequence[tuple[int, Fraction]]) -> tuple[lis
 def _round_down(
     parts: Sequence[Fraction], total: int, holds: Sequence[int] = (), without: Sequence[Fraction] = ()
 ) -> list[int]:
-    """Round parts down, and give one of the remaining slots each to some children: those with the largest remainders.
+    """Round parts down, and give one remaining slot each to the children with the largest remainders.
 
     Children with equal remainders are in policy order. With past use the order is: children that already hold more than
     their rounded part, largest growth of the remainder by past use, largest remainder. Growth is compared before the

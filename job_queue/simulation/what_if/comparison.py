@@ -80,7 +80,7 @@ def compare(
     :param horizon: seconds from now that are simulated; 0: only the present plans are compared.
     :param may_go_on: called before each slow step. After False, the comparison contains the results so far.
     :param on_progress: called with the finished part of the first future. An error that this function raises ends the
-    comparison.
+        comparison.
     """
     now, then = plan(before.snapshot), plan(after.snapshot)
     starts_now, starts_then = set(now.begins), set(then.begins)
