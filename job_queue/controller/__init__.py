@@ -1,1 +1,1 @@
-"""The scheduling cycle."""
+"""The scheduling cycle, and the comparison of the records with SageMaker."""

@@ -1,4 +1,4 @@
-"""Collect the facts of an ended attempt for its attempt record: its times, instances, market and last checkpoint."""
+"""Collect the facts about an ended attempt for its attempt record: times, instances, market and last checkpoint."""
 
 from job_queue.adapters.items import stored_request
 from job_queue.adapters.sagemaker import TrainingJob
@@ -37,7 +37,10 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
 
 
 def _began(job: Job, ended: TrainingJob | None) -> float | None:
-    """Return the time from which an attempt is charged: for a member without a reported start, from its assignment."""
+    """Return the time from which an attempt is charged (epoch seconds), or None if it never had instances.
+
+    A member without a reported start is charged from its assignment.
+    """
     if ended is not None and ended.began is not None:
         return ended.began
     return epoch(job.started) if job.carrier_attempt is not None and job.started is not None else None
@@ -46,8 +49,8 @@ def _began(job: Job, ended: TrainingJob | None) -> float | None:
 def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:
     """Return the number of instances by instance type.
 
-    SageMaker's report comes first, then the instance types of the pools, then the demand if it is unambiguous.
-    A member has none, because the instance belongs to its carrier.
+    The numbers come from SageMaker's report, else from the instance types of the pools, else from the demand if it is
+    unambiguous. A member has no instances, because the instance belongs to its carrier.
     """
     if job.gpus is not None:
         return {}

@@ -1,7 +1,7 @@
 """Create and stop carriers (shared instances), assign members to them, and apply their agents' reports (ADR 0079).
 
-A carrier never waits: a carrier that was not launched is given up, and one that has ended is not tried again. Members
-follow the protocol of all jobs, but their orders and reports go through mailboxes (ADR 0080, 0082) instead of
+A carrier never waits: a carrier that was not launched is given up, and a carrier that has ended is not tried again.
+Members follow the protocol of all jobs, but their orders and reports go through mailboxes (ADR 0080, 0082) instead of
 SageMaker's API.
 """
 
@@ -31,26 +31,26 @@ from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Launch, Plan, Start
 
-SILENT_SECONDS = 5 * 60  # a carrier without an authentic heartbeat for this time is stopped
-BEAT_SECONDS = 60  # an older heartbeat says nothing about members
-START_SECONDS = 60 * 60  # from a carrier's launch until its agent must have introduced itself (published its key)
-ASSIGNED_SECONDS = 60  # an agent has seen an assignment after this time
+SILENT_SECONDS = 5 * 60  # time without an authentic heartbeat after which a carrier is stopped
+BEAT_SECONDS = 60  # a heartbeat older than this says nothing about members
+START_SECONDS = 60 * 60  # longest time from a carrier's launch until its agent publishes its key
+ASSIGNED_SECONDS = 60  # longest time until an agent sees an assignment
 DEFAULT_RUNTIME = 86_400  # SageMaker's MaxRuntimeInSeconds, if a request has none
-OVERDUE_SECONDS = 6 * 3600  # beyond MaxRuntimeInSeconds, for downloads and up to four hours of saving
+OVERDUE_SECONDS = 6 * 3600  # after MaxRuntimeInSeconds, for downloads and up to four hours of saving
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
-TRIES = 5  # against writers that change the same carrier at the same time
+TRIES = 5  # tries to change a carrier that other invocations change at the same time
 CLOCK_SECONDS = 5  # the largest difference between the clocks of S3 and SageMaker
 LOST = "InternalServerError: its carrier has ended"
 
 
 @dataclass(frozen=True, slots=True)
 class CarrierChanges:
-    """The changes by which a plan's decisions about carriers and members are carried out."""
+    """The changes that carry out a plan's decisions about carriers and members."""
 
-    cluster: ClusterState  # with the carriers that are to be launched
-    plan: Plan  # a plan that starts these carriers
+    cluster: ClusterState  # with the carriers that will be launched
+    plan: Plan  # the plan, which also starts these carriers
     transitions: list[JobTransition]
-    deferred: bool = False  # some launches are left to another cycle
+    deferred: bool = False  # whether some launches are left to another cycle
 
 
 class Carriers(ControllerPart):
@@ -82,7 +82,8 @@ class Carriers(ControllerPart):
         now = self._clock()
         for carrier in [job for job in cluster.waiting.values() if job.carries is not None]:
             given_up = [transitions.give_up(carrier, now)]
-            if carrier.backoff_until is not None:  # of its own; a pool's backoff already holds for the members
+            # This is the carrier's own backoff. A pool's backoff already holds for the members.
+            if carrier.backoff_until is not None:
                 first_members = (cluster.waiting.get(name) for name in carrier.first_members)
                 given_up += [transitions.back_off_with(job, carrier, now) for job in first_members if job is not None]
             for part in transactions(given_up):
@@ -103,7 +104,7 @@ class Carriers(ControllerPart):
             record = self._repository.record(job.name)
             if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
                 return None
-            # The report may be of an earlier submission with the same name, if this attempt was never assigned.
+            # If this attempt was never assigned, the report may belong to an earlier submission with the same name.
             if found is None or not found.ended or not found.is_attempt_of(record.job):
                 found = _lost(record.job)
             self._reconciler.end(record, found)
@@ -118,9 +119,9 @@ class Carriers(ControllerPart):
     def carry_out(
         self, cluster: ClusterState, decided: Plan, call: LaunchCall, calls: int, now: float
     ) -> CarrierChanges:
-        """Assign members, close empty carriers and create new ones.
+        """Assign members, stop empty carriers and create new carriers.
 
-        :param calls: the number of CreateTrainingJob calls that are left.
+        :param calls: the number of CreateTrainingJob calls that may still be sent.
         """
         cluster, decided, deferred = self._found(cluster, decided, max(0, calls), now)
         return CarrierChanges(cluster, decided, list(self._changes(cluster, decided, call, now)), deferred)
@@ -146,7 +147,10 @@ class Carriers(ControllerPart):
                 yield transitions.emptied(carrier, now)
 
     def _found(self, cluster: ClusterState, decided: Plan, calls: int, now: float) -> tuple[ClusterState, Plan, bool]:
-        """Store the carriers that are to be launched, as waiting jobs that the plan starts."""
+        """Store the carriers to launch as waiting jobs, which the plan starts.
+
+        Return the state and the plan with these carriers, and whether launches are left to another cycle.
+        """
         founded: list[Start] = []
         for launch in decided.launches[:calls]:
             try:
@@ -190,10 +194,10 @@ class Carriers(ControllerPart):
     # --- what agents report ------------------------------------------------------------------------------
 
     def apply(self, reported: Iterable[tuple[str, str | None]]) -> bool:
-        """Apply reports. Return whether a cycle may do more now.
+        """Apply reports of agents. Return whether a cycle may do more now.
 
-        An object in a mailbox only says where to look. A pair is ignored unless the carrier is alive and introduces
-        itself, or the member is alive and recorded on exactly this carrier.
+        An object in a mailbox only says where to look. A pair is ignored unless the carrier is alive and its agent has
+        introduced itself, or the member is alive and recorded on exactly this carrier.
 
         :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
             member means that the agent has introduced itself.
@@ -236,12 +240,12 @@ class Carriers(ControllerPart):
             except Refused:
                 continue
             return True
-        return False  # the next tick looks again
+        return False  # the next tick tries again
 
     def listen(self, enough_time: Callable[[], bool]) -> bool:
         """Look for reports that arrived without an event, for silent agents and for members that do not end.
 
-        Return whether a cycle may do more now. Each carrier takes one call, plus one for each missing report.
+        Return whether a cycle may do more now. Each carrier needs one call, and one more for each missing report.
         """
         active = self._repository.active()
         more = False
@@ -261,15 +265,15 @@ class Carriers(ControllerPart):
     def _listen_to(self, carrier: Job, members: Sequence[Job]) -> bool:
         now = self._clock()
         if carrier.state is not JobState.RUNNING or carrier.cancelled:
-            return sum(self._examine(job) for job in members) > 0  # not `any`: each member is examined
+            return sum(self._examine(job) for job in members) > 0  # `any` would not examine each member
         if carrier.agent_key is None:
             if self._record_agent_key(carrier):
                 return True
             since, limit = epoch(carrier.started or carrier.since), START_SECONDS
         else:
             heard = self._training.heard_of(carrier)
-            more = sum(self._look_for_end(job, heard) for job in members) > 0  # not `any`, as above
-            # Some seconds pass between the introduction and the first heartbeat.
+            more = sum(self._look_for_end(job, heard) for job in members) > 0  # `any` would not look at each member
+            # The first heartbeat follows some seconds after the agent has introduced itself.
             since, limit = heard.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
             if more or (since + limit >= now and not any(_is_due(job, now) for job in members)):
                 return more
@@ -282,7 +286,7 @@ class Carriers(ControllerPart):
         return False
 
     def _stop_for_a_member(self, carrier: Job, members: Sequence[Job], now: float) -> bool:
-        """Stop a carrier if one of its members should have ended long ago. Return whether it was stopped."""
+        """Stop a carrier if one of its members should have ended long ago. Return whether the carrier was stopped."""
         for job in members:
             if _is_due(job, now):
                 log.warning("member does not end", job=job.name, attempt=job.launched, state=job.state)
@@ -295,11 +299,11 @@ class Carriers(ControllerPart):
         """Look for the end of a member that the agent no longer runs. Return whether an end was recorded."""
         member = member_of(job)
         if heard.alive_at is None or heard.alive_at + BEAT_SECONDS < self._clock():
-            return self._examine(job)  # the agent may have reported the end before it died
+            return self._examine(job)  # the agent may have reported the end before it stopped working
         if job.state is JobState.STARTING or member in heard.running:
             return False
         if member not in heard.ended and epoch(job.started or job.since) + ASSIGNED_SECONDS > heard.alive_at:
-            return False  # the agent may not have seen the order yet
+            return False  # the agent may not have seen the assignment yet
         if self._examine(job):
             return True
         return member in heard.ended and self._end_unreported(job)
@@ -317,7 +321,7 @@ class Carriers(ControllerPart):
 
 
 def _is_due(job: Job, now: float) -> bool:
-    """Return whether a member should have ended: long after a stop request, or long after its MaxRuntimeInSeconds."""
+    """Return whether a member should have ended: long after its stop request, or after its MaxRuntimeInSeconds."""
     if job.state is JobState.STOPPING:
         return epoch(job.since) + STOPPING_SECONDS < now
     if job.state is not JobState.RUNNING or job.started is None:
@@ -326,7 +330,7 @@ def _is_due(job: Job, now: float) -> bool:
 
 
 def _lost(job: Job) -> TrainingJob:
-    """Return the end of a member without a valid report: Stopped if it was evicted, else Failed."""
+    """Return the end of a member that has no valid report: Stopped if it was evicted, else Failed."""
     status = "Stopped" if job.evicted_for is not None else "Failed"
     return TrainingJob(
         job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.carrier_attempt

@@ -42,23 +42,23 @@ from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Plan, Policy, WaitReason, plan
 
-LAUNCH_SECONDS = 15  # time that must be left of an invocation to launch a job
-CYCLE_SECONDS = LAUNCH_SECONDS + 5  # time that must be left to begin a cycle
+LAUNCH_SECONDS = 15  # time of an invocation that must be left to launch a job
+CYCLE_SECONDS = LAUNCH_SECONDS + 5  # time of an invocation that must be left to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
 UNAVAILABLE_SECONDS = 2.0  # pause before the next try, if AWS did not answer a call of a cycle
 UNRECORDED_SECONDS = 10 * 60  # time for which plans leave out a job whose row cannot be written
-MOST_UNRECORDED = 500  # limit on the jobs that are left out for this reason
+MOST_UNRECORDED = 500  # largest number of jobs that are left out for this reason
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """One invocation of the function."""
 
-    holder: str  # holder of the lease; unique
-    remaining: Callable[[], float]  # seconds until the invocation is killed
-    may_go_on: Callable[[], bool]  # whether to start a further cycle
-    may_wait: bool = False  # no caller waits for its answer, so it may sleep until there is more to do
-    woken_by: str | None = None  # the holder that woke this invocation to keep its promise, see `opening.Watch`
+    holder: str  # unique name of this invocation as the holder of the lease
+    remaining: Callable[[], float]  # returns the seconds until the invocation is killed
+    may_go_on: Callable[[], bool]  # returns whether to start a further cycle
+    may_wait: bool = False  # whether the invocation may sleep until there is more to do: no caller waits for its answer
+    woken_by: str | None = None  # the holder that woke this invocation to keep its promise; see `opening.Watch`
 
     def has_time(self) -> bool:
         """Return whether there is time for more work and for a cycle after it."""
@@ -69,8 +69,8 @@ class Invocation:
 class _Work:
     """The work that remains after a cycle."""
 
-    more: bool = False  # another cycle may do more at once
-    unrecorded: bool = False  # some of the plan could not be recorded
+    more: bool = False  # whether another cycle may do more at once
+    unrecorded: bool = False  # whether a part of the plan could not be recorded
     due: float | None = None  # epoch seconds from which another cycle may do more
 
 
@@ -79,7 +79,8 @@ class Controller(ControllerPart):
 
     :param clock: returns seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param newest_object: returns when an object was last written under an address in S3; None if access is not granted.
+    :param newest_object: returns the time at which an object was last written under an address in S3 (epoch seconds),
+        or None if there is none or access is denied.
     :param create_rate: the rate at which attempts may be launched.
     :param sleep: waits for a number of seconds.
     :param wake_up: starts another invocation, which may wait, to keep the promise of the given holder.
@@ -116,7 +117,7 @@ class Controller(ControllerPart):
         self._publication = Publication(backend)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
-        """Apply a `SageMaker Training Job State Change`, and run cycles if they may do more now."""
+        """Apply a `SageMaker Training Job State Change`, and run cycles if there may be more to do now."""
         metadata, known = None, None
         if (name := self.reconciler.job_of(detail)) is not None:
             record, metadata = self._parallel([partial(self._repository.record, name), self._repository.metadata])
@@ -125,7 +126,7 @@ class Controller(ControllerPart):
             self.wake(invocation, metadata)
 
     def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:
-        """Apply reports that agents have written into their mailboxes, and run cycles if they may do more now.
+        """Apply reports that agents have written into their mailboxes, and run cycles if there may be more to do now.
 
         :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
             member means that the agent has introduced itself.
@@ -134,19 +135,19 @@ class Controller(ControllerPart):
             self.wake(invocation)
 
     def wake(self, invocation: Invocation, seen: Metadata | None = None) -> None:
-        """Raise the generation and run cycles, or leave them to the holder of the lease, which will see the generation.
+        """Raise the generation, then run cycles. If the lease is held, its holder sees the generation and runs them.
 
-        An error ends only this invocation's cycles: records stay, and the next invocation continues from them.
+        An error ends only this invocation's cycles: the records stay, and the next invocation continues from them.
 
-        :param seen: the metadata, if it was read before the change was stored, to save a call.
+        :param seen: the metadata, if it was read before the change was stored. This saves a call.
         """
         self._run(invocation, seen, [])
 
     def tick(self, invocation: Invocation) -> None:
-        """Compare the records with SageMaker, then do the same as `wake`.
+        """Compare the records with SageMaker, then raise the generation and run cycles as in `wake`.
 
         SageMaker is asked before the lease is taken, so that no other invocation waits for its answers. Mailboxes are
-        read after the cycle, because reading takes long if users fill them. They are not read if there is no carrier.
+        read after the cycle, because reading takes long if users fill them. Without carriers, no mailbox is read.
         """
         compared = Comparison()
         try:
@@ -154,7 +155,7 @@ class Controller(ControllerPart):
             compared = replace(compared, reconciled=metadata.reconciled)
             self._refresh_training_plans(metadata)
             compared = self.reconciler.compare(metadata, invocation.has_time)
-        except Exception as error:  # SageMaker did not answer: the cycle plans with the records
+        except Exception as error:  # SageMaker did not answer, so the cycle plans with the records
             log.exception("reconciliation failed", exc_info=error)
         if compared.reconciled is not None:
             self._repository.notify(ComparisonAge(max(0.0, self._clock() - compared.reconciled)))
@@ -171,7 +172,7 @@ class Controller(ControllerPart):
             return False
 
     def _refresh_training_plans(self, metadata: Metadata) -> None:
-        """Refresh the training plans for the next cycle. The comparison does not need them: errors are only logged."""
+        """Refresh the training plans for the next cycle. Errors are only logged: the comparison needs no plans."""
         try:
             self._training_plans.refresh(metadata)
         except Exception as error:
@@ -185,7 +186,7 @@ class Controller(ControllerPart):
         except QueueError as error:
             log.warning("left to the next cycle", why=error.message, exc_info=error)
         except Exception as error:
-            log.exception("left to the next cycle", exc_info=error)  # not raised: the caller's change is stored
+            log.exception("left to the next cycle", exc_info=error)  # not raised, because the caller's change is stored
 
     def _wake(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
         opening = Opening(self._backend, invocation.holder)
@@ -196,7 +197,8 @@ class Controller(ControllerPart):
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
                 self._repository.notify(LeaseConflict())
-                if not self._look_again(invocation, watch, opened.expires + 1):  # its holder may have died
+                # The holder may have died, so look again after the lease has expired.
+                if not self._look_again(invocation, watch, opened.expires + 1):
                     return
             else:
                 log.append_keys(cycle=opened.lease.fencing_token)
@@ -210,13 +212,13 @@ class Controller(ControllerPart):
                 finally:
                     self._repository.release(opened.lease)
                 if work is unfinished:
-                    self._sleep(UNAVAILABLE_SECONDS)  # DynamoDB accepts calls for a throttled key again after this
+                    self._sleep(UNAVAILABLE_SECONDS)  # after this time DynamoDB accepts calls for a throttled key again
                     opened = opening.acquire()
                     continue
-                # Read after the release: an invocation that raised it during the lease has left its cycle to this one.
+                # Read the generation after the release: invocations that raised it during the lease rely on this read.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
-                # After the end of the promise, read it again: others that relied on the promise have raised it before.
+                # Read it again after the end of the promise: others that relied on the promise have raised it before.
                 if not more and work.due is None and watch.end():
                     more = self._repository.generation() != generation
                 planned = generation
@@ -227,11 +229,11 @@ class Controller(ControllerPart):
                     if due is None or not self._look_again(invocation, watch, due):
                         return
             opened = opening.acquire()
-        if isinstance(opened, Opened):  # acquired, but no time is left for a cycle
+        if isinstance(opened, Opened):  # the lease was taken, but no time is left for a cycle
             self._repository.release(opened.lease)
 
     def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
-        """Wait until another cycle is due. Return False if another invocation or the tick runs it instead."""
+        """Wait until another cycle is due. Return False if another invocation or the tick will run that cycle."""
         if not watch.keep(due):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
@@ -254,19 +256,19 @@ class Controller(ControllerPart):
     ) -> _Work:
         """Run one cycle.
 
-        :param adoptions: attempts that a comparison has found. The list is empty afterwards.
-        :param one_by_one: record each transition in its own transaction, so that one failing transition does not
-            prevent the others.
+        :param adoptions: attempts that a comparison has found. The cycle empties this list.
+        :param one_by_one: whether to record each transition in its own transaction, so that one failing transition does
+            not prevent the others.
         """
         began, lease, first_token = self._clock(), opened.lease, opened.lease.fencing_token
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
-        # 2. Read the cluster's state, and release jobs whose dependencies have ended.
+        # 2. Read the cluster's state, settle carriers, and release jobs whose dependencies have ended.
         cluster = self._read(opening, opened, again=bool(adoptions))
         adoptions.clear()
         cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
         now = self._clock()
-        # 3. Continue earlier decisions: stops of cancelled jobs, launches without an answer.
+        # 3. Continue earlier decisions: stops of cancelled jobs, and launches without an answer.
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
@@ -276,7 +278,7 @@ class Controller(ControllerPart):
         cancelled = [it for it in cancelled_transitions(cluster, now) if it.old.name not in unrecorded]
         leftovers = [*cancelled, *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
-        # 4. Plan.
+        # 4. Make a plan.
         decided = plan(cluster.snapshot(now))
         if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
             cluster = seen
@@ -297,7 +299,7 @@ class Controller(ControllerPart):
         (recorded, unplanned), *records = self._parallel(
             [recording, *(partial(self._repository.record, name) for name in launching)]
         )
-        # 6. Act on what is recorded.
+        # 6. Carry out the recorded intents.
         details = {record.job.name: record.details for record in records if record}
         self._warm_pools.take(placement, _new(recorded))
         more = self._warm_pools.release([*claims.to_release, *placement.in_the_way])
@@ -338,7 +340,7 @@ class Controller(ControllerPart):
         *,
         one_by_one: bool,
     ) -> tuple[list[JobTransition], bool]:
-        """Record transitions. Return the recorded ones, and whether to plan again for the others."""
+        """Record transitions. Return the recorded transitions, and whether to plan again for the others."""
         unchanged = cluster.metadata.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
         recorded: list[JobTransition] = []
@@ -369,7 +371,7 @@ class Controller(ControllerPart):
         return recorded, bool(unwritable)
 
     def _plan_without(self, cluster: ClusterState, names: list[str], now: float) -> None:
-        """Note jobs whose rows cannot be written. Plans leave them out for a while and give the slots to others."""
+        """Note jobs whose rows cannot be written. For a while, plans leave them out and use the slots for others."""
         if not names:
             return
         noted = {name: until for name, until in cluster.metadata.unrecorded.items() if now < until}
@@ -388,7 +390,7 @@ class Controller(ControllerPart):
     def _launch_all(
         self, invocation: Invocation, policy: Policy, recorded: list[JobTransition], details: Mapping[str, str]
     ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
-        """Ask SageMaker for every recorded launch. Return the answers, without launches for which no time was left."""
+        """Send a call for every recorded launch. Return the answers, without launches for which no time was left."""
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
@@ -398,14 +400,15 @@ class Controller(ControllerPart):
     def _settle_all(
         self, lease: Lease, results: list[tuple[Job, tuple[LaunchResult, str]]], cluster: ClusterState
     ) -> tuple[bool, bool]:
-        """Record the results one after the other.
+        """Record the results of launches, one after the other.
 
         Return whether planning again may do more, and whether SageMaker throttled a call.
         """
         throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
         if lease.bucket and throttled:
             lease.bucket = lease.bucket.throttled()
-        more = [self._settle(lease, job, result, cluster) for job, result in results]  # a list, so that each is settled
+        # A list, and not a generator, so that each result is recorded.
+        more = [self._settle(lease, job, result, cluster) for job, result in results]
         return any(more), throttled
 
     def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str], cluster: ClusterState) -> bool:
@@ -413,7 +416,7 @@ class Controller(ControllerPart):
             return self._launcher.settle(lease, job, *result, cluster)
         except LeaseLost:
             raise
-        except (QueueError, Refused) as error:  # this launch stays unanswered; the other results are recorded
+        except (QueueError, Refused) as error:  # this launch stays unanswered, and the other results are recorded
             log.warning("launch result not recorded", job=job.name, exc_info=error)
             return False
 
@@ -421,28 +424,28 @@ class Controller(ControllerPart):
         self, invocation: Invocation, policy: Policy, job: Job, details: str
     ) -> tuple[LaunchResult, str] | None:
         if invocation.remaining() < LAUNCH_SECONDS:
-            return None  # its intent is recorded; a later cycle sends the call
+            return None  # the intent is recorded, and a later cycle sends the call
         return self._launcher.create(job, details, policy)
 
 
 def _may_sleep(invocation: Invocation, seconds: float) -> bool:
-    """Return whether an invocation may sleep for so long and has time for a cycle afterwards."""
+    """Return whether an invocation may sleep for this time and has time for a cycle afterwards."""
     return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
 
 
 def _after(recorded: Iterable[JobTransition], placement: Placement, cluster: ClusterState) -> ClusterState:
-    """Return the cluster with the recorded changes, and without the warm pools on which jobs were launched."""
+    """Return the cluster state with the recorded changes, without the warm pools on which jobs were launched."""
     external = tuple(pool for pool in cluster.external if pool not in placement.reused.values())
     return replace(cluster.with_changed(_new(recorded)), external=external)
 
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return when the next jobs are tried during quota lag (epoch seconds), if jobs wait for it."""
+    """Return the times of the next tries during quota lag (epoch seconds), if jobs back off."""
     backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]
 
 
 def _new(transitions: Iterable[JobTransition]) -> list[Job]:
-    """Return the jobs as the transitions leave them."""
+    """Return the new jobs of the transitions."""
     return [transition.new for transition in transitions]

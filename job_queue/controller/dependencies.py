@@ -1,8 +1,9 @@
 """Find the dependencies (tag `after`) that have ended, and release or stop their dependents.
 
-A dependency in the cluster's state is alive. Any other dependency has ended, or is waiting behind the window. Ends that
-this process has recorded are remembered. For the rest, the cycle reads at most `MOST_LOOKED_UP` records in one step.
-So an end sends no message to dependents that could be lost, and a cycle without dependents reads nothing.
+A dependency in the cluster's state is alive. Any other dependency has ended, or is waiting beyond the policy's
+`window`. Ends that this process has recorded are remembered. For the other dependencies, the cycle reads at most
+`MOST_LOOKED_UP` records in one step. So an ended job sends its dependents no message, which could be lost. A cycle
+without dependents reads nothing.
 """
 
 from collections import defaultdict
@@ -21,12 +22,12 @@ from job_queue.domain.job import Dependency, Job, JobRecord
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 
-MOST_LOOKED_UP = 25  # records in one step; other records follow in later minutes
-MOST_REMEMBERED = 20_000  # names whose last look-up is remembered
-LEVELS = 20  # depth to which dependents of dependents are stopped in one cycle
+MOST_LOOKED_UP = 25  # records read in one step; other records are read in later minutes
+MOST_REMEMBERED = 20_000  # names, and owners, whose last look-up is remembered
+LEVELS = 20  # levels of dependents of dependents that are stopped in one cycle
 
 Ends = dict[Dependency, JobState | None]
-"""How dependencies have ended. None: the end is no longer known."""
+"""The final states of ended dependencies; None: the state is not known any more."""
 
 
 class Dependencies(ControllerPart):
@@ -37,7 +38,7 @@ class Dependencies(ControllerPart):
         self._lookups = Lookups()
 
     def settle(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
-        """Record the transitions of dependents in the cluster's state, and of their dependents in turn.
+        """Record the transitions of dependents in the cluster's state, and then of the dependents of stopped jobs.
 
         Return the state with these changes, and whether another cycle may find more.
         """
@@ -53,7 +54,7 @@ class Dependencies(ControllerPart):
         return cluster, True
 
     def transitions(self, jobs: Iterable[Job], cluster: ClusterState) -> list[JobTransition]:
-        """Return a transition for each of these jobs that has an ended dependency."""
+        """Return a transition for each of these jobs that has a dependency which has ended."""
         now = self._clock()
         unrecorded = cluster.unrecorded(now)
         dependents = [job for job in jobs if job.after and job.state.waits and job.name not in unrecorded]
@@ -100,7 +101,7 @@ class Dependencies(ControllerPart):
             self._repository.commit(lease, part, self._clock())
         except LeaseLost:
             raise
-        except (Refused, Unavailable) as error:  # an invocation that changed one of them wakes another cycle
+        except (Refused, Unavailable) as error:  # an invocation that changed one of the jobs causes another cycle
             if len(part) > 1 and isinstance(error, Refused | Unwritable):
                 return [transition for one in part for transition in self._commit(lease, [one])]
             log.info("dependents not recorded", jobs=[it.old.name for it in part], why=repr(error))
@@ -109,7 +110,7 @@ class Dependencies(ControllerPart):
 
 
 class Lookups:
-    """The choice of records to look up, with the look-ups shared fairly between the owners of dependents."""
+    """The choice of records to look up. The look-ups are shared fairly between the owners of dependents."""
 
     def __init__(self) -> None:
         self._of_names: dict[str, int] = {}  # name -> number of its last look-up
@@ -117,14 +118,14 @@ class Lookups:
         self._count = 0
 
     def forget(self, name: str) -> None:
-        """Forget the last look-up of a job in the cluster's state, so that it is looked up early once it leaves."""
+        """Forget the last look-up of a live job, so that the job is looked up early after it has left the state."""
         self._of_names.pop(name, None)
 
     def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
         """Return at most `MOST_LOOKED_UP` names, one per owner in turn: first new names, then the longest unread.
 
-        A name is wanted again only if its job was alive at the last look-up, so new names come first. A new process
-        remembers no look-ups, so it starts at another position of the sorted names each minute.
+        A name that was looked up is requested again only if its job was alive then, so new names come first. A new
+        process remembers no look-ups, so it begins at another position of the sorted names in each minute.
 
         :param names: owner of dependents -> names of their dependencies.
         """
@@ -147,7 +148,7 @@ class Lookups:
     def _note(self, owner: str, name: str) -> None:
         self._count += 1
         for numbers, key in ((self._of_owners, owner), (self._of_names, name)):
-            numbers.pop(key, None)  # the oldest come first
+            numbers.pop(key, None)  # keeps the mapping in the order of the look-ups, oldest first
             numbers[key] = self._count
             for oldest in list(islice(numbers, max(0, len(numbers) - MOST_REMEMBERED))):
                 del numbers[oldest]
@@ -159,7 +160,7 @@ def _rotated(names: list[str], by: int) -> list[str]:
 
 
 def has_dependents(jobs: Iterable[Job], cluster: ClusterState) -> bool:
-    """Return whether one of these jobs has ended and is a dependency of a job in the cluster's state."""
+    """Return whether one of these jobs has finished and is a dependency of a job in the cluster's state."""
     ended = {job.name for job in jobs if job.state.finished}
     return bool(ended) and any(it.job in ended for job in cluster.waiting.values() for it in job.after)
 
@@ -169,5 +170,5 @@ def _is_alive(dependency: Dependency, record: JobRecord | None) -> bool:
 
 
 def _end(dependency: Dependency, record: JobRecord | None) -> JobState | None:
-    """Return how a dependency has ended; None if its record is gone or belongs to another submission."""
+    """Return the final state of a dependency, or None if its record is gone or belongs to another submission."""
     return record.job.state if record is not None and record.job.submission == dependency.submission else None

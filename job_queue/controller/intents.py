@@ -16,7 +16,7 @@ from job_queue.scheduler import JobState, Plan
 
 
 def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Stop attempts of cancelled jobs. A job whose attempt SageMaker has never received ends at once."""
+    """Return the stops of cancelled jobs' attempts. A job whose attempt was never sent to SageMaker ends at once."""
     transitions = []
     for job in cluster.active.values():
         if job.cancelled and job.state is JobState.RUNNING and not job.is_stop_denied(now):
@@ -27,7 +27,7 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransiti
 
 
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:
-    """Repeat launches that were not answered or were throttled, the most important first."""
+    """Return the repeated launches: those not answered or throttled, highest priority first."""
     jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
     again = [job for job in jobs if is_unanswered(job, now) and not (job.cancelled and is_unsent(job))]
     return [state_machine.launch_again(job, call, now) for job in again]
@@ -46,11 +46,10 @@ def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[
 def start_transitions(
     cluster: ClusterState, plan: Plan, call: LaunchCall, now: float
 ) -> tuple[list[JobTransition], bool]:
-    """Return the starts of the plan as transitions, in the plan's order.
+    """Return the starts of the plan as transitions, in the plan's order, and whether starts were deferred.
 
-    Where SageMaker lacked instances, only one job of each capacity key is started, and the others are deferred. Also
-    return whether starts were deferred: in the next plan the capacity key backs off again, so a deferred job may start
-    in another pool.
+    If a capacity key backs off, only one of its jobs is started, and the other starts are deferred. In the next plan
+    the capacity key backs off again, so a deferred job may start in another pool.
     """
     transitions, deferred = [], False
     used = _used_by_project(cluster)
@@ -73,7 +72,7 @@ def start_transitions(
 
 
 def paced(starts: list[JobTransition], decided: Plan, calls: int) -> tuple[list[JobTransition], Plan]:
-    """Return the first `calls` starts, and the plan with slots reserved for the others, so that they start next."""
+    """Return the first `calls` starts, and the plan with slots reserved for the other starts, which come next."""
     kept = {it.new.name: it.new.slots for it in starts[calls:]}
     return starts[:calls], replace(decided, reservations={**decided.reservations, **kept})
 

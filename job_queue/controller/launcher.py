@@ -1,7 +1,7 @@
 """Launch attempts exactly once: call CreateTrainingJob for a recorded intent, and record SageMaker's answer.
 
-The fencing token guards the tables, not SageMaker: a late call still takes effect in SageMaker. The attempt's name and
-the order of these steps make that harmless, see "Launching exactly once" in docs/design.md.
+The fencing token guards the tables, but not SageMaker, where a late call still takes effect. The attempt's name and the
+order of these steps make such a call harmless; see "Launching exactly once" in docs/design.md.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Policy
 
-SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; one more minute for clocks that differ
-RELAUNCH_SECONDS = 10  # pause before another call for an unanswered launch: the first call may take as long
+SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; clocks may differ by one minute
+RELAUNCH_SECONDS = 10  # pause before another call for an unanswered launch, because a call may take this long
 
 
 def new_call(now: float, remaining: float) -> LaunchCall:
@@ -42,7 +42,7 @@ def new_call(now: float, remaining: float) -> LaunchCall:
 
 
 def is_unanswered(job: Job, now: float) -> bool:
-    """Return whether another call is due: the launch is unanswered for long enough, or its calls were throttled.
+    """Return whether another call is due: the launch was unanswered for long enough, or its calls were throttled.
 
     A launch that was refused while an older call may still take effect backs off first.
     """
@@ -52,7 +52,7 @@ def is_unanswered(job: Job, now: float) -> bool:
 
 
 def is_unsent(job: Job) -> bool:
-    """Return whether all calls for a launch were throttled: SageMaker has no such attempt and will not get one."""
+    """Return whether all calls of a launch were throttled, so that SageMaker has no such attempt and gets none."""
     return job.state is JobState.STARTING and not job.calls and not job.in_doubt
 
 
@@ -73,7 +73,10 @@ class Launcher(ControllerPart):
         self._reconciler = reconciler
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
-        """Call CreateTrainingJob once, unless an earlier attempt is alive again. Return the result and its message."""
+        """Call CreateTrainingJob once, unless an earlier attempt is alive again. Return the result and its message.
+
+        A member is assigned to its carrier instead.
+        """
         if again := self._earlier_attempt(job):
             return LaunchResult.NOT_NOW, again
         request = attempt_request(job, details, policy)
@@ -81,8 +84,8 @@ class Launcher(ControllerPart):
             return self._training.assign(job, request)
         result, message = self._training.create(request)
         if result is LaunchResult.REFUSED and is_changed(stored_request(details), TrainingRequest.read(request)):
-            # The pool has changed the request, so SageMaker may object to fields that the user did not write. The job
-            # never fails for that.
+            # The pool has changed the request, so SageMaker may object to fields that the user did not write. Such a
+            # refusal never fails the job.
             of_pool = len(job.slots) == 1 and objects_to_pool(message)
             return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
@@ -91,10 +94,10 @@ class Launcher(ControllerPart):
         return result, message
 
     def _earlier_attempt(self, job: Job) -> str | None:
-        """Return why the attempt must not be launched yet; None if it may be launched.
+        """Return why the attempt must not be launched yet, or None if it may be launched.
 
-        A late call may have launched an earlier attempt again, after the attempt was deleted. All late calls have
-        expired by now, so one check is enough.
+        After an earlier attempt was deleted, a late call may have launched it again. All late calls have expired by
+        now, so one check is enough.
         """
         if job.late is None:
             return None
@@ -106,15 +109,15 @@ class Launcher(ControllerPart):
         return f"{name} was deleted in SageMaker and is alive again." if found and not found.ended else None
 
     def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
-        """Record the result of a launch. Return whether planning again may now do more.
+        """Record the result of a launch. Return whether planning again may do more now.
 
-        :param cluster: the state that the cycle has recorded, with all jobs that were launched together with this one.
+        :param cluster: the state that the cycle has recorded, with all jobs that were launched together with this job.
         :raises LeaseLost: the launch stays unanswered, and a later cycle sends another call.
         """
         log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
         match result:
             case LaunchResult.LAUNCHED:
-                # None for a member: its agent may have obeyed an earlier call, so the call is not known.
+                # For a member the call is not known, because its agent may have obeyed an earlier call.
                 more = self._launched(lease, job, job.sent if job.carrier_attempt is None else None)
                 return self._end_lag(job, cluster) or more
             case LaunchResult.NAME_TAKEN:
@@ -129,7 +132,8 @@ class Launcher(ControllerPart):
 
     def _launched(self, lease: Lease, job: Job, call: int | None) -> bool:
         recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock(), call))
-        # Plan again: a job whose launch was unanswered can be stopped only now, and a new carrier can take members.
+        # Plan again: a job whose launch was in doubt or that was cancelled can be stopped only now, and a new carrier
+        # can take members.
         return recorded is not None and (recorded.cancelled or job.in_doubt or job.carries is not None)
 
     def _end_lag(self, job: Job, cluster: ClusterState) -> bool:
@@ -150,10 +154,13 @@ class Launcher(ControllerPart):
         return self._name_taken_but_missing(lease, job) if found is None else self._found(lease, job, found)
 
     def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
-        """Record a refusal: a wrong request fails its job; after any other refusal the job waits again."""
+        """Record a refusal. A wrong request fails its job. After any other refusal the job waits again.
+
+        Return whether planning again may do more now.
+        """
         sent_at = job.calls[-1].sent_at
         if job.in_doubt:
-            # An earlier call may have taken effect unseen, and SageMaker may refuse this one before it checks the name.
+            # An earlier call may have taken effect unseen. SageMaker may refuse this call before it checks the name.
             try:
                 found = self._training.describe_attempt(job)
             except Unavailable:
@@ -172,7 +179,7 @@ class Launcher(ControllerPart):
             backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)
 
         def refused(latest: Job, record: JobRecord) -> JobTransition:
-            # SageMaker accepted the request once, so it is not wrong: a role, data or a plan has been removed since.
+            # If SageMaker has accepted the request before, it is not wrong: a role, data or a plan was removed since.
             for_good = result is LaunchResult.REFUSED and not record.attempts
             lasting = result is LaunchResult.NO_QUOTA
             return state_machine.refused(
@@ -185,14 +192,14 @@ class Launcher(ControllerPart):
     def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
         """Record the result of a launch whose name is taken by this training job. Return whether to plan again."""
         if not job.in_doubt:
-            # Ignore the time of creation. Only one call was sent, just now, so an older training job can have its proof
-            # only if the tables were restored to an earlier time: then it is this attempt.
+            # Ignore the time of creation. Only one call was sent, just now. So an older training job can have its proof
+            # only if the tables were restored to an earlier time, and then the training job is this attempt.
             found = replace(found, created=None)
         if found.is_attempt_of(job):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
-        # The training job cannot prove to be this job's attempt, so it is left alone, and counted while it is alive.
+        # The training job has no proof of being this job's attempt, so it is left alone, and counted while alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):
@@ -202,7 +209,7 @@ class Launcher(ControllerPart):
         return True
 
     def _name_taken_but_missing(self, lease: Lease, job: Job) -> bool:
-        """Record that the name is taken and no training job is found. One such result proves nothing.
+        """Record that the name is taken, but no training job is found. One such result proves nothing.
 
         The next cycle asks again. After `MISSING_SECONDS` the training job counts as deleted. Return whether to plan
         again.
@@ -218,16 +225,19 @@ class Launcher(ControllerPart):
     def _give_up(
         self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], JobTransition]
     ) -> Job | None:
-        """Register the job's waiting queue, and record a transition that may return the job to it."""
+        """Register the job's waiting queue, and record a transition that may return the job to this queue.
+
+        Return the changed job, or None if the launch is over.
+        """
         self._repository.register_waiting_queue(job.waiting_queue, self._clock())
         record = self._repository.record(job.name)
         if record is None or not is_current(record.job, job):
             return None
-        # The transition carries the whole record, so that the long history of an often refused job is truncated.
+        # The transition has the whole record, so that the long history of an often refused job can be truncated.
         return self._record(lease, record.job, lambda latest: replace(make_transition(latest, record), record=record))
 
     def _record(self, lease: Lease, job: Job, make_transition: Callable[[Job], JobTransition]) -> Job | None:
-        """Record a transition of this launch, even if the user changed the job. Return None if the launch is over."""
+        """Record a transition of this launch, even if a user changed the job. Return None if the launch is over."""
         latest = job
         while True:
             transition = make_transition(latest)
@@ -239,17 +249,17 @@ class Launcher(ControllerPart):
                 record = self._repository.record(job.name)
                 if record is None or not is_current(record.job, job):
                     return None
-                latest = record.job  # changed by its user meanwhile: same launch, later version
+                latest = record.job  # a user has changed the job: the same launch in a later version
                 continue
             return transition.new
 
 
 def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Policy) -> LaunchResult:
-    """Return the result of a launch that was refused for a quota, with regard to the job's pool."""
+    """Return the meaning of a refusal for a quota, taking the job's pool into account."""
     if result is LaunchResult.NO_CAPACITY and quota.is_for_spot and not is_spot(job, policy):
-        return LaunchResult.NO_QUOTA  # the job itself asks for spot: its on-demand pool need not back off
+        return LaunchResult.NO_QUOTA  # the job itself asks for spot instances, so its on-demand pool need not back off
     if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and quota.is_for_warm_pools:
-        return LaunchResult.NOT_NOW  # the pool asked for a warm pool, not the job: launch it without one
+        return LaunchResult.NOT_NOW  # the pool, and not the job, asked to keep instances warm: launch without that
     return result
 
 

@@ -1,4 +1,4 @@
-"""Open a cycle: raise the generation, take the lease, read the cluster's state, promise a later cycle (`Watch`)."""
+"""Open a cycle: raise the generation, take the lease, read the cluster's state, and promise a later cycle (`Watch`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import QueueError
 
 PROMISE_SECONDS = 30  # time for which other invocations rely on a promise to run a later cycle
-PROMISE_AGAIN_SECONDS = 10  # the promise is renewed this long before its end
-SOONER_SECONDS = 2  # an invocation that would run a cycle this much earlier makes a promise of its own
+PROMISE_AGAIN_SECONDS = 10  # a promise is renewed this long before its end
+SOONER_SECONDS = 2  # an invocation that would run a cycle this much earlier makes its own promise
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Opened:
 
     lease: Lease
     metadata: Metadata
-    cluster: ClusterState | None = None  # None: not read yet
+    cluster: ClusterState | None = None  # None: the state is not read yet
 
     @property
     def is_current(self) -> bool:
@@ -35,7 +35,7 @@ class Opened:
 class Opening(ControllerPart):
     """The opening of the cycles of one invocation.
 
-    :param holder: holder of the lease; unique.
+    :param holder: unique name of the holder of the lease.
     """
 
     def __init__(self, backend: Backend, holder: str) -> None:
@@ -45,8 +45,8 @@ class Opening(ControllerPart):
     def begin(self, seen: Metadata | None) -> tuple[int, Opened | LeaseHeld]:
         """Raise the generation and try to take the lease. Return the generation to plan with, and the result.
 
-        :param seen: the metadata from before the change was stored. If it shows a free lease, all calls are made at
-            once. The reads may miss later changes of other invocations, but no change that `seen` counts.
+        :param seen: the metadata that was read before the change was stored. If it shows a free lease, all calls are
+            made at once. Such reads may miss later changes of other invocations, but no change that `seen` includes.
         """
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
@@ -59,7 +59,8 @@ class Opening(ControllerPart):
 
         calls = [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
         tried = self._try(calls, opened)
-        # The holder of the lease may have read the generation before it was raised.
+        # If another invocation holds the lease, it may have read the generation before this call raised it. So the
+        # lease is tried once more.
         return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
     def acquire(self) -> Opened | LeaseHeld:
@@ -71,8 +72,7 @@ class Opening(ControllerPart):
     ) -> Opened | LeaseHeld:
         """Make calls concurrently, one of which tries to take the lease. After an error, give the lease back.
 
-        Every call has ended before the lease is given back, because a pending acquisition would take it again
-        afterwards.
+        The lease is given back only after every call has ended, because a pending acquisition would take it again.
 
         :param opened: makes the result from the lease and the answers.
         :raises Exception: the error of the first call that has failed.
@@ -84,7 +84,7 @@ class Opening(ControllerPart):
                 raise error
             return lease if isinstance(lease, LeaseHeld) else opened(lease, answers)
         except Exception:
-            if not isinstance(lease, LeaseHeld):  # also if the answer of the acquisition was lost
+            if not isinstance(lease, LeaseHeld):  # includes the case that the answer of the acquisition was lost
                 self._give_back()
             raise
 
@@ -100,7 +100,7 @@ class Opening(ControllerPart):
         Metadata that was read while the lease was taken is valid if no holder wrote in between. An invocation that
         registers a waiting queue or applies a policy after the read raises the generation, so that another cycle runs.
 
-        :param again: read again, even if the state was read before.
+        :param again: whether to read again even if the state was read before.
         """
         if opened.cluster is not None and not again:
             return opened.cluster
@@ -120,9 +120,10 @@ def _outcome(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """The promise of one invocation to run the next cycle when it is due, so that the others need not wait for that.
+    """The promise of one invocation to run the next cycle when it is due, so that no other invocation waits for it.
 
-    :param by: holder that promises. An invocation that was woken for the promise uses the name of the one that woke it.
+    :param by: name of the holder that promises. An invocation that was woken for a promise uses the name of the holder
+        that woke it.
     :param woken: whether this invocation was woken to keep a promise.
     """
 
@@ -134,10 +135,10 @@ class Watch:
         self._looks_at = clock()
 
     def keep(self, due: float) -> bool:
-        """Promise to run the next cycle, unless another invocation has. Return whether this invocation runs it.
+        """Promise to run the next cycle, unless another invocation has. Return whether this invocation will run it.
 
-        :param due: when the cycle is due (epoch seconds). Another invocation's promise of a cycle more than
-            `SOONER_SECONDS` later does not count. For example, launches that wait only for the rate must not wait for
+        :param due: when the cycle is due (epoch seconds). Another invocation's promise does not count if its cycle is
+            more than `SOONER_SECONDS` later. For example, launches that wait only for the launch rate must not wait for
             the next try during quota lag.
         """
         now = self._clock()

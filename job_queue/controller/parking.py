@@ -1,8 +1,8 @@
 """Park jobs that cannot start: move them behind the rest of a long waiting queue, and back when they may start.
 
-A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of them cannot start: jobs on hold,
-in backoff, too large, or beyond the limit of their group or the budget of their owner. Without parking they could fill
-the window, and no job behind them would be considered. A larger window would make the cycle slower instead.
+A cycle reads only the first jobs of a waiting queue (the policy's `window`). Some of these jobs cannot start: jobs on
+hold, in backoff, too large, or beyond the limit of their group or the budget of their owner. Without parking, such jobs
+could fill the window, and no later job would be considered. A larger window would make cycles slower.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from job_queue.scheduler import UNTIL_OTHERS_END, UNTIL_POLICY_CHANGES, Hold, Pl
 
 PARKED_SECONDS = 10 * 60  # for jobs that wait for another policy, other jobs, a budget or a training plan
 _CANNOT_START = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.OUTSIDE_TRAINING_PLAN}
-GROUP_KEPT = 1  # number of jobs of a full group, or of an owner at the limit, that stay in the window
+GROUP_KEPT = 1  # jobs of a full group, or of an owner at the interactive limit, that stay in the window
 
 
 class Parking(ControllerPart):
@@ -38,7 +38,7 @@ class Parking(ControllerPart):
     def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
         """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.
 
-        Return whether the next cycle will read other jobs.
+        Return whether the next cycle will read other jobs than this one.
         """
         self._forget(cluster)
         if not cluster.cut:
@@ -69,7 +69,7 @@ class Parking(ControllerPart):
                 self._repository.end_capacity_backoff(backoff)
 
     def _due(self, cluster: ClusterState, now: float) -> list[JobTransition]:
-        """Return the transitions of parked jobs that are due, from one window of each waiting queue."""
+        """Return the transitions that end the parking of jobs, from one window of parked jobs of each waiting queue."""
         window = cluster.applied.policy.settings.window
         keys = sorted(cluster.cut)
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
@@ -108,7 +108,7 @@ def _group(job: Job) -> tuple[str, str, str | None]:
 def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[JobTransition]:
     """Return transitions that park the jobs that cannot start, in waiting queues that are longer than the window."""
     useless: dict[str, tuple[int, WaitReason]] = {}
-    kept: Counter[tuple[str, str, str | None]] = Counter()  # jobs of full groups and owners so far
+    kept: Counter[tuple[str, str, str | None]] = Counter()  # jobs found so far, by full group and by owner
     for hold in holds:
         job = cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
@@ -132,7 +132,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
         return FOR_EVER
     if hold.reason in _CANNOT_START:
         return int(now) + PARKED_SECONDS
-    if hold.reason is WaitReason.OVER_BUDGET:  # if the project's own budget is spent, no job behind can start either
+    if hold.reason is WaitReason.OVER_BUDGET:  # if the project's own budget is spent, no later job can start either
         project = project_of(cluster.policy, job.project)
         return int(now) + PARKED_SECONDS if project and project.owner_budget else None
     if hold.reason is not WaitReason.BACKOFF:
@@ -143,7 +143,10 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
 
 
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
-    """Return until when (epoch s) the job's pools back off for its size, if smaller jobs may start; else None."""
+    """Return the epoch seconds until which the job's pools back off for its size, or None.
+
+    A backoff that applies to jobs of any size does not count, because a later job could not start either.
+    """
     policy = cluster.applied.policy
     needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]
     backoffs = [it for key, it in cluster.capacity_backoffs(now).items() if any(key in need for need in needs)]

@@ -1,7 +1,7 @@
 """Publish the plan of each cycle (the table row that API requests read), so that requests need not plan.
 
-Plans are published after the release of the lease, and a failed write does not fail the cycle. A plan that tells
-readers nothing new is not written again.
+A plan is published after the release of the lease, and a failed write does not fail the cycle. A plan is not written
+again if it has nothing new for readers.
 """
 
 from job_queue.adapters.metadata import Lease
@@ -12,7 +12,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.scheduler import Plan
 
-PAUSE_SECONDS = 5  # shortest time between two writes of one process while its cycles follow each other
+PAUSE_SECONDS = 5  # shortest time between two writes of one process while its cycles follow each other at once
 
 
 class Publication(ControllerPart):
@@ -23,10 +23,10 @@ class Publication(ControllerPart):
         self._waiting: tuple[Packed, int] | None = None  # the plan to publish, and the fencing token of its cycle
         self._digest: str | None = None  # digest of the published plan; None: not known
         self._token = 0  # fencing token of the lease at the end of the last cycle in this process
-        self._written = 0.0  # epoch seconds
+        self._written = 0.0  # epoch seconds of the last write
 
     def take(self, began: int, lease: Lease, cluster: ClusterState, decided: Plan, now: float) -> None:
-        """Take the plan of a cycle that has ended.
+        """Keep the plan of a cycle that has ended, until `publish`.
 
         :param began: the fencing token with which the cycle began.
         :param now: epoch seconds of the plan.
@@ -36,7 +36,7 @@ class Publication(ControllerPart):
         except Exception as error:  # readers get the previous plan and its age
             log.exception("plan for readers not serialised", exc_info=error)
             return
-        if began != self._token + 1:  # another process has run cycles since, and may have published
+        if began != self._token + 1:  # another process has run cycles meanwhile, and may have published a plan
             self._digest = None
         self._token = lease.fencing_token
         self._waiting = None if new.digest == self._digest else (new, lease.fencing_token)
@@ -44,7 +44,7 @@ class Publication(ControllerPart):
     def publish(self, *, last: bool) -> None:
         """Publish the plan of the latest cycle if readers do not know it yet.
 
-        :param last: no cycle follows at once. Otherwise the plan can wait, because writes cost by size.
+        :param last: whether no cycle follows at once. If one follows, the plan may wait, because writes cost by size.
         """
         if self._waiting is None or not (last or self._clock() >= self._written + PAUSE_SECONDS):
             return

@@ -1,6 +1,6 @@
-"""Reconcile the records with SageMaker, by events and each tick: record ends, adopt attempts, count external jobs.
+"""Reconcile the records with SageMaker, by events and at each tick: record ends, adopt attempts, count external jobs.
 
-Events may be late, repeated, out of order or lost; no result depends on their order. Ends are final.
+Events may be late, repeated, out of order or lost. No result depends on their order. Ends are final.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,14 +38,14 @@ from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Policy
 
-TRIES = 10  # against writers that change the same job at the same time
-MOST_DESCRIBED = 20  # training jobs of each kind in one comparison; each takes two calls of an API that others also use
+TRIES = 10  # tries to change a job that other invocations change at the same time
+MOST_DESCRIBED = 20  # training jobs of each kind in one comparison; each needs two calls, whose rate others share
 
 T = TypeVar("T")
 
 
 class Known(NamedTuple):
-    """The data that was read for an event before it is applied: its job's record, and the metadata."""
+    """The data that was read for an event before the event is applied: the job's record, and the metadata."""
 
     record: JobRecord | None
     metadata: Metadata | None = None
@@ -61,11 +61,11 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The work that a comparison of the records with SageMaker leaves."""
+    """The work that remains after a comparison of the records with SageMaker."""
 
-    adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record them
-    has_carriers: bool = True  # there may be mailboxes to read
-    reconciled: int | None = None  # epoch seconds of the last comparison that succeeded; None: none has yet
+    adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record these
+    has_carriers: bool = True  # whether there may be mailboxes to read
+    reconciled: int | None = None  # epoch seconds of the last successful comparison; None: there was none
 
 
 class Reconciler(ControllerPart):
@@ -74,12 +74,12 @@ class Reconciler(ControllerPart):
     # --- events ----------------------------------------------------------------------------------
 
     def job_of(self, detail: Mapping[str, Any]) -> str | None:
-        """Return the name of the job whose attempt has ended according to an event; None if no end is reported."""
+        """Return the name of the job whose attempt has ended according to an event, or None if no end is reported."""
         reported = _reported(detail)
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
     def handle_event(self, detail: Mapping[str, Any], known: Known | None = None) -> bool:
-        """Apply a `SageMaker Training Job State Change`. Return whether a cycle may do more: slots were freed or taken.
+        """Apply a `SageMaker Training Job State Change`. Return whether slots were freed or taken: a cycle may do more.
 
         :param known: data that was already read for the event.
         """
@@ -90,14 +90,14 @@ class Reconciler(ControllerPart):
             self._report_if_forged(reported, known)
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended and reported.keep_alive:
-            return self.examine(reported.name, reported) or resumed  # its instances may be kept warm
+            return self.examine(reported.name, reported) or resumed  # the instances may be kept warm
         if reported.ended:
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
             return resumed  # the next comparison checks whether it is an attempt
         counted = self._repository.external_job(reported.name)
-        if counted and counted.instance_counts == reported.instance_counts:  # described once is enough
+        if counted and counted.instance_counts == reported.instance_counts:  # the training job was described before
             return False
         return self.examine(reported.name)
 
@@ -119,12 +119,12 @@ class Reconciler(ControllerPart):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
     def apply_end(self, ended: TrainingJob, known: Known | None = None) -> bool:
-        """Record the end of an attempt if its job records this attempt. Return whether it was recorded."""
+        """Record the end of an attempt if its job records this attempt as current. Return whether it was recorded."""
         for _ in range(TRIES):
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
                 return False
-            if not ended.tells_end:  # it is being deleted: `_check` waits for an event with the end
+            if not ended.tells_end:  # the training job is being deleted: `_check` waits for an event with its end
                 return False
             if self.end(record, ended, metadata):
                 return True
@@ -134,10 +134,10 @@ class Reconciler(ControllerPart):
     def examine(self, name: str, reported: TrainingJob | None = None) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
-        A new external job also needs a cycle: if it takes slots for which jobs are being stopped, more jobs must be
-        stopped. The training job is described first, because a late event could report one that has ended as alive.
+        A new external job also needs a cycle. If it takes slots for which jobs are being stopped, more jobs must be
+        stopped. The training job is described first, because a late event could report an ended training job as alive.
 
-        :param reported: its end according to an event, used if the training job was deleted since.
+        :param reported: the end according to an event, used if the training job was deleted since.
         """
         found = self._training.describe(name)
         if found is None or found.ended:
@@ -154,7 +154,7 @@ class Reconciler(ControllerPart):
     def backoffs_after_refusal(
         self, job: Job, sent_at: float, at_fault: str | None = None, metadata: Metadata | None = None
     ) -> tuple[CapacityBackoff, ...]:
-        """Return the backoff after SageMaker had no instances for a call.
+        """Return the backoff of a job's capacity key after SageMaker had no instances for a call.
 
         :param sent_at: epoch seconds of the call.
         :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests.
@@ -164,10 +164,10 @@ class Reconciler(ControllerPart):
     def backoffs_after_lag(
         self, job: Job, sent_at: float, quota: QuotaExceeded, lag: str
     ) -> tuple[CapacityBackoff, ...]:
-        """Return the backoff after quota lag: SageMaker refused a call, as it still counts instances of finished jobs.
+        """Return the backoff after a refusal by quota lag: SageMaker still counts instances of finished jobs.
 
-        :param sent_at: epoch seconds.
-        :param lag: message about the instances that it counts.
+        :param sent_at: epoch seconds of the refused call.
+        :param lag: message about the instances that SageMaker counts.
         """
         metadata = self._repository.metadata()
         known, wanted = self._backoffs_and_instances(job, metadata)
@@ -187,20 +187,20 @@ class Reconciler(ControllerPart):
         """Compare the records with SageMaker's list. No lease is needed, because nothing recorded here takes a slot.
 
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of each
-        kind are described, the rest in later minutes.
+        kind are described, and the others in later minutes.
 
-        A comparison succeeds if the list was read and, unless no training job had to be described, one of them was. It
-        also succeeds if the walk ends after `MOST_PAGES` pages: the newest training jobs are known, and the next walk
+        A comparison succeeds if the list was read and at least one training job was described, or none had to be. The
+        walk may have ended after `MOST_PAGES` pages: the newest training jobs are known then, and the next walk
         continues from there.
 
         :param metadata: the metadata, as read before.
-        :param enough_time: asked before each training job; the next comparison continues where this one stops.
+        :param enough_time: called before each training job. If False, the next comparison continues with the rest.
         """
         now = self._clock()
         walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
-        active = self._repository.active()  # after the list: each earlier launch is in the list or is described
+        active = self._repository.active()  # read after the list: an earlier launch is in the list or is described
         external = self._repository.external()
-        # If the list has a newer training job under the same name, the external job was deleted.
+        # If the list has a newer training job of the same name, the external job was deleted.
         same = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
         known = {job.launched for job in active if job.carrier_attempt is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
@@ -229,7 +229,7 @@ class Reconciler(ControllerPart):
         return Comparison(adoptions, any(job.carries is not None for job in active), reconciled)
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
-        """Record the adoptions that a comparison has left for the holder of the lease."""
+        """Record the attempts that a comparison has left for the holder of the lease."""
         for adoption in adoptions:
             record = self._repository.record(adoption.job)
             if record is None or not record.job.state.waits or not adoption.found.is_attempt_of(record.job):
@@ -246,7 +246,7 @@ class Reconciler(ControllerPart):
                 log.info("job changed meanwhile", job=record.job.name)
 
     def _batch(self, found: list[T]) -> list[T]:
-        """Return the part that is described in this comparison; the part changes each minute."""
+        """Return the part of a list that is described in this comparison. The part changes each minute."""
         first = int(self._clock() / 60) * MOST_DESCRIBED % max(1, len(found))
         return [*found[first:], *found[:first]][:MOST_DESCRIBED]
 
@@ -268,7 +268,7 @@ class Reconciler(ControllerPart):
                 self._count_and_stop(found)
             elif found.warm:
                 self._drop_or_keep_warm(found.name, found)
-            found = None  # the attempt was deleted, and its name taken again
+            found = None  # the attempt was deleted, and another training job has its name
         if found is None or (found.ended and not found.tells_end):
             self._wait_for_an_event(record, metadata)
             return
@@ -279,7 +279,7 @@ class Reconciler(ControllerPart):
             self._note(state_machine.found_again(record.job, self._clock()))
 
     def _wait_for_an_event(self, record: JobRecord, metadata: Metadata) -> None:
-        """Wait `MISSING_SECONDS` for an event with the end of a deleted attempt, then record the end without one."""
+        """Wait `MISSING_SECONDS` for an event with the end of a deleted attempt, then record an unknown end."""
         job = record.job
         if job.missing_since is None:
             self._note(state_machine.missing(job, self._clock()))
@@ -323,14 +323,14 @@ class Reconciler(ControllerPart):
         return None
 
     def _recording(self, found: TrainingJob) -> JobRecord | None:
-        """Return the record of the job that has recorded this attempt meanwhile, or that waits and can adopt it."""
+        """Return the record of the job that records this attempt by now, or that waits and can adopt it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
             return None
         return record
 
     def _count_and_stop(self, found: TrainingJob) -> None:
-        """Count an attempt that no job records, and stop it if the queue launched it. Leave others alone."""
+        """Count an attempt that no job records. Stop it if the queue launched it, and else leave it alone."""
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is not None and found.is_leftover_of(record):
@@ -338,20 +338,20 @@ class Reconciler(ControllerPart):
             self._training.stop(found.name)
 
     def _report_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
-        """Report the end of a training job that claims to be an attempt and is not."""
+        """Report the end of a training job that claims to be an attempt, but is not."""
         record = known.record if known else self._repository.record(ended.tags.get(JOB_TAG, ""))
         if record is None or ended.is_attempt_of(record.job) or ended.is_proven_of(record.job):
             return
         is_earlier = any(
             it.training_job_name == ended.name for it in record.attempts
-        )  # launched by a version without proofs
+        )  # an attempt that a version without proofs has launched
         if not is_earlier and (ended.name != record.job.launched or record.job.carrier_attempt is not None):
             self._repository.notify(ForgedAttempt(ended.name, record.job.name))
 
     # --- pieces ----------------------------------------------------------------------------------
 
     def end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
-        """Record how an attempt has ended. Return False if its job has changed meanwhile."""
+        """Record how an attempt has ended. Return False if its job was changed by another invocation."""
         job, metadata = record.job, metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
         ending = self._ending(record, ended, metadata, policy)
@@ -365,7 +365,7 @@ class Reconciler(ControllerPart):
         if ended.warm:
             pool = next(iter(job.slots), None)
             ended = replace(ended, warm=replace(ended.warm, pool=pool))
-            self._drop_or_keep_warm(ended.name, ended)  # recorded before the attempt's slots are free
+            self._drop_or_keep_warm(ended.name, ended)  # this must be recorded before the attempt's slots are free
         try:
             self._repository.apply(transition, self._clock(), metadata)
         except Refused:
@@ -374,7 +374,7 @@ class Reconciler(ControllerPart):
         return True
 
     def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
-        """Count the instances of an ended training job while SageMaker keeps them warm; else stop counting them.
+        """Count the instances of an ended training job while SageMaker keeps them warm. Otherwise stop counting them.
 
         Return whether a cycle may use them now: they are free, or have just become warm and can be released.
         """
@@ -431,10 +431,10 @@ class Reconciler(ControllerPart):
         return self._is_launched(found)
 
     def _is_launched(self, found: TrainingJob) -> bool:
-        """Return whether a training job is an attempt that a job has recorded as accepted, whatever its tags are now.
+        """Return whether a training job is an attempt that a job has recorded as accepted, regardless of its tags.
 
-        The name alone proves nothing: the attempt may have been deleted, and its name reused. The name of an attempt on
-        a carrier is free in SageMaker, so a training job of that name is not the attempt.
+        The name alone proves nothing, because the attempt may have been deleted, and its name reused. An attempt on a
+        carrier does not use its name in SageMaker, so a training job of that name is not the attempt.
         """
         if not is_stamped(found.name):
             return False
@@ -447,7 +447,7 @@ def _is_accepted(job: Job) -> bool:
 
 
 def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
-    """Return the training job of an event; None if it has no tags or cannot be read."""
+    """Return the training job of an event, or None if the event has no tags or cannot be read."""
     tags = detail.get("Tags")
     try:
         return None if tags is None else training_job(detail, tags)
@@ -457,7 +457,7 @@ def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
 
 
 def _must_be_described(job: Job, walk: Walk, refused_since: int | None) -> bool:
-    """Return whether an active job must be described: it may have ended, or have got the instances it waited for."""
+    """Return whether an active job must be described, because it may have ended, or got the instances it waited for."""
     if job.state is JobState.STARTING:
         return False
     probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since

@@ -28,7 +28,7 @@ class Stops(ControllerPart):
     def ask(self, lease: Lease, cluster: ClusterState, recorded: Iterable[Job], now: float) -> bool:
         """Request every intended stop, and repeat old requests. Return whether planning again may do more.
 
-        :param recorded: jobs as this cycle has recorded them.
+        :param recorded: jobs in the state that this cycle has recorded.
         """
         intended = [job for job in recorded if _can_be_stopped(job)]
         if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
@@ -56,7 +56,8 @@ class Stops(ControllerPart):
             if result is StopResult.DENIED:
                 found = self._training.describe_attempt(job)
                 if found is None or found.ended or found.status == "Stopping" or found.is_newer_than_launch_of(job):
-                    return StopResult.UNKNOWN  # its end will be reported; or it was deleted, and its name is reused
+                    # The end will be reported later, or the attempt was deleted and its name is reused.
+                    return StopResult.UNKNOWN
         except QueueError as error:
             log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
             return StopResult.UNKNOWN
@@ -67,7 +68,7 @@ class Stops(ControllerPart):
         log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
         try:
             denied = state_machine.stop_denied(job, self._clock())
-            record = self._repository.record(job.name)  # with the record, so that a long history is truncated
+            record = self._repository.record(job.name)  # the whole record, so that a long history can be truncated
             self._repository.commit(lease, [replace(denied, record=record)], self._clock())
         except LeaseLost:
             raise

@@ -1,1 +1,1 @@
-"""The queue's own rules, pure: no AWS, no HTTP."""
+"""The rules of the queue as pure code, without AWS and HTTP."""

@@ -1,11 +1,12 @@
-"""Backoff of a pool for which SageMaker had no instances: one job is tried after each wait, the others wait.
+"""Backoff of a pool for which SageMaker had no instances: after each wait one job is tried, and the others wait.
 
-A capacity key identifies what SageMaker can lack: a pool, or for a pool of any type the pool and the instance types,
-`<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller jobs.
+A capacity key identifies a capacity that SageMaker can lack: a pool, or for a pool of any type the pool and the
+instance types, `<pool>/<instance types>`. A refusal of n instances applies to jobs that request n or more instances,
+and not to smaller jobs.
 
 The waits grow with the failures (`backoff`). Quota lag is no failure: SageMaker still counts instances of jobs that
-have ended (`launching.quota_lag`). In that case one job is tried every `LAG_SECONDS`, and after `LONGEST_LAG_SECONDS`
-a refusal counts like any other.
+have ended (`launching.quota_lag`). During quota lag one job is tried every `LAG_SECONDS`. After `LONGEST_LAG_SECONDS` a
+refusal counts like any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,25 +17,25 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import Policy, Slots
 
 LONGEST_TEXT = 500  # characters
-FORGOTTEN_SECONDS = 3600  # after the end of a backoff: such an old refusal says nothing about the present
-LAG_SECONDS = 20  # between two tries while SageMaker counts instances of jobs that have ended
-LONGEST_LAG_SECONDS = 600  # from the first refusal by quota lag, or from the last end of a job in the pool
+FORGOTTEN_SECONDS = 3600  # after the end of a backoff; a refusal of that age says nothing about the present
+LAG_SECONDS = 20  # between two tries during quota lag
+LONGEST_LAG_SECONDS = 600  # from the first refusal by quota lag, or from a later end of a job in the pool
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityBackoff:
-    """A capacity backoff: SageMaker refused instances, and no job asks for them before `until`."""
+    """A capacity backoff: SageMaker refused instances, and no job that needs them is launched before `until`."""
 
     capacity_key: str
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
-    failures: int = 1  # refusals in a row since a job in the pool ended, without quota lag
-    instances: int = 1  # the backoff holds for jobs that ask for this many or more
-    largest: int = 1  # the largest number that was refused
+    failures: int = 1  # refusals in a row, without quota lag, since the last end of a job in the pool
+    instances: int = 1  # the backoff applies to jobs that request this many instances or more
+    largest: int = 1  # the largest number of instances that was refused
     at_fault: str | None = None  # SageMaker's message, if it refuses fields that the pool adds to requests
     refused_since: int | None = None  # epoch seconds of the first refusal since a job got its instances
     lag: str | None = None  # message about the instances that SageMaker counts, if it counts more than the queue
-    lag_since: int = 0  # epoch seconds of the first such refusal, or of the last end of a job since
+    lag_since: int = 0  # epoch seconds of the first refusal by quota lag, or of a later end of a job in the pool
 
     @property
     def is_lag(self) -> bool:
@@ -48,10 +49,10 @@ class CapacityBackoff:
 
     @property
     def fewest(self) -> int:
-        """The smallest number of instances for which the backoff holds.
+        """The smallest number of instances to which the backoff applies.
 
-        During quota lag it is 1: quota that becomes free is kept for the first job in line, which may need more
-        instances than the others.
+        The number is 1 during quota lag. Quota that becomes free is then kept for the first waiting job, which may need
+        more instances than the others.
         """
         return 1 if self.is_lag else self.instances
 
@@ -61,7 +62,7 @@ class CapacityBackoff:
         return self.refused_since is not None and self.since - self.refused_since >= LASTING_SECONDS
 
     def is_forgotten(self, now: float) -> bool:
-        """Return whether the backoff ended so long ago that it is ignored."""
+        """Return whether the backoff ended so long ago that it no longer counts."""
         return self.until + (FORGOTTEN_SECONDS if self.has_failed else LONGEST_LAG_SECONDS) < now
 
     def is_open(self, now: float) -> bool:
@@ -69,16 +70,16 @@ class CapacityBackoff:
         return not self.has_failed and self.until <= now
 
     def applies_to(self, wanted: Mapping[str, int]) -> bool:
-        """Return whether the backoff holds for a job that asks for these instances by capacity key."""
+        """Return whether the backoff applies to a job that requests these instances, given by capacity key."""
         return wanted.get(self.capacity_key, 0) >= self.fewest
 
     def tried_again(self, now: float) -> "CapacityBackoff":
-        """Return the backoff while one job is tried: others wait for the result, at most as long as after a refusal."""
+        """Return the backoff while one job is tried: others wait for the result, but no longer than after a refusal."""
         seconds = LAG_SECONDS if self.is_lag else backoff_seconds(self.capacity_key, max(1, self.failures))
         return replace(self, until=int(now) + seconds)
 
     def without_lag(self, now: float) -> "CapacityBackoff | None":
-        """Return the backoff once a launch was accepted: it ends the lag, and failures stay; None if there are none."""
+        """Return the backoff after an accepted launch, which ends quota lag, or None if there are no failures."""
         return replace(self, lag=None, lag_since=0).tried_again(now) if self.has_failed else None
 
 
@@ -89,14 +90,14 @@ CapacityBackoffs = Mapping[str, CapacityBackoff]
 def instances_by_capacity_key(job: Job, slots: Slots, policy: Policy) -> dict[str, int]:
     """Return the instances that slots of a job take, by capacity key.
 
-    In a pool of any type, lack of one instance type is not lack of another.
+    In a pool of any type, each instance type has its own capacity key.
     """
     (instance_type,) = instance_types(job, (slots,), policy) or (None,)
     return {f"{pool}/{instance_type}" if instance_type else pool: count for pool, count in slots.items()}
 
 
 def instance_types(job: Job, alternatives: Sequence[Slots], policy: Policy) -> tuple[str, ...]:
-    """Return the instance types of each alternative of a job, for pools of any type; empty if the pools have types."""
+    """Return the instance types of each alternative of a job, for pools of any type; empty if all pools have a type."""
     if all(pool.instance_type for pool in policy.pools):
         return ()
     return tuple("+".join(sorted(job.alternative_of(sum(need.values())))) for need in alternatives)
@@ -110,11 +111,11 @@ def after_refusal(
     at_fault: str | None = None,
     lag: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
-    """Return the backoff after a refusal; empty if the job asked for several capacity keys, as any may be the cause.
+    """Return the backoff after a refusal. Empty if the job needs several capacity keys: any may be the cause.
 
     :param wanted: the instances that were refused, by capacity key.
-    :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known does not add a
-        failure, so that jobs that were launched together fail once.
+    :param sent_at: epoch seconds of the refused call. A call that was sent before the last refusal was known adds no
+        failure. So the refusals of jobs that were launched together count as one failure.
     :param at_fault: SageMaker's message, if it refuses fields that the pool adds to requests of any size.
     :param lag: message about the instances that SageMaker counts, if it counts more than the queue. Such a refusal is
         no failure in the first `LONGEST_LAG_SECONDS`.
@@ -125,7 +126,7 @@ def after_refusal(
     before = known.get(capacity_key)
     if before is None or before.is_forgotten(now):
         before = CapacityBackoff(capacity_key, 0, since=0, failures=0, instances=instances, largest=instances)
-    # A refusal long after the last backoff has nothing to do with earlier refusals.
+    # A refusal long after the last backoff begins a new series of refusals.
     first = before.refused_since is None or before.until + LONGEST_SECONDS < now
     refused = replace(
         before,
@@ -143,15 +144,16 @@ def after_refusal(
 
 
 def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the backoffs that apply to a job, as they are while it is tried."""
+    """Return the backoffs that apply to a job, with the state that they have while the job is tried."""
     return tuple(backoff.tried_again(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 
 def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """Return the backoffs of capacity keys whose instances a job has given back: one job may try at once to get them.
+    """Return the changed backoffs after a job has given back instances: one job may try at once to get them.
 
-    Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag SageMaker will
-    still count these instances for a while: the next try is not brought forward, and the lag may last longer.
+    Earlier failures say nothing about these instances, so failures are counted from 0. During quota lag, SageMaker
+    counts these instances for some more minutes. So the next try is not brought forward, and the quota lag may last
+    longer.
     """
     return tuple(
         replace(backoff, failures=0, lag_since=int(now))
@@ -165,12 +167,13 @@ def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) ->
 def after_success(
     known: CapacityBackoffs, wanted: Mapping[str, int], came: float
 ) -> list[tuple[CapacityBackoff, CapacityBackoff | None]]:
-    """Return the backoffs that end because a job got its instances, each with its remainder or None.
+    """Return the backoffs that end because a job got its instances, each with its remaining backoff or None.
 
-    If SageMaker had refused more instances than this job got, the backoff stays for jobs that ask for more than it got.
+    If SageMaker had refused more instances than this job got, the backoff still applies to jobs that request more
+    instances than this job got.
 
     :param wanted: the job's instances, by capacity key.
-    :param came: epoch seconds of their arrival; a refusal after it still holds.
+    :param came: epoch seconds at which the job got its instances. A later refusal still applies.
     """
     found = [backoff for backoff in known.values() if backoff.applies_to(wanted) and backoff.since < came]
     return [

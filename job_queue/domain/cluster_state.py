@@ -1,4 +1,4 @@
-"""The state that a cycle plans with (live jobs, external jobs, metadata), and the planner's snapshot made from it."""
+"""The state with which a cycle plans (live jobs, external jobs, metadata), and the planner's snapshot made from it."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,28 +37,28 @@ class Metadata:
     generation: int = 0  # the wake-up counter
     waiting_queues: Mapping[str, int] = field(
         default_factory=dict
-    )  # in use -> epoch seconds at which a job was last added
+    )  # waiting queue in use -> epoch seconds at which a job was last added
     opened_by: Mapping[str, str] = field(default_factory=dict)  # waiting queue -> owner of its first job, if known
     policy: StoredPolicy | None = None
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
-    listing: ListingProgress | None = None  # the known part of SageMaker's list
-    reconciled: int | None = None  # epoch seconds of the last successful comparison with that list
+    listing: ListingProgress | None = None  # the known part of SageMaker's list of training jobs
+    reconciled: int | None = None  # epoch seconds of the last successful comparison with SageMaker's list
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(
         default_factory=dict
-    )  # job without a recorded transition -> epoch s of next try
+    )  # job whose transition could not be recorded -> epoch seconds of the next try
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectLoad:
     """The numbers of a project's live jobs. Waiting jobs beyond the policy's `window` are not counted."""
 
-    waiting: int = 0  # jobs
-    refused: int = 0  # waiting jobs that SageMaker has refused for long
+    waiting: int = 0  # waiting jobs
+    refused: int = 0  # waiting jobs that SageMaker has refused for `LASTING_SECONDS`
     active: int = 0  # jobs that hold slots
-    instances: int = 0  # instances that these jobs hold
+    instances: int = 0  # instances that the active jobs hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class ClusterState:
     active: Mapping[str, Job]
     waiting: Mapping[str, Job]
     external: tuple[ExternalTrainingJob, ...]
-    cut: frozenset[str] = frozenset()  # waiting queues longer than the policy's `window`: the rest was not read
-    outlook: Outlook = Outlook()  # empty if no plan needs it
-    ended: tuple[AttemptRecord, ...] = ()  # attempts that have ended lately, if plans depend on past use
+    cut: frozenset[str] = frozenset()  # waiting queues longer than the policy's `window`, not read completely
+    outlook: Outlook = Outlook()  # empty if plans do not need it
+    ended: tuple[AttemptRecord, ...] = ()  # attempts that have ended recently, if plans depend on past use
 
     @property
     def policy(self) -> Policy:
@@ -89,7 +89,7 @@ class ClusterState:
         return replace(self.applied.policy, projects=(*self.applied.policy.projects, *added))
 
     def with_changed(self, jobs: Iterable[Job]) -> "ClusterState":
-        """Return the same state with some active jobs changed."""
+        """Return the same state with changed active jobs. Jobs that no longer hold slots are left out."""
         active = {**self.active, **{job.name: job for job in jobs}}
         return replace(self, active={name: job for name, job in active.items() if job.state.holds_slots})
 
@@ -98,7 +98,7 @@ class ClusterState:
         return replace(self, waiting={**self.waiting, job.name: job})
 
     def with_waiting_changed(self, jobs: Iterable[Job]) -> "ClusterState":
-        """Return the same state with some waiting jobs changed, or finished."""
+        """Return the same state with changed waiting jobs. Jobs that no longer wait are left out."""
         waiting = {**self.waiting, **{job.name: job for job in jobs}}
         return replace(self, waiting={name: job for name, job in waiting.items() if job.state.waits})
 
@@ -132,13 +132,13 @@ class ClusterState:
         used: dict[str, int] = {}
         for job in self.external:
             if job.warm is not None and not job.warm.fixed:
-                continue  # its instances can be released
+                continue  # the instances can be released
             for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan).items():
                 used[pool] = used.get(pool, 0) + count
         return used
 
     def warm(self) -> dict[str, int]:
-        """Return by pool the instances that are kept warm and not in use."""
+        """Return the instances that are kept warm and not in use, by pool."""
         kept: dict[str, int] = {}
         for job in idle(self.external):
             for pool, count in warm_slots(job, self.applied.policy).items():
@@ -146,7 +146,7 @@ class ClusterState:
         return kept
 
     def calendars(self, now: float) -> dict[str, Calendar]:
-        """Return the times at which the pools of training plans have instances."""
+        """Return the calendars of the pools that have training plans."""
         return calendars(self.metadata.training_plans, self.applied.policy, now)
 
     def unrecorded(self, now: float) -> frozenset[str]:
@@ -154,7 +154,7 @@ class ClusterState:
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
-        """Return the past use as of `now`: that of the outlook, plus the attempts that have ended since then."""
+        """Return the past use as of `now`: the outlook's past use, plus the attempts that have ended since then."""
         if not remembers(self.applied.policy):
             return {}
         sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)
@@ -162,7 +162,7 @@ class ClusterState:
         return sums.at(now)
 
     def pools_at(self, now: float) -> Snapshot:
-        """Return the planner's input without jobs: the pools, and the instances that they have.
+        """Return the planner's input without jobs: the pools, and the instances that they have now.
 
         :param now: epoch seconds.
         """
@@ -215,7 +215,7 @@ class ClusterState:
 
 
 def latest_versions(reads: Iterable[Iterable[Job]]) -> dict[str, Job]:
-    """Return each job by name, in its latest version among the reads."""
+    """Return the latest version of each job among the reads, by name."""
     jobs: dict[str, Job] = {}
     for job in chain.from_iterable(reads):
         if job.name not in jobs or jobs[job.name].version < job.version:

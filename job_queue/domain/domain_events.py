@@ -1,4 +1,4 @@
-"""Domain events for observers (log, metrics, EventBridge), and the choice of the job's event for a transition."""
+"""Domain events for observers (log, metrics, EventBridge), and the choice of a job's event for a transition."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,38 +13,38 @@ from job_queue.scheduler import JobState, Plan
 
 @dataclass(frozen=True, slots=True)
 class JobQueued:
-    """A new job is stored."""
+    """The event that a new job is stored."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class CycleEnded:
-    """A cycle has ended."""
+    """The event that a cycle has ended."""
 
     plan: Plan
-    loads: Mapping[str, ProjectLoad]  # project -> its live jobs after the cycle
+    loads: Mapping[str, ProjectLoad]  # project -> numbers of its live jobs after the cycle
     seconds: float  # duration of the cycle
-    lasting_refusals: int  # number of jobs and pools that SageMaker has refused for long
+    lasting_refusals: int  # number of jobs and capacity keys that SageMaker has refused for long
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonAge:
-    """The age of the last successful comparison with SageMaker's list, once per tick."""
+    """The age of the last successful comparison with SageMaker's list, sent once per tick."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class IdleInstances:
-    """Idle jobs were looked up."""
+    """The event that idle jobs were looked up."""
 
-    counts: Mapping[str, int]  # pool -> idle instances of jobs, for pools with jobs that were looked up
+    counts: Mapping[str, int]  # pool -> instances of idle jobs, for pools with jobs that were looked up
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyApplied:
-    """A new policy is in force."""
+    """The event that a new policy is in force."""
 
     policy: StoredPolicy
     restored: int | None  # the earlier version that was restored; None: a new document
@@ -52,27 +52,27 @@ class PolicyApplied:
 
 @dataclass(frozen=True, slots=True)
 class ForgedAttempt:
-    """A training job has the queue's tags and no proof that the queue launched it."""
+    """The event that a training job has the queue's tags, and no proof that the queue launched it."""
 
     training_job: str
-    claimed: str  # the job that its tags name
+    claimed: str  # the job that the tags name
 
 
 @dataclass(frozen=True, slots=True)
 class UnrecordedJob:
-    """A job cannot be recorded, and plans leave it out for a while."""
+    """The event that a change of a job cannot be recorded, so that plans leave the job out for a while."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseConflict:
-    """An invocation could not run a cycle, because another one holds the lease."""
+    """The event that an invocation could not run a cycle, because another invocation holds the lease."""
 
 
 DomainEvent = (
     JobQueued
-    | JobTransition  # of a job, once it is recorded
+    | JobTransition  # a transition of a job, after it is recorded
     | CycleEnded
     | ComparisonAge
     | IdleInstances
@@ -85,27 +85,27 @@ Notify = Callable[[DomainEvent], None]
 
 
 class JobEvent(StrEnum):
-    """The events of a job's life; the values are detail-types on EventBridge."""
+    """The events of a job's life. The values are detail-types on EventBridge."""
 
     QUEUED = "Training Job Queued"
     STARTED = "Training Job Started"  # SageMaker accepted an attempt
-    PREEMPTED = "Training Job Preempted"  # its attempt has ended to make room for another job, and it waits again
+    PREEMPTED = "Training Job Preempted"  # the attempt has ended to make room for another job, and the job waits again
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was preempted or had failed
-    EXPIRING = "Training Job Expiring"  # its training plan ends, and its instances are taken back
-    UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denies a request to stop its attempt
-    BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed without the job's fault; it waits
+    EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
+    UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
+    BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed without the job's fault; the job waits again
     FINISHED = "Training Job Finished"
 
 
 def job_event(transition: JobTransition) -> JobEvent | None:
-    """Return the event of a transition; None if it has none."""
+    """Return the event of a transition, or None if the transition has no event."""
     old, new = transition.old, transition.new
     if new.state.finished:
         return JobEvent.FINISHED
     if new.state is JobState.RUNNING:
         return _of_running(old, new)
     if new.retried > old.retried:
-        return None  # a failure of the job itself is no backoff; its end is an event when no retries are left
+        return None  # a failure of the job itself is no backoff; there is an event when no retries are left
     if old.state.holds_slots and new.state.waits:
         made_room = transition.ended is not None and transition.ended.outcome == "preempted"
         return JobEvent.PREEMPTED if made_room else JobEvent.BACKED_OFF

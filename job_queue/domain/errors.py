@@ -2,21 +2,22 @@
 
 QueueError                  root: message, field and remedy; the api maps each class to HTTP
 ├── InvalidRequest          the request is wrong; names the fields
-├── Forbidden               a rule forbids it
-├── NotFound                no such job
-├── NameTaken               another request has that name
-├── Conflict                the job's state does not allow it
-├── StalePolicy             the policy was changed meanwhile
+├── Forbidden               the caller does not have the right
+├── NotFound                there is no such job
+├── NameTaken               the job name belongs to another request
+├── Conflict                the job's state does not allow the command
+├── StalePolicy             the policy was changed after it was read
 ├── InUse                   a policy removes resources that live jobs need
-├── TooMany                 the queue holds as much of a kind as it can
-├── TooLarge                the request does not fit
-├── TakesTooLong            the answer cannot be computed while a caller waits
-├── Busy                    as many requests of the kind are in progress as may be at once
-└── Unavailable             AWS did not do its part; the same request may be sent again
+├── TooMany                 the queue holds the maximum number of a kind
+├── TooLarge                the request is larger than the queue can store
+├── TakesTooLong            the answer cannot be computed in the time that a caller waits
+├── Busy                    too many requests of this kind are in progress
+└── Unavailable             a service of AWS did not answer; the same request may be sent again
+    └── Unwritable          a row is larger than the database allows
 
-Signal                      root of signals inside the queue; never leaves it
+Signal                      root of signals inside the queue; never reaches a caller
 └── Refused                 a conditional write was refused
-        └── LeaseLost           ... because another holder has the lease
+    └── LeaseLost           a conditional write was refused, because another holder has the lease
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,17 +30,17 @@ class ValidationIssue:
     """One fault of a request."""
 
     field: str
-    """The place: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
+    """The path of the fault, such as `ResourceConfig.InstanceCount` or `Tags[2].Key`; empty for the whole request."""
     message: str
-    """A complete sentence with the fault and its place."""
+    """A complete sentence that names the fault and its path."""
     remedy: str | None = None
     """Advice, if the message has none."""
 
 
 class QueueError(Exception):
-    """An error that the caller should read.
+    """The root of the errors that are meant for the caller.
 
-    :param field: the faulty field, if it is a single one.
+    :param field: the faulty field, if there is exactly one.
     :param remedy: advice to the caller.
     """
 
@@ -49,19 +50,19 @@ class QueueError(Exception):
 
     @classmethod
     def of(cls, issues: Sequence[ValidationIssue]) -> Self:
-        """Return one error for several issues, at least one."""
+        """Return one error for one or several issues."""
         error = cls(" ".join(issue.message for issue in issues))
         error.issues = tuple(issues)
         return error
 
     @property
     def message(self) -> str:
-        """The messages of all issues, in sentences."""
+        """The messages of all issues, joined by spaces."""
         return str(self)
 
     @property
     def field(self) -> str | None:
-        """The faulty field; the first one if there are several."""
+        """The faulty field, or the first one if there are several."""
         return self.issues[0].field or None
 
 
@@ -86,11 +87,11 @@ class Conflict(QueueError):
 
 
 class StalePolicy(QueueError):
-    """An error because the policy is no longer the one that was read."""
+    """An error because the policy was changed after the caller read it."""
 
 
 class InUse(QueueError):
-    """An error because a policy drops a project or a pool of live jobs, or lowers a quota below them."""
+    """An error because a policy removes a project or a pool of live jobs, or lowers a quota below their use."""
 
 
 class TooMany(QueueError):
@@ -114,17 +115,17 @@ class Unavailable(QueueError):
 
 
 class Unwritable(Unavailable):
-    """An error because a row can never be stored: it is larger than the database allows."""
+    """An error because a row can never be stored: the row is larger than the database allows."""
 
 
 class Signal(Exception):
-    """The root of signals inside the queue."""
+    """The root of signals inside the queue, which never reach a caller."""
 
 
 class Refused(Signal):
     """A signal that a conditional write was refused.
 
-    `items` maps the index of each refused write in its transaction to the stored row (empty if there is none).
+    `items` maps the index of each refused write in its transaction to the stored row, which is empty if there is none.
     """
 
     def __init__(self, items: Mapping[int, Mapping[str, Any]]) -> None:

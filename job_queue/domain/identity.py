@@ -1,10 +1,11 @@
 """Identities of callers: the owner that a caller's ARN means, and the callers that a pattern in the policy matches.
 
-API Gateway names a user by the user's ARN, and the caller in a role's session by the session's ARN,
+API Gateway identifies a user by the user's ARN. The caller in a role's session is identified by the session's ARN,
 `arn:aws:sts::A:assumed-role/NAME/SESSION`, without the role's path. The caller that assumes a role names the session.
-If it gives no name, a library invents one, which differs each time. Sources of invented names: botocore's
-AssumeRoleCredentialFetcher, the role providers of the SDKs for JavaScript, Java, Go, .NET and PHP, and the documents of
-ECS, EKS and CodeBuild about their sessions.
+If the caller gives no name, a library invents one, which differs each time.
+
+Sources of invented names: botocore's AssumeRoleCredentialFetcher, the role providers of the SDKs for JavaScript, Java,
+Go, .NET and PHP, and the documents of ECS, EKS and CodeBuild about their sessions.
 """
 
 import re
@@ -23,10 +24,10 @@ _LIBRARIES = (
 )
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _INVENTED = re.compile(
-    rf"({'|'.join(_LIBRARIES)})-[0-9]{{9,}}"  # and the time, in any unit
+    rf"({'|'.join(_LIBRARIES)})-[0-9]{{9,}}"  # a library and the time, in any unit
     "|[0-9]{19}"  # Go's first SDK: the time in nanoseconds
     "|[0-9a-f]{32}"  # a task of ECS
-    rf"|(.*-)?{_UUID}",  # a build, a pod of EKS, an older task
+    rf"|(.*-)?{_UUID}",  # a build of CodeBuild, a pod of EKS, an older task of ECS
     re.ASCII,
 )
 _ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]+)")
@@ -34,7 +35,7 @@ _ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
 _WILDCARD = "*"
 ANY_CALLER = "*"  # the only pattern that is not an ARN
 _PATH_OF_IDENTITY_CENTER = "aws-reserved/"
-# Resource types of callers, and the service that their ARNs name.
+# The resource types of callers, and the service in the ARNs of each type.
 _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", "federated-user": "sts"}
 
 
@@ -42,23 +43,23 @@ _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", 
 class RoleSession:
     """A session of a role."""
 
-    account: str  # with its partition: arn:aws:iam::111122223333
-    role: str  # its name, without its path
+    account: str  # account with its partition: arn:aws:iam::111122223333
+    role: str  # name of the role, without its path
     session: str
 
     @property
     def role_arn(self) -> str:
-        """The role's ARN without its path, which a session's ARN does not have."""
+        """The role's ARN without the role's path, because a session's ARN does not have the path."""
         return f"{self.account}:role/{self.role}"
 
     @property
     def is_invented(self) -> bool:
-        """Whether the session's name does not identify a person, because a library or a service invented it."""
+        """Whether a library or a service invented the session's name, so that it does not identify a person."""
         return bool(_INVENTED.fullmatch(self.session))
 
 
 def role_session(arn: str) -> RoleSession | None:
-    """Return the session of a caller's ARN; None if the caller has not assumed a role."""
+    """Return the session of a caller's ARN, or None if the caller has not assumed a role."""
     found = _ROLE_SESSION.fullmatch(arn)
     if found is None:
         return None
@@ -73,18 +74,18 @@ def owner_of(caller: str) -> str:
 
 
 def acts_for(caller: str, owner: str) -> bool:
-    """Return whether a caller is the owner of a job. The jobs of a role belong to all its sessions.
+    """Return whether a caller is the owner of a job. The jobs of a role belong to all sessions of the role.
 
-    :param owner: recorded owner; old records may have a session with an invented name.
+    :param owner: the recorded owner; old records may have a session with an invented name.
     """
     meant, found = owner_of(owner), role_session(caller)
     return meant in (caller, found.role_arn if found else None)
 
 
 def matches(pattern: str, caller: str) -> bool:
-    """Return whether an ARN that may contain `*` matches a caller. A role's ARN matches all its sessions.
+    """Return whether an ARN that may contain `*` matches a caller. A role's ARN matches all sessions of the role.
 
-    `*` stands for characters of one part of a name, and crosses neither `/` nor `:`. Alone it matches all callers.
+    `*` matches characters of one part of a name, and neither `/` nor `:`. The pattern `*` matches all callers.
     """
     if pattern == ANY_CALLER or fits(pattern, caller):
         return True
@@ -96,9 +97,9 @@ def matches(pattern: str, caller: str) -> bool:
 
 
 def pattern_issue(pattern: str) -> str | None:
-    """Return why a pattern cannot match a caller, or would match others than it seems to; None if it is valid.
+    """Return why a pattern cannot match a caller, or matches other callers than it seems to; None: it is valid.
 
-    The message follows the pattern: "arn:... is ...".
+    The message is a text that follows the pattern, as in "arn:... is ...".
     """
     if pattern == ANY_CALLER:
         return None
@@ -127,7 +128,7 @@ def _arn_issue(service: str, region: str, account: str, resource: str) -> str | 
 
 
 def _name_issue(name: str, kind: str) -> str | None:
-    """Return a violation of IAM's rule for the names of users, roles and sessions; None if there is none."""
+    """Return how a name breaks IAM's rule for the names of users, roles and sessions, or None if it does not."""
     if kind == "root" or re.fullmatch(r"[\w+=,.@*-]+", name, re.ASCII):
         return None
     return "can match nobody: the last part of a name has letters, digits and _+=,.@- only"
@@ -139,7 +140,7 @@ def _role_issue(name: str) -> str | None:
         return "names no role"
     if not slash or _WILDCARD not in last:
         return None
-    # A session does not show the role's path, so only the name would count, with any path.
+    # A session's ARN does not have the role's path. So the pattern would match roles of that name with any path.
     if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILDCARD):
         return None
     return (

@@ -1,7 +1,7 @@
 """Names of attempts in SageMaker: a job's name and a stamp with the number of the attempt.
 
-SageMaker accepts no name that a training job has, until that training job has ended and is deleted. A name that depends
-only on the job and the attempt's number therefore prevents two attempts of a job from being alive at once.
+SageMaker refuses a name that a training job has, until that training job has ended and is deleted. The name of an
+attempt depends only on the job and the attempt's number. So two attempts of a job cannot be alive at once.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ SUBMISSION_TAG = "queue-submission"
 ATTEMPT_TAG = "queue-attempt"
 PROOF_TAG = "queue-proof"
 RESERVED_TAG_PREFIX = "queue-"
-CARRIER_PREFIX = "carrier--"  # of the queue's own jobs, on which members run; other jobs cannot have such a name
+CARRIER_PREFIX = "carrier--"  # prefix of the names of carriers; other jobs cannot have such a name
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # SageMaker's pattern; the length has its own limit
 _STAMP = "-qstamp-"
@@ -27,7 +27,8 @@ _HASH_LENGTH = 10
 def apply_qstamp(job_name: str, attempt: int) -> str:
     """Return the name of a job's attempt: `<job>-qstamp-<n>`, at most 63 characters.
 
-    A job name that leaves no room is shortened, with a hash of the whole name, so that two long names stay different.
+    A job name that leaves no room is shortened. A hash of the whole name is added, so that two long names stay
+    different.
     """
     stamp = f"{_STAMP}{attempt}"
     if len(job_name) + len(stamp) <= MAX_NAME:
@@ -38,7 +39,7 @@ def apply_qstamp(job_name: str, attempt: int) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a training job, and so a job, may have this name."""
+    """Return whether a training job, and therefore a job, may have this name."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
@@ -48,6 +49,6 @@ def is_stamped(name: str) -> bool:
 
 
 def attempt_number(name: str) -> int | None:
-    """Return the number of the attempt with this name; None if it is not an attempt's name."""
+    """Return the number of the attempt with this name, or None if it is not an attempt's name."""
     stamped = _STAMPED.fullmatch(name)
     return int(stamped[1]) if stamped and len(name) <= MAX_NAME else None

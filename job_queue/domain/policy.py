@@ -17,12 +17,12 @@ from job_queue.scheduler import (
     policy_from_document,
 )
 
-MOST_COMBINATIONS = 16  # combinations of pools for one alternative of a heterogeneous cluster
+MOST_COMBINATIONS = 16  # largest number of combinations of pools for one alternative of a heterogeneous cluster
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
-    """A policy as it is stored: the document is text that is not parsed yet."""
+    """A policy as it is stored. The document is JSON text that is not parsed yet."""
 
     version: int
     document: str
@@ -42,18 +42,18 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class AppliedPolicy:
-    """The policy in force. Version 0 is the default policy, which was never applied."""
+    """The policy in force. Version 0 is the default policy, which holds until a policy is applied."""
 
     policy: Policy
     version: int = 0
     document: Mapping[str, Any] = field(default_factory=dict)
     applied_by: str | None = None
     applied_at: str | None = None  # ISO time
-    ceiling: int | None = None  # limit on the instances of its pools together; None: no limit
+    ceiling: int | None = None  # limit on the instances of all pools together; None: no limit
 
     @property
     def excess(self) -> int:
-        """The instances of its pools together above the ceiling."""
+        """The instances of all pools together above the ceiling. Pools without a capacity do not count."""
         total = sum(pool.capacity for pool in self.policy.pools if pool.capacity != UNLIMITED)
         return max(0, total - self.ceiling) if self.ceiling is not None else 0
 
@@ -68,7 +68,7 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
 
 
 def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
-    """Return the policy with capacities that are cut so that all pools together are within the ceiling.
+    """Return the policy with lower capacities, so that all pools together are within the ceiling.
 
     The first pools of the policy get their instances first. Pools of training plans without a capacity get the rest.
 
@@ -92,14 +92,15 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
 
     Slots are derived for each plan, so that a new policy needs no migration.
 
-    Each alternative of the request is served by the pools of its instance types that the project (or the tag `pools`)
-    allows, in the order in which they are allowed. An instance type without an allowed pool is returned under its own
-    name: no pool has that name, and the planner reports it. A project that no longer exists allows no pool. An
-    alternative with a training plan is served only by the allowed pools of that plan. If a job accepts several sizes,
-    the best size comes first, in each of its pools.
+    Each alternative of the request may run in the allowed pools of its instance types, in the order in which they are
+    allowed (`allowed_pools`). An alternative with a training plan may run only in the allowed pools of that plan. If a
+    job accepts several sizes, the best size comes first, in each of its pools.
+
+    An instance type without an allowed pool is returned under its own name. No pool has that name, so the planner
+    reports it. A project that no longer exists allows no pool.
     """
     allowed = allowed_pools(job, policy)
-    if job.pools and len(job.demand[0]) == 1:  # pools of the tag may have other types; the number of instances stays
+    if job.pools and len(job.demand[0]) == 1:  # pools of the tag may have other types; the number of instances is kept
         sizes = job.sizes or (None,)
         return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
     found = []
@@ -118,7 +119,10 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
 
 
 def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
-    """Return the pools in which a job may run, in order of preference: its tag's, else its project's, else all."""
+    """Return the pools in which a job may run, in order of preference.
+
+    These are the pools of the tag `pools` that the project allows, else the project's pools, else all pools.
+    """
     by_name = {pool.name: pool for pool in policy.pools}
     project = project_of(policy, job.project)
     if project is None:
@@ -128,12 +132,12 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
 
 
 def project_of(policy: Policy, name: str) -> Project | None:
-    """Return the project with that name; None if there is none."""
+    """Return the project with that name, or None if there is none."""
     return next((project for project in policy.projects if project.name == name), None)
 
 
 def is_plain(job: Job, policy: Policy) -> bool:
-    """Return whether a job asks for a single instance type that a pool has, and names no pools, as most jobs do."""
+    """Return whether a job, like most jobs, requests one instance type that a pool has, and names no pools."""
     types = {pool.instance_type for pool in policy.pools}
     asked = {instance_type for alternative in job.demand for instance_type in alternative}
     return not job.pools and len(asked) == 1 and asked <= types
@@ -142,8 +146,8 @@ def is_plain(job: Job, policy: Policy) -> bool:
 def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:
     """Return the slots of an external job.
 
-    Each of its instance types counts in one pool: the first with the job's training plan, or for a job without a plan
-    the first without one.
+    Each instance type counts in one pool: the first pool with the job's training plan. Without such a pool, it counts
+    in the first pool of the type. A job without a plan prefers pools without a plan.
     """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
@@ -155,7 +159,7 @@ def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | Non
 
 
 def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]:
-    """Return the request for SageMaker, on the slots that the job holds."""
+    """Return the request for SageMaker, adapted to the slots that the job holds."""
     pools = [pool for pool in policy.pools if pool.name in job.slots]
     resources = dict(request.content["ResourceConfig"])
     if len(pools) == 1 and "InstanceGroups" not in resources:
@@ -177,7 +181,7 @@ def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]
 
 
 def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:
-    """Return whether a pool has added a plan, a market or another instance type to a request."""
+    """Return whether a pool has added a training plan, a market or another instance type to a request."""
     return (
         sent.resources.training_plan_arn not in request.resources.all_plans
         or sent.resources.instance_type not in request.resources.instance_types
@@ -191,7 +195,7 @@ def is_spot(job: Job, policy: Policy) -> bool:
 
 
 def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
-    """Return the training plan that the request itself names for its instances."""
+    """Return the training plan that the request names for its instances, as a list that may be empty."""
     for alternative, plan in zip(job.demand, job.plans, strict=False):
         if plan is not None and resources.get("InstanceType") in alternative:
             return [plan]
@@ -199,7 +203,10 @@ def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
 
 
 def _count_in(pool: Pool, demand: Demand) -> int:
-    """Return the instances that a job asks for in a pool of its tag: in the alternative of its type or the first."""
+    """Return the number of instances that a job requests in a pool of the tag `pools`.
+
+    The number is that of the alternative of the pool's type, else that of the first alternative.
+    """
     for alternative in demand:
         if pool.instance_type is not None and pool.instance_type in alternative:
             return alternative[pool.instance_type]

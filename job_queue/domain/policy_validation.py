@@ -26,15 +26,15 @@ from job_queue.scheduler import (
 
 ISSUES_SHOWN = 10
 NAMES_SHOWN = 10
-MOST_PATTERNS = 500  # of one project, since a caller is compared with each of them
+MOST_PATTERNS = 500  # patterns of one project, because each is compared with a caller
 
 
 def parse_policy(document: object, max_capacity: int | None = None, *, may_share: bool = True) -> Policy:
     """Return a valid policy.
 
-    :param max_capacity: limit on the sum of its pools' instances; None: no limit.
+    :param max_capacity: limit on the sum of the pools' instances; None: no limit.
     :param may_share: whether the stack supports shared instances.
-    :raises InvalidRequest: the policy is not valid; the message has the first issues.
+    :raises InvalidRequest: the policy is not valid. The error has the first `ISSUES_SHOWN` issues.
     """
     try:
         policy = policy_from_document(document)
@@ -53,7 +53,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     sized = list(_sizes(policy))
     yield from sized
     if sized:
-        return  # the other rules take time that grows with the sizes
+        return  # the other rules would take time that grows with these sizes
     for rule in (out_of_bounds, _pools, _patterns):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
@@ -87,7 +87,7 @@ def _sizes(policy: Policy) -> Iterator[str]:
 
 
 def _pools(policy: Policy) -> Iterator[str]:
-    """Check the fields of a pool that exclude one another."""
+    """Yield a fault for each pool whose fields exclude one another."""
     for pool in policy.pools:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
@@ -98,7 +98,10 @@ def _pools(policy: Policy) -> Iterator[str]:
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
-    """Check the sum of the capacities. A training plan's pool without a capacity does not count: it gets the rest."""
+    """Yield a fault if the capacities together exceed the limit.
+
+    A pool of a training plan without a capacity does not count, because it gets the remaining instances.
+    """
     total = sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
     if max_capacity is not None and total > max_capacity:
         yield (
@@ -108,7 +111,7 @@ def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
 
 
 def _patterns(policy: Policy) -> Iterator[str]:
-    """Check the patterns of a project's members and admins, and of its resources."""
+    """Yield the faults in the patterns of projects: members, admins, roles and buckets."""
     for project in policy.projects:
         if len(project.members) + len(project.admins) + len(project.roles) + len(project.buckets) > MOST_PATTERNS:
             yield f"{project.name} has more than {MOST_PATTERNS} members, admins, roles and buckets together"
@@ -142,7 +145,7 @@ def _quota_issues(holder: Department | Project, pools: set[str]) -> Iterator[str
 
 
 def listing(names: Iterable[str]) -> str:
-    """Return sorted names as a part of a sentence: the first `NAMES_SHOWN`, and the number of the others."""
+    """Return sorted names as a part of a sentence: the first `NAMES_SHOWN` names, and how many more there are."""
     ordered = sorted(names)
     more = f" and {len(ordered) - NAMES_SHOWN} more" if len(ordered) > NAMES_SHOWN else ""
     return ", ".join(ordered[:NAMES_SHOWN]) + more

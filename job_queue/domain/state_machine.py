@@ -21,8 +21,8 @@ from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
 
-MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for this time was deleted
-ASK_AGAIN_SECONDS = 60  # before another call for an attempt that was refused while an older call may take effect
+MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
+ASK_AGAIN_SECONDS = 60  # before another call for a refused attempt, while an older call may still take effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class JobTransition:
 
     old: Job
     new: Job
-    cause: str | None  # text in the history; None: no entry there
+    cause: str | None  # text in the history; None: the history gets no entry
     at: float  # epoch seconds; the time of the entry
     ended: EndedAttempt | None = None  # the attempt that ended with the transition
-    account: AttemptRecord | None = None  # the attempt record of that attempt
-    record: JobRecord | None = None  # the whole record, if it was read; a very long history is truncated only then
+    account: AttemptRecord | None = None  # the attempt record of the ended attempt
+    record: JobRecord | None = None  # the whole record, if it was read; needed to truncate a very long history
     backoffs: tuple[CapacityBackoff, ...] = ()  # capacity backoffs that begin or change with the transition
 
 
@@ -47,8 +47,8 @@ def begin(
 ) -> JobTransition:
     """Record the intent to launch: the job takes the slots, and one call will be sent.
 
-    :param secret: new secret, for a job that an earlier version of the queue stored without one.
-    :param borrowed: slots beyond its project's quota.
+    :param secret: a new secret, used if an earlier version of the queue stored the job without one.
+    :param borrowed: slots beyond the project's quota.
     """
     new = job.transition(
         now,
@@ -72,7 +72,7 @@ def begin(
 
 
 def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
-    """Send another call for an attempt whose launch was not answered or was throttled, under the same name."""
+    """Record another call, under the same name, for an attempt whose launch was not answered or was throttled."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
     sent = job.sent + 1
@@ -82,7 +82,7 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
 
 
 def without_effect(job: Job) -> Job:
-    """Return the job after a refusal of the latest call. The call's proof is void, as others may have read it."""
+    """Return the job after a refusal of the latest call. The call's proof no longer counts: it may have been copied."""
     return replace(job, unheard=without_number(job.unheard, job.sent))
 
 
@@ -93,18 +93,18 @@ def throttled(job: Job, sent_at: int, now: float) -> JobTransition:
 
 
 def cancel_unsent(job: Job, now: float) -> JobTransition:
-    """End a cancelled job whose only call was throttled: there is no attempt to stop."""
+    """End a cancelled job whose only call was throttled, so that there is no attempt to stop."""
     return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
 
 
 def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
     """Record that SageMaker has accepted the attempt.
 
-    SageMaker refuses the unanswered calls as long as the attempt has the name. If the attempt is deleted, one of them
-    may take effect after all: `late` records until when.
+    SageMaker refuses the unanswered calls while the attempt has the name. If the attempt is deleted, one of these calls
+    may still take effect. `late` records the time until which it may.
 
-    :param call: the number of the call that launched the attempt; None: not known. The proofs of all other calls become
-        void: a training job with such a proof is not the attempt, even if it has the attempt's name.
+    :param call: the number of the call that launched the attempt; None: not known. The proofs of all other calls no
+        longer count. A training job with such a proof is not the attempt, even if it has the attempt's name.
     """
     new = job.transition(
         now,
@@ -137,12 +137,12 @@ def refused(
 ) -> JobTransition:
     """Record that SageMaker refused the call that was sent at `sent_at`.
 
-    The launch is given up only if no other call may still take effect: all others had expired when this call was sent.
-    Until then the launch is tried only once a minute, to leave the launch rate to other jobs.
+    The launch is given up only if no other call may still take effect. A call may if it had not expired when the
+    refused call was sent. Until then the launch is tried only once a minute, to leave the launch rate to other jobs.
 
-    :param for_good: SageMaker will never accept the request.
-    :param backoffs: after a refusal for lack of instances, the backoff of the capacity key.
-    :param lasting: the call will be refused again unless the account or the job is changed.
+    :param for_good: whether SageMaker will never accept the request.
+    :param backoffs: the backoff of the capacity key, if the refusal was for lack of instances.
+    :param lasting: whether the call will be refused again unless the account or the job is changed.
     """
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
@@ -166,8 +166,8 @@ def refused(
 def name_is_taken(job: Job, *, now: float) -> JobTransition:
     """Record that the attempt's name belongs to a training job that this submission did not launch.
 
-    The launch is given up only if no older call may still take effect: it could launch the attempt if that training job
-    is deleted. Until then another call is sent once a minute.
+    The launch is given up only if no older call may still take effect. Such a call could launch the attempt if that
+    training job is deleted. Until then another call is sent once a minute.
     """
     sent_at = job.calls[-1].sent_at if job.calls else int(now)
     may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
@@ -180,15 +180,15 @@ def name_is_taken(job: Job, *, now: float) -> JobTransition:
     return JobTransition(job, new, f"the name {job.launched} is taken by another training job", now)
 
 
-# In the next three transitions SageMaker has refused a call because the attempt's name is taken, and it is not clear
-# whether by the attempt. The refused call can no longer take effect, so it is removed from the calls. Another call
-# follows in a minute, and its answer decides.
+# The next three transitions apply when SageMaker has refused a call because the attempt's name is taken, and it is not
+# clear whether the attempt itself has the name. The refused call can no longer take effect, so it is removed from the
+# calls. Another call follows in a minute, and its answer decides.
 
 
 def name_is_unclear(job: Job, now: float) -> JobTransition:
-    """Wait: a training job has the attempt's name and no proof, and an earlier call may have created it.
+    """Wait, because a training job has the attempt's name and no proof, and an earlier call may have created it.
 
-    The training job may be the attempt, without its tags. So no other attempt is launched while it is alive.
+    The training job may be the attempt without its tags. So no other attempt is launched while it is alive.
     """
     why = (
         f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
@@ -200,14 +200,17 @@ def name_is_unclear(job: Job, now: float) -> JobTransition:
 
 
 def name_is_taken_unseen(job: Job, now: float) -> JobTransition:
-    """Wait: a training job has the attempt's name, and SageMaker does not describe it."""
+    """Wait, because a training job has the attempt's name, and SageMaker does not describe this training job."""
     later = int(now) + ASK_AGAIN_SECONDS
     new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
     return JobTransition(job, new, None, now)
 
 
 def missing_at_launch(job: Job, sent_at: int, now: float) -> JobTransition:
-    """Wait: SageMaker refuses the name and has no such training job. The call sent at that time has no effect."""
+    """Wait, because SageMaker refuses the name but has no such training job.
+
+    :param sent_at: the time of the refused call, which has no effect.
+    """
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
     later = int(now) + ASK_AGAIN_SECONDS
@@ -235,24 +238,28 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> JobTransition:
 
 
 def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False) -> JobTransition:
-    """Intend to stop a running attempt so that the claimant can start."""
+    """Record the intent to stop a running attempt so that the claimant can start."""
     new = job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule, left_idle=idle)
     return JobTransition(job, new, f"making room for {claimant} ({rule})", now)
 
 
 def stop_cancelled(job: Job, now: float) -> JobTransition:
-    """Intend to stop the running attempt of a cancelled job."""
+    """Record the intent to stop the running attempt of a cancelled job."""
     return JobTransition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
 def announce_cut_off(job: Job, at: int, plan: str, now: float) -> JobTransition:
-    """Announce to a running job that SageMaker takes its instances back at that time, as its training plan ends."""
+    """Record the notice that SageMaker takes a running job's instances back at `at`, because its training plan ends.
+
+    :param at: epoch seconds.
+    :param plan: name of the training plan.
+    """
     cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
     return JobTransition(job, job.with_changes(cut_off=at), cause, now)
 
 
 def announce_extension(job: Job, now: float) -> JobTransition:
-    """Announce to a running job that its instances are not taken back yet."""
+    """Record the notice that a running job's instances are not taken back soon."""
     return JobTransition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
 
 
@@ -267,7 +274,7 @@ def stop_denied(job: Job, now: float) -> JobTransition:
 
 
 def cancel(job: Job, by: str, now: float) -> JobTransition:
-    """Cancel a job: a waiting job ends at once; an active job is flagged, and ends with its attempt."""
+    """Cancel a job. A waiting job ends at once. An active job is flagged, and ends with its attempt."""
     if job.state.waits:
         return JobTransition(
             job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}", now
@@ -276,7 +283,7 @@ def cancel(job: Job, by: str, now: float) -> JobTransition:
 
 
 def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> JobTransition:
-    """Change the priority, hold or release. A waiting job gets its new position in its waiting queue at once."""
+    """Change the priority, hold or release. A waiting job moves to its new position in its waiting queue at once."""
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         changes.append("held" if held else "released")
@@ -285,15 +292,19 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> JobTr
 
 
 def park(job: Job, until: int | None, now: float, why: str | None = None) -> JobTransition:
-    """Park a waiting job behind the rest of its waiting queue until a time (epoch seconds); None: end the parking.
+    """Park a waiting job behind the rest of its waiting queue.
 
+    :param until: epoch seconds at which the parking ends; None: end the parking now.
     :param why: the reason why the job waits.
     """
     return JobTransition(job, job.with_changes(parked=until, parked_for=str(why) if why else None), None, now)
 
 
 def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now: float) -> JobTransition:
-    """Remove dependencies that have ended (None: outcome unknown), or stop a job whose dependency had to complete."""
+    """Remove dependencies that have ended, or stop the job if one of them had to complete and did not.
+
+    :param ends: each dependency that has ended, with its final state; None: its outcome is not known.
+    """
     outcomes = {it: f"{it.job} has {state or 'ended and is not known any more'}" for it, state in ends.items()}
     broken = [it for it, state in ends.items() if not it.any_outcome and state is not JobState.COMPLETED]
     if broken:
@@ -305,28 +316,28 @@ def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> JobTransition:
-    """Record that the recorded attempt has ended. Ends are final.
+    """Record that the recorded attempt has ended. An end is final.
 
-    - A completed attempt completes its job, even if it was being stopped.
-    - A cancelled job is stopped.
-    - The end of a training plan preempts the job.
-    - An attempt that the queue stopped to make room preempts its job, unless it ran out of time. It may be reported as
-      Failed, because a process may end with an error when it is stopped.
-    - Lack of capacity and errors of SageMaker are not the job's failure: the job waits again.
-    - Any other failure is the job's own: the job waits again if it has retries left.
-    - Any other stop, by hand or because the time is over, stops the job.
-    - If the attempt was deleted before its end was known, and was not stopped to make room, the job is stopped. It is
-      not run again, because the attempt may have completed.
+    - If the attempt completed, the job is completed, even if it was being stopped.
+    - If the job was cancelled, it is stopped.
+    - If the training plan ended, the job is preempted.
+    - If the queue stopped the attempt to make room, the job is preempted, unless the attempt ran out of time. SageMaker
+      may report Failed, because a process may end with an error when it is stopped.
+    - After lack of capacity or an error of SageMaker, the job waits again. Both are not the job's failure.
+    - After any other failure, the job waits again if it has retries left.
+    - After any other stop, by hand or because the time is over, the job is stopped.
+    - If the attempt was deleted before its end was known, and was not stopped to make room, the job is stopped. The
+      job is not run again, because the attempt may have completed.
 
-    :param backoffs: after an end for lack of instances, the backoff of the capacity key.
+    :param backoffs: the backoff of the capacity key, if the attempt ended for lack of instances.
     """
     return _with_attempt_record(_delayed_for_late_call(_end(record, ending, now, backoffs), now), ending.report)
 
 
 def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransition:
-    """Delay the next attempt while a late call could launch this attempt again, if it is deleted in SageMaker."""
+    """Delay the next attempt while a late call could launch the ended attempt again after its deletion in SageMaker."""
     job, new = transition.old, transition.new
-    # Several calls were sent, and any of them may have taken effect. Each may still launch the attempt again.
+    # Several calls were sent, and any of them may have created the attempt. Each may still launch the attempt again.
     doubtful = _late(job, job.calls) if job.state is JobState.STARTING and job.in_doubt else None
     late = doubtful or job.late
     if late is None or late.until <= now:
@@ -338,9 +349,9 @@ def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransiti
 
 
 def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
-    """Return the attempt, with the time until which these calls could launch it again; None if they cannot.
+    """Return the attempt, with the time until which these calls could launch it again, or None if they cannot.
 
-    The attempt of a member is not launched again, because an agent accepts an assignment only once.
+    A member's attempt cannot be launched again, because an agent accepts an assignment only once.
     """
     if not calls or job.carrier_attempt is not None:
         return None
@@ -349,7 +360,7 @@ def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
 
 def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
-    if job.carries is not None:  # a carrier never waits again: members that need one get a new carrier
+    if job.carries is not None:  # a carrier never waits again; its members get a new carrier if they need one
         why = job.reason or ending.failure or ending.out_of_time
         over = _finished(job, now, JobState.FAILED if ending.status == "Failed" else JobState.STOPPED, why)
         return replace(_ended(record, now, over, f"ended: {why}" if why else "ended"), backoffs=backoffs)
@@ -455,7 +466,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         parked=None,
         stop_denied=None,
         cut_off=None,
-        unheard=(),  # every call of the attempt was refused, or its attempt has ended
+        unheard=(),  # every call of the attempt was refused, or the attempt has ended
         allocation=None,
         carrier_attempt=None,
         **changes,
@@ -470,7 +481,7 @@ def _back_off(
     backoffs: tuple[CapacityBackoff, ...] = (),
     **changes: Any,
 ) -> JobTransition:
-    """Return the job to waiting until the backoff of its capacity key ends, or else until a backoff of its own ends."""
+    """Return the job to waiting until a backoff ends: that of its capacity key, if given, else its own."""
     waiting = _to_waiting(job, now, attempt, reason=message, **changes)
     if backoffs:
         until = max(backoff.until for backoff in backoffs)
@@ -482,7 +493,7 @@ def _back_off(
 
 
 def _ended_by(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:
-    """Return the transition as one that ends the recorded attempt."""
+    """Return the same transition with the end of the recorded attempt added."""
     job = record.job
     instances = sum(job.slots.values()) or None
     ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.carrier_attempt)
@@ -490,7 +501,7 @@ def _ended_by(transition: JobTransition, record: JobRecord, now: float, outcome:
 
 
 def _with_attempt_record(transition: JobTransition, report: EndReport) -> JobTransition:
-    """Return the transition with the attempt record of the attempt that ends with it."""
+    """Return the same transition with the attempt record of the ended attempt added."""
     if transition.record is None or transition.ended is None:
         return transition
     return replace(transition, account=attempt_record(transition.record, transition.ended, report))

@@ -1,1 +1,1 @@
-"""Prediction of job runtimes from the runtimes of similar jobs. Pure: the standard library, no clock, no AWS."""
+"""Prediction of job runtimes from the runtimes of similar jobs. The code is pure: it has no clock and no AWS."""

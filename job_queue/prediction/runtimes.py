@@ -6,8 +6,7 @@ single job in a level has little weight, and twenty jobs have nearly all of it. 
 because the workload changes within days. If a job has already run for some time, only jobs that ran longer count.
 MaxRuntimeInSeconds is an upper bound.
 
-The caller decides which jobs are learned: a simulation enters each job that ends, the queue enters its records of
-finished jobs.
+The caller decides which jobs are learned. A simulation adds each job that ends, and the queue adds its attempt records.
 """
 
 import re
@@ -17,11 +16,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-PRIOR = 3.0  # weight of all jobs of the next level together, in jobs of a level
-RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; predictions from more are worse (benchmarks/runtimes.py)
-MAX_GROUPS = 20_000  # groups that are kept; the one not seen for the longest time is dropped first
-MIN_RUNTIMES = 5  # with fewer runtimes there is no prediction
-LOW, HIGH = 0.1, 0.9  # quantiles of the interval
+PRIOR = 3.0  # weight of all jobs of the next level together, as a number of jobs
+RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; more make predictions worse (benchmarks/runtimes.py)
+MAX_GROUPS = 20_000  # groups that are kept; the group without a new job for the longest time is dropped first
+MIN_RUNTIMES = 5  # number of runtimes below which there is no prediction
+LOW, HIGH = 0.1, 0.9  # quantiles of the predicted interval
 
 _DIGITS = re.compile(r"[0-9]+")
 _NON_LETTERS = re.compile(r"[^A-Za-z]+")
@@ -29,7 +28,7 @@ _NON_LETTERS = re.compile(r"[^A-Za-z]+")
 
 @dataclass(frozen=True, slots=True)
 class JobTraits:
-    """Properties of a job at its submission that predict its runtime. Unknown properties are empty."""
+    """Properties of a job at its submission from which its runtime is predicted. Unknown properties are empty."""
 
     project: str = ""
     owner: str = ""
@@ -52,7 +51,7 @@ class JobTraits:
 
 
 def stem(name: str) -> str:
-    """Return a name without digits, and so without dates: the common part of the names of one script's jobs."""
+    """Return a name without digits, and so without dates: the common part of the names of a script's jobs."""
     return _NON_LETTERS.sub("-", _DIGITS.sub("", name)).strip("-").lower()
 
 
@@ -60,9 +59,9 @@ def stem(name: str) -> str:
 class Prediction:
     """Total runtime of a job at its end, in seconds, including the time that it has run already."""
 
-    expected: float  # the mean
+    expected: float  # mean
     median: float
-    low: float  # 10 of 100 such jobs run less
+    low: float  # 10 of 100 such jobs run shorter
     high: float  # 10 of 100 such jobs run longer
     alike: int  # number of runtimes in the most similar group
 
@@ -75,7 +74,7 @@ class Prediction:
 
 
 class _Group:
-    """The latest runtimes of a group, in order of time and in order of size."""
+    """The latest runtimes of a group, both in order of time and in order of size."""
 
     __slots__ = ("latest", "ordered", "seen")
 
@@ -102,7 +101,7 @@ class RuntimePredictor:
     def learn(self, job: JobTraits, runtime: float) -> None:
         """Add the runtime of a finished job, in seconds over all its attempts.
 
-        For a preempted job, enter the sum of the runtimes of its attempts once it has finished, without the work that
+        A preempted job is added when it has finished. Its runtime is the sum over its attempts, without the work that
         was lost and repeated.
         """
         for key in job.groups():
@@ -113,10 +112,10 @@ class RuntimePredictor:
             self._groups.popitem(last=False)
 
     def predict(self, job: JobTraits, ran: float = 0, longest: float | None = None) -> Prediction | None:
-        """Return the total runtime of a job; None: too little is known.
+        """Return the total runtime of a job, or None if too little is known.
 
-        :param ran: seconds that it has run already.
-        :param longest: its MaxRuntimeInSeconds.
+        :param ran: seconds that the job has already run.
+        :param longest: the job's MaxRuntimeInSeconds.
         """
         levels = list(self._levels(job, ran))
         if max(map(len, levels), default=0) < MIN_RUNTIMES:
@@ -128,14 +127,14 @@ class RuntimePredictor:
     def likely(
         self, job: JobTraits, count: int, ran: float = 0, longest: float | None = None
     ) -> tuple[float, ...] | None:
-        """Return `count` equally likely runtimes, the shortest first; None: too little is known.
+        """Return `count` equally likely runtimes, the shortest first, or None if too little is known.
 
         If a job has run longer than nearly all others, the probability that it will run n times as long is 1/n.
         Processes in general behave like this (Harchol-Balter and Downey, Exploiting process lifetime distributions for
         dynamic load balancing, ACM TOCS 1997).
 
-        :param ran: seconds that it has run already.
-        :param longest: its MaxRuntimeInSeconds.
+        :param ran: seconds that the job has already run.
+        :param longest: the job's MaxRuntimeInSeconds.
         """
         quantiles = tuple((place + 0.5) / count for place in range(count))
         levels = list(self._levels(job, ran))
@@ -147,7 +146,7 @@ class RuntimePredictor:
         return tuple(min(bound, ran / (1 - quantile)) for quantile in quantiles)
 
     def _levels(self, job: JobTraits, ran: float) -> Iterator[list[float]]:
-        """Yield the runtimes of each level that are longer than `ran`, the most similar first.
+        """Yield the runtimes of each level that are longer than `ran`, beginning with the most similar jobs.
 
         A level that has no more jobs than the level before adds nothing, and is left out.
         """
@@ -164,7 +163,7 @@ class RuntimePredictor:
 def _weighted(
     levels: Sequence[list[float]], ran: float, longest: float | None
 ) -> tuple[list[tuple[float, float]], float]:
-    """Return the runtimes of all levels in order, each with its weight, and the mean."""
+    """Return the runtimes of all levels in ascending order, each with its weight, and the mean."""
     weighted, left, mean = list[tuple[float, float]](), 1.0, 0.0
     for place, runtimes in enumerate(levels):
         count = len(runtimes)

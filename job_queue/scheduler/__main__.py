@@ -12,7 +12,7 @@ from job_queue.scheduler.documents.scenario_run import plan_to_document, run_unt
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a scenario's plan as JSON. Return the exit status: 2 if the file is not a scenario."""
+    """Print a scenario's plan as JSON. Return the exit status: 2 if the file cannot be read or is not a scenario."""
     parser = argparse.ArgumentParser(prog="python -m job_queue.scheduler", description="Plan a scenario file.")
     parser.add_argument("file", type=Path, help="a scenario, YAML or JSON")
     parser.add_argument("--until-stable", action="store_true", help="apply plans until nothing changes any more")

@@ -1,7 +1,7 @@
-"""Decide how one waiting job is served: by free slots, slots being freed, lower priorities, or evictions.
+"""Decide which slots a waiting job gets: free slots, slots being freed, slots of lower-priority jobs, or of victims.
 
-The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4). Each returns whether it
-led to a start or a reservation.
+The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4). Each strategy returns
+whether the job now starts or has a reservation.
 """
 
 from collections import Counter
@@ -23,10 +23,10 @@ NEEDLESS_TRIES = 20  # victims of each size that are checked after an eviction; 
 
 
 class Admission:
-    """Admission of one job after the other, in two phases.
+    """Admission of waiting jobs, one by one, in two phases.
 
-    First phase: only jobs that keep their project and department within their entitlements. Second phase: all other
-    jobs.
+    The first phase admits only jobs that keep their project and department within their entitlements. The second phase
+    tries all remaining jobs.
 
     :param candidates: the jobs that start as soon as there is room, in waiting order.
     """
@@ -48,14 +48,15 @@ class Admission:
             self._only_pool_claims.begin()
 
     def admit(self, candidate: Candidate) -> bool:
-        """Try to serve one job. Return whether it starts, or waits with a reservation or a window.
+        """Try to serve one job. Return whether the job starts, or waits with a reservation or a backfill window.
 
-        If not, jobs of the same shape (demand and properties) and the same or a lower priority are not served either.
+        After False, the caller skips jobs of the same shape (demand and properties) with the same or a lower priority,
+        because they would not be served either.
         """
         self._only_pool_claims.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
         if candidate.backs_off:
-            if holds:  # keep its reservation, because other jobs were evicted for it
+            if holds:  # the job keeps its reservation, because other jobs were evicted for this reservation
                 self._state.settle(candidate.name)
             return holds
         if not self._state.within_group(candidate):
@@ -73,7 +74,10 @@ class Admission:
         return self._first and candidate.patient and self._windows.try_open(candidate)
 
     def _admit_holder(self, candidate: Candidate) -> bool | None:
-        """Try to serve a job with a reservation. None: its reservation was dropped, and it is tried like other jobs."""
+        """Try to serve a job that has a reservation.
+
+        Return None if the reservation was dropped. The job is then tried like a job without a reservation.
+        """
         state, held = self._state, self._state.reserved_for(candidate)
         needs = [
             need
@@ -86,13 +90,13 @@ class Admission:
         if self._try_holders_strategies(candidate, in_phase):
             return True
         if self._first and needs and not in_phase:
-            return False  # beyond the entitlement: it is tried in the second phase
+            return False  # beyond the entitlement: the job is tried again in the second phase
         state.drop_reservation(candidate)
         state.released = True
         return None
 
     def _try_strategies(self, candidate: Candidate) -> bool:
-        """Try each strategy over all alternatives, in order, before the next strategy."""
+        """Try the strategies in order, each with all alternatives before the next strategy."""
         possible = [need for need in candidate.alternatives if self._state.within_quota(candidate, need)]
         if not possible:
             return False
@@ -100,8 +104,8 @@ class Admission:
         if self._first:
             own_share = [need for need in possible if self._within_entitlement(candidate, need, project_only=True)]
             in_share = [need for need in own_share if self._within_entitlement(candidate, need)]
-        # `possible` and `own_share` contain alternatives beyond entitlement: the migration of jobs of the project, or
-        # reclaim inside the department, may bring them within entitlement.
+        # `possible` and `own_share` contain alternatives beyond entitlement. The migration of jobs of the project, or
+        # reclaim inside the department, may bring these alternatives within entitlement.
         free_slots = in_share
         possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
         may_preempt = self._may_preempt(candidate)
@@ -120,7 +124,7 @@ class Admission:
         )
 
     def _try_holders_strategies(self, candidate: Candidate, needs: list[Slots]) -> bool:
-        """Try only strategies without evictions, because stops for this job's reservation may still be under way."""
+        """Try only strategies without evictions: jobs evicted for this job's reservation may still be stopping."""
         state, waits_for = self._state, candidate.not_refused(needs)
         if self._try(candidate, (self._start_on_free_slots, needs), (self._start_on_a_transferred_reservation, needs)):
             return True
@@ -142,7 +146,7 @@ class Admission:
     def _within_entitlement(self, candidate: Candidate, need: Slots, *, project_only: bool = False) -> bool:
         """Return whether project and department stay within entitlement, not counting jobs that this job may preempt.
 
-        :param project_only: whether to check the project only, whatever its department holds.
+        :param project_only: whether to check only the project, and not its department.
         """
         state = self._state
         if state.fits(candidate, need, Bound.ENTITLEMENT, project_only=project_only):
@@ -151,7 +155,7 @@ class Admission:
         return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, project_only=project_only)
 
     def _lower_priority_slots(self, candidate: Candidate, need: Slots) -> Slots:
-        """Return the slots that the job may preempt, withdraw or take over from lower priorities in its project."""
+        """Return the slots in these pools that the job may take from jobs of lower priority in its project."""
         state, freed = self._state, {}
         if candidate.job.left_idle:
             return NOTHING
@@ -163,10 +167,10 @@ class Admission:
         return above_zero(freed)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
-        """Return whether the job may preempt lower priorities.
+        """Return whether the job may preempt jobs of lower priority.
 
-        A job that was evicted because its GPUs were idle may not. In the first phase, a job may not if an earlier job
-        of its project with a higher priority was not admitted.
+        A job that was evicted because its GPUs were idle may not preempt. In the first phase, a job may not preempt
+        either if an earlier job of its project with a higher priority was not admitted.
         """
         project, rank = candidate.job.project, candidate.rank
         if candidate.job.left_idle:
@@ -176,7 +180,7 @@ class Admission:
     # --- strategies: free slots -------------------------------------------------------------------------
 
     def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
-        """Start if all slots are free for the job, or are in windows of other jobs that it may pass."""
+        """Start the job if its slots are free, or are in backfill windows that the job may pass."""
         state = self._state
         if not state.within_limits(candidate, need):
             return False
@@ -187,10 +191,10 @@ class Admission:
         return self._start(candidate, need)
 
     def _prefer_unclaimed(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
-        """Put first a free alternative that takes no slots claimed by jobs that can start in no other pool.
+        """Move an alternative to the front that is free and takes no slots claimed by jobs with only one pool.
 
-        An alternative of another size is not put first. The second phase needs no such choice: all jobs with claims
-        have been tried before.
+        An alternative of another size is not moved to the front. The second phase keeps the order, because all jobs
+        with claims were tried in the first phase.
         """
         if len(needs) < 2 or not self._first:
             return needs
@@ -206,7 +210,7 @@ class Admission:
         return needs
 
     def _start_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """Start on free slots that are reserved for lower priorities of the project."""
+        """Start the job on free slots that are reserved for jobs of lower priority in its project."""
         if not self._state.fits(candidate, need, Bound.LIMIT_NOW):
             return False
         if not self._transfer(candidate, need, self._state.available_now):
@@ -216,7 +220,7 @@ class Admission:
         return True
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
-        """Withdraw starts of lower priority, no more than needed, and start this job on their slots."""
+        """Withdraw starts of jobs of lower priority, no more than needed, and start this job on their slots."""
         if not self._state.withdrawable(candidate):
             return False
         missing = {pool: count - self._state.available_now(pool, candidate.name) for pool, count in need.items()}
@@ -237,7 +241,7 @@ class Admission:
     # --- strategies: slots being freed ------------------------------------------------------------------
 
     def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
-        """Reserve slots that are free or being freed, if together they are enough for the job."""
+        """Reserve free slots and slots being freed, if together they suffice for the job."""
         state = self._state
         if not state.fits(candidate, need, Bound.LIMIT):
             return False
@@ -249,7 +253,7 @@ class Admission:
         return True
 
     def _wait_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """Wait for slots that are free or being freed, including those reserved for lower priorities of the project."""
+        """Wait for slots that are free or being freed, including those reserved for jobs of lower priority."""
         if not self._transfer(candidate, need, self._state.available_soon):
             return False
         self._state.reserve(candidate, need)
@@ -300,7 +304,7 @@ class Admission:
     def _claim(self, candidate: Candidate, need: Slots, missing: Slots, *, launching: bool = False) -> SlotClaim:
         """Return the input of a search for victims.
 
-        :param launching: whether to count on jobs that are being launched. Such a search withdraws no start.
+        :param launching: whether jobs that are being launched may be victims. If so, the search withdraws no start.
         """
         state = self._state
         withdrawable = () if launching else state.withdrawable(candidate)
@@ -317,7 +321,7 @@ class Admission:
         )
 
     def _missing(self, candidate: Candidate, need: Slots) -> Slots:
-        """Return the slots that other jobs would have to free; reservations that can be transferred are not missing."""
+        """Return the slots that other jobs would have to free. Slots of transferable reservations are not counted."""
         taken = NOTHING
         if lower := self._state.lower_holders(candidate):
             freed = self._lower_priority_slots(candidate, need)
@@ -326,7 +330,7 @@ class Admission:
         return {pool: n - self._available_soon(candidate, need, pool) - taken.get(pool, 0) for pool, n in need.items()}
 
     def _available_soon(self, candidate: Candidate, need: Slots, pool: str) -> int:
-        """Return the slots free or being freed for the job; surplus counts only for jobs within their entitlement."""
+        """Return the slots free or being freed for the job. Surplus counts only for jobs within their entitlement."""
         soon, surplus = self._state.available_soon(pool, candidate.name), self._state.surplus(pool)
         if surplus and not self._within_entitlement(candidate, need):
             return soon - surplus
@@ -335,9 +339,9 @@ class Admission:
     # --- reservation transfer ---------------------------------------------------------------------------
 
     def _transfer(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> bool:
-        """Transfer the fewest reservations of lower priorities in the project that give the job all its slots.
+        """Transfer reservations of jobs of lower priority in the project, as few as give the job all its slots.
 
-        Return False if they do not suffice, or if the job would exceed its entitlement or its limits.
+        Return False if these reservations do not suffice, or if the job would exceed its entitlement or its limits.
         """
         holders = self._fewest_holders(candidate, need, available)
         if not holders:
@@ -349,7 +353,10 @@ class Admission:
         return True
 
     def _fewest_holders(self, candidate: Candidate, need: Slots, available: AvailableSlots) -> list[Candidate]:
-        """Return the jobs whose reservations the candidate takes, least valuable first; empty: all do not suffice."""
+        """Return the jobs whose reservations the candidate takes, last in waiting order first.
+
+        The list has only jobs that are needed. The list is empty if all reservations together do not suffice.
+        """
         lower = self._state.lower_holders(candidate)
 
         def suffice(holders: Sequence[Candidate]) -> bool:

@@ -1,7 +1,7 @@
 """Keep free slots for other jobs: backfill windows of patient jobs, and claims of jobs that have only one pool.
 
 A patient job has waited longer than `patience` (scheduling rules, section 5). Its backfill window is a number of free
-slots that are kept for it. A later job may pass it, and start on slots of the window, in two cases: the later job ends
+slots that are kept for the patient job. A later job may start on slots of the window in two cases: the later job ends
 before the patient job could start, or takes only slots that the patient job will not need at its start.
 """
 
@@ -17,12 +17,12 @@ from job_queue.scheduler.victims import NodeAndPool
 
 
 class BackfillWindows:
-    """The windows of one pass over the candidates, and the decision which jobs may pass them."""
+    """The backfill windows of one pass over the candidates, and the check whether a later job may pass them."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._now = snapshot.now
         self._state = state
-        self._reserved: Counter[NodeAndPool] = Counter()  # in all windows of this pass
+        self._reserved: Counter[NodeAndPool] = Counter()  # slots in all windows of this pass
         # pool -> earliest end, latest end, slots
         self._ends: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
         self._predicted = snapshot.policy.settings.backfill is Backfill.PREDICTED
@@ -34,7 +34,11 @@ class BackfillWindows:
             ends.sort()
 
     def _end_bounds(self, job: ActiveJob) -> tuple[float, float]:
-        """Return the earliest and the latest end of an active job; they differ only if its runtime is not known."""
+        """Return the earliest and the latest end of an active job, in epoch seconds.
+
+        Both are equal if the runtime is known. A job of unknown runtime ends now at the earliest, and never at the
+        latest. With the setting `backfill: predicted`, such a job never ends.
+        """
         if job.state is JobState.STOPPING:
             return self._now, self._now
         known = job.max_runtime
@@ -46,15 +50,15 @@ class BackfillWindows:
         return end, end
 
     def begin(self) -> None:
-        """Begin a pass without windows."""
+        """Begin a pass: close all windows of the previous pass."""
         self._reserved.clear()
         self._state.close_windows()
 
     def try_open(self, candidate: Candidate) -> bool:
-        """Open a window for a patient job that cannot start yet. Return False if no slots can be kept for it.
+        """Open a window for a patient job that cannot start yet. Return False if no slots can be kept for this job.
 
         The window is within the entitlement of the job's project and department. If the job accepts several sizes, the
-        window is for the smallest one.
+        window is for the smallest size.
         """
         for need in candidate.smallest_alternatives():
             if not self._may_be_reserved(need, candidate):
@@ -63,7 +67,7 @@ class BackfillWindows:
             if slots:
                 window = self._window(need, slots)
                 if self._predicted and window.starts == NEVER:
-                    return False  # its earliest start is not known: no slots are kept idle
+                    return False  # the earliest start of the job is not known, so no slots are kept idle
                 self._state.open_window(candidate, window)
                 for pool, count in slots.items():
                     for node in candidate.project.path:
@@ -81,7 +85,7 @@ class BackfillWindows:
         return True
 
     def record_start(self, candidate: Candidate, need: Slots) -> None:
-        """Deduct a starting job's slots from the spare slots of windows, if it still runs at their earliest start."""
+        """Deduct a starting job's slots from the spare slots of each window that may be needed before this job ends."""
         ends = self._end_time(candidate)
         for window in self._state.windows.values():
             if ends > window.starts:
@@ -93,7 +97,7 @@ class BackfillWindows:
         return self._now + candidate.assumed_runtime
 
     def _may_be_reserved(self, need: Slots, candidate: Candidate) -> bool:
-        """Return whether the job lacks only slots, and its whole demand is within its entitlement."""
+        """Return whether only free slots are missing, and project and department are entitled to the whole demand."""
         path, state = candidate.project.path, self._state
         if any(count > node.entitlement[pool] for node in path for pool, count in need.items()):
             return False
@@ -165,7 +169,7 @@ class OnlyPoolClaims:
                 taken.update({(node, pool): count for node in job.project.path})
 
     def end_claim(self, job: Candidate) -> None:
-        """Drop the claim of a job whose turn it is: the job takes the slots now, or leaves them to others."""
+        """Drop the claim of the job that is served now: this job takes the slots, or leaves them to other jobs."""
         if job.name in self._claims:
             self._claimed.subtract(self._claims.pop(job.name))
 
@@ -179,9 +183,9 @@ class OnlyPoolClaims:
         return job.name not in state.settled and job.name not in state.reservations and state.within_group(job)
 
     def _is_entitled(self, job: Candidate, need: Slots, taken: Counter[NodeAndPool]) -> bool:
-        """Return whether the job stays within its entitlement, so that others would be migrated for it.
+        """Return whether the job stays within its entitlement, so that other jobs would be migrated for this job.
 
-        :param taken: slots that the jobs before it claim.
+        :param taken: slots that earlier jobs claim.
         """
         return self._state.within_quota(job, need) and all(
             node.projected[pool] + taken[node, pool] + count <= node.entitlement[pool]

@@ -1,4 +1,4 @@
-"""Find the waiting jobs that may start, the reasons why others may not (hold, backoff, budget), and all requests."""
+"""Find the waiting jobs that may start, the reasons why others may not, and the slots that each project requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,15 +36,15 @@ class Candidate:
     job: WaitingJob
     project: ShareNode
     rank: int  # priority without aging; interactive jobs that come first have ranks above all priorities
-    alternatives: tuple[Slots, ...]  # alternatives that fit into its pools when they are idle, best first
+    alternatives: tuple[Slots, ...]  # alternatives that fit into the job's pools when these are idle, best first
     key: WaitingKey  # sort key among the jobs of its project
-    patient: bool  # has waited longer than the setting `patience`
+    patient: bool  # whether the job has waited longer than the setting `patience`
     shape: tuple[Any, ...]  # demand and properties; jobs of one shape differ only in priority and times
-    pools: frozenset[str]  # every pool in which it could run
-    assumed_runtime: float  # seconds, to decide whether it ends before a patient job starts
-    group: Group | None = None  # its group, if the group has a `max_parallel`
+    pools: frozenset[str]  # every pool in which the job could run
+    assumed_runtime: float  # seconds; decides whether the job would end before a patient job can start
+    group: Group | None = None  # the job's group, if this group has a `max_parallel`
     refused_alternatives: tuple[Slots, ...] = ()  # alternatives that a pool has refused
-    backs_off: bool = False  # its pools back off: it does not start, but keeps its reservation
+    backs_off: bool = False  # the job's pools back off: the job does not start, but keeps its reservation
 
     def useful_part(self, reserved: Slots) -> Slots:
         """Return the part of a reservation that the job can use: one alternative, or less."""
@@ -74,7 +74,7 @@ class Candidate:
         return smallest_alternatives(self.alternatives)
 
     def not_refused(self, needs: list[Slots]) -> list[Slots]:
-        """Return the alternatives that no pool has refused. Refused ones are tried on free slots only."""
+        """Return the alternatives that no pool has refused. Refused alternatives are tried on free slots only."""
         if not self.refused_alternatives:
             return needs
         return [need for need in needs if need not in self.refused_alternatives]
@@ -89,7 +89,7 @@ def _by_pools(alternatives: Sequence[Slots]) -> dict[frozenset[str], list[Slots]
 
 
 def _count_larger_sizes(need: Slots, sizes: Mapping[frozenset[str], Sequence[Slots]]) -> int:
-    """Return how many larger sizes of an alternative there are."""
+    """Return how many alternatives in the same pools are larger than this one."""
     return sum(is_larger(other, need) for other in sizes[frozenset(need)])
 
 
@@ -125,7 +125,8 @@ def find_candidates(
 ) -> tuple[list[Candidate], dict[str, WaitReason]]:
     """Return the candidates in waiting order, and the reason why each other waiting job is not a candidate.
 
-    A job whose pools back off is in both results if it has a reservation, because it keeps the reservation.
+    A job that has a reservation and whose pools back off is in both results. Such a job does not start, but keeps its
+    reservation.
     """
     candidates: list[Candidate] = []
     refused: dict[str, WaitReason] = {}
@@ -155,7 +156,7 @@ def find_candidates(
             continue
         alternatives = open_now or possible
         waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
-        patient = waits_long and not job.on_free_slots_only  # no slots are kept idle for a job that SageMaker refuses
+        patient = waits_long and not job.on_free_slots_only  # no slots stay idle for a job that SageMaker refuses
         demand = tuple(tuple(sorted(need.items())) for need in alternatives)
         if demand not in pools_of:
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
@@ -199,7 +200,7 @@ def find_candidates(
 def _within_owner_limit(
     candidates: Iterable[Candidate], snapshot: Snapshot, refused: dict[str, WaitReason]
 ) -> Iterator[Candidate]:
-    """Yield the candidates except interactive jobs beyond the limit of their owner, which are entered into `refused`.
+    """Return the candidates without interactive jobs beyond their owner's limit. Add these jobs to `refused`.
 
     Jobs with a reservation are counted first. A job without an owner is not limited.
     """
@@ -214,9 +215,10 @@ def _within_owner_limit(
 
 
 def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:
-    """Return the assumed seconds of a job, to decide whether it ends before a patient job starts; infinite: unknown.
+    """Return the assumed runtime of a job in seconds; infinite if the runtime is not known.
 
-    Predictions are rounded up to powers of 1.2, so that many jobs have the same shape.
+    The runtime decides whether the job would end before a patient job can start. Predictions are rounded up to powers
+    of 1.2, so that many jobs have the same shape.
     """
     if backfill is Backfill.BOUNDED or job.expected is None:
         return NEVER if job.max_runtime is None else job.max_runtime
@@ -238,7 +240,7 @@ def _group(job: WaitingJob | ActiveJob) -> Group | None:
 
 
 class Groups:
-    """The jobs of each limited group (`max_parallel`) that are active, start, or have a reservation.
+    """The number of jobs of each limited group (`max_parallel`) that are active, start, or have a reservation.
 
     If jobs of a group have different limits, the smallest limit of its active jobs and candidates applies.
     """
@@ -256,7 +258,7 @@ class Groups:
             self._used.update(group for group in groups if group in self._most)
 
     def enter(self, candidate: Candidate, sign: int = 1) -> None:
-        """Count this job in its group; with sign -1, remove it."""
+        """Count a job in its group, or, if `sign` is -1, stop counting it there."""
         if candidate.group is not None:
             self._used[candidate.group] += sign
 
@@ -269,7 +271,7 @@ class Groups:
         return group is None or group not in self._most or self._used[group] - has_place < self._most[group]
 
     def count_and_limit(self, candidate: Candidate) -> tuple[int, int]:
-        """Return how many jobs of the candidate's group are counted, and how many may be."""
+        """Return how many jobs of the candidate's group are counted, and how many are allowed."""
         assert candidate.group is not None
         return self._used[candidate.group], self._most[candidate.group]
 
@@ -316,7 +318,7 @@ def requests(
 
 
 class PoolBackoff:
-    """Backoffs of pools after refused launches: until the next try, no job starts or is evicted for a start there.
+    """Backoffs of pools after refused launches: until the next try, no job starts in them or is evicted for a start.
 
     Usually a whole pool backs off. If a pool allows any instance type, only one type backs off (`<pool>/<type>`).
     """
@@ -345,8 +347,8 @@ class PoolBackoff:
     def blocking_refusals(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[PoolRefusal]:
         """Return the refusals that keep a job from starting on an alternative.
 
-        :param after: whether a refusal still applies after its backoff if too few slots are free. Evicting others would
-            not create instances that SageMaker does not have.
+        :param after: whether a refusal still applies after its backoff if too few slots are free. Evicting other jobs
+            would not create instances that SageMaker does not have.
         """
         return [
             refusal
@@ -381,7 +383,10 @@ def _fits_in_pools(need: Slots, pools: Mapping[str, Pool], snapshot: Snapshot) -
 
 
 def is_in_time(job: WaitingJob, pool: str, snapshot: Snapshot) -> bool:
-    """Return whether a pool's training plan is open now and, for a non-preemptible job, until its latest end."""
+    """Return whether a pool's training plan, if any, is open now and long enough for the job.
+
+    For a non-preemptible job, the plan must be open until the latest end of the job.
+    """
     calendar = snapshot.calendars.get(pool)
     if calendar is None:
         return True

@@ -1,4 +1,4 @@
-"""Fair shares and limits of departments and projects, and which is served next (rules, sections 1 and 2)."""
+"""Fair shares and limits of departments and projects, and the project to serve next (rules, sections 1 and 2)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from job_queue.scheduler.sharing.division import Recipient, divide, divide_by_pa
 from job_queue.scheduler.sharing.lately import Lately
 
 Counts = dict[str, int]
-"""Pool -> slots; a pool that is not in it counts 0."""
+"""Pool -> slots. A pool that is missing counts as 0."""
 
 Deprivation = tuple[int, float, float, float, int, int]
 
@@ -43,14 +43,14 @@ class ShareNode:
     limit: Slots
     weight: float | None = None
     is_department: bool = False
-    overspent: bool = False  # its soft budget is spent: it is served after the others
-    pools: Mapping[str, Pool] = field(default_factory=dict)  # pools that its training jobs may use, by name
-    # pools that its interactive jobs may use, by name
+    overspent: bool = False  # the project's soft budget is spent, so the project is served after the others
+    pools: Mapping[str, Pool] = field(default_factory=dict)  # pools that training jobs of the project may use, by name
+    # pools that interactive jobs of the project may use, by name
     interactive_pools: Mapping[str, Pool] = field(default_factory=dict)
     entitlement: Counts = field(default_factory=counts)
-    # pool -> slots held lately, and the fair share if past use did not count
+    # pool -> slots held lately on average, and the fair share that the node would have if past use did not count
     past: dict[str, tuple[float, float]] = field(default_factory=dict)
-    projected: Counts = field(default_factory=counts)  # usage once all stops are over, with reservations
+    projected: Counts = field(default_factory=counts)  # usage when all stops are over, including reservations
     current: Counts = field(default_factory=counts)  # usage now, including stopping jobs
     non_preemptible: Counts = field(default_factory=counts)  # usage of jobs that are not preemptible
     children: "list[ShareNode]" = field(default_factory=list)
@@ -72,18 +72,18 @@ class ShareNode:
 
     @property
     def top_ancestor(self) -> "ShareNode":
-        """The node below the root on its path."""
+        """The department of a project, or the node itself if it has no parent."""
         return self.parent or self
 
 
 def fits(node: ShareNode, need: Slots, bound: Bound, freed: Slots = NOTHING) -> bool:
-    """Return whether a node's usage stays within a bound if it gets `need` and gives up `freed`."""
+    """Return whether a node's usage stays within a bound if the node gets `need` and gives up `freed`."""
     usage, most, otherwise = node.bounds[bound]
     return all(usage[pool] - freed.get(pool, 0) + count <= most.get(pool, otherwise) for pool, count in need.items())
 
 
 def diverging_nodes(project: ShareNode, other: ShareNode) -> tuple[ShareNode, ShareNode]:
-    """Return the nodes at which two projects compete: themselves if they have the same parent, else their top nodes."""
+    """Return the nodes at which two projects compete: the projects if they have one parent, else their top nodes."""
     return (project, other) if project.parent is other.parent else (project.top_ancestor, other.top_ancestor)
 
 
@@ -122,7 +122,7 @@ class ShareTree:
         """Divide every pool from the root down. Set all entitlements, and return the fair shares by pool and node.
 
         :param requests: slots that the live jobs of each project request.
-        :param lately: past use; None: it does not count.
+        :param lately: past use, or None if past use does not count.
         """
         shares = {}
         for name, capacity in capacities.items():
@@ -171,13 +171,13 @@ def _divide_among(
 
 
 def weight_of(node: ShareNode | Department | Project, pool: str) -> Fraction:
-    """Return the over-quota weight of a node: a project's own, else the quota, or 1 if the quota is 0."""
+    """Return the over-quota weight of a node: a project's own weight if set, else the quota, or 1 if the quota is 0."""
     own = None if isinstance(node, Department) else node.weight
     return Fraction(node.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
 
 
 def oversubscriptions(policy: Policy) -> Iterable[str]:
-    """Yield a sentence for each pool and level where the quotas add up to more than there is.
+    """Yield a sentence for each pool and level where the quotas add up to more than the capacity or department quota.
 
     A policy with such quotas is refused unless it has `allow_oversubscription`.
     """
@@ -203,13 +203,14 @@ def _quotas(pool: str, nodes: Iterable[Department | Project]) -> int:
 
 
 def deprivation(node: ShareNode, need: Slots, usage: Mapping[str, int]) -> Deprivation:
-    """Return the sort key of a node by its usage with its next job; the smallest is served first (rules, section 2).
+    """Return the sort key of a node: its usage with its next job. The smallest key is served first (rules, section 2).
 
-    If the job needs several pools, the largest ratio of usage to entitlement counts. If past use counts, (slots held
-    lately + slots held now) / fair share is compared before these ratios. It is the inverse of Slurm's level fair
-    share.
+    The first part of the key is 0 if the node stays within quota, 1 beyond quota, and 2 beyond quota with a spent soft
+    budget. If past use counts, (slots held lately + slots held now) / fair share follows. This ratio is the inverse of
+    Slurm's level fair share. The ratio of usage to entitlement follows. If the job needs several pools, the largest
+    ratio of each kind counts.
 
-    :param need: the first alternative of its next job.
+    :param need: the first alternative of the node's next job.
     :param usage: slots that the node holds, by pool.
     """
     beyond, had = False, 0.0
@@ -232,9 +233,9 @@ def _ratio(held: float, due: float) -> float:
 def reclaim_key(project: ShareNode, excess: int) -> int:
     """Return the sort key of a project in reclaim; the project with the smallest key loses a job first.
 
-    The order: projects with a spent soft budget first, then the project with most slots above its entitlement.
+    A project with a spent soft budget comes before all others. Else the project with most excess slots comes first.
 
-    :param excess: slots above its entitlement.
+    :param excess: slots that the project holds above its entitlement.
     """
     return -excess - (UNLIMITED if project.overspent else 0)
 
@@ -242,10 +243,10 @@ def reclaim_key(project: ShareNode, excess: int) -> int:
 class ServingOrder:
     """The order in which projects are served: the most deprived department or top project first, then its project.
 
-    The order is determined again after every decision, but the key of a node only if its usage or its next job has
-    changed. Outdated entries stay in the heaps and are skipped.
+    The order is determined again after every decision. The key of a node is computed again only if its usage or its
+    next job has changed. Outdated entries stay in the heaps and are skipped.
 
-    :param next_need: returns the first alternative of a project's next job; None: it has no next job.
+    :param next_need: returns the first alternative of a project's next job, or None if the project has no next job.
     :param usage: returns the slots that a node holds, by pool.
     """
 
@@ -258,14 +259,14 @@ class ServingOrder:
         self._heaps: dict[ShareNode | None, list[tuple[Deprivation, ShareNode]]] = defaultdict(list)
 
     def refresh(self, project: ShareNode) -> None:
-        """Compute a project's key again, since its usage or its next job has changed."""
+        """Compute a project's key again, after a change of its usage or its next job."""
         self._push(project, self._next_need(project))
         if project.parent is not None:
             child = self._most_deprived(project.parent)
             self._push(project.parent, None if child is None else self._next_need(child))
 
     def next(self) -> ShareNode | None:
-        """Return the project to serve next; None: no project has a next job."""
+        """Return the project to serve next, or None if no project has a next job."""
         top = self._most_deprived(None)
         return self._most_deprived(top) if top is not None and top.children else top
 

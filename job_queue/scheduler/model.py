@@ -39,14 +39,14 @@ DEFAULT = "default"
 class JobState(StrEnum):
     """State of a job."""
 
-    PENDING = "pending"  # waits, and was not preempted: has never run, or is tried again
-    STARTING = "starting"  # holds its slots; the intent is recorded, SageMaker's answer is not
+    PENDING = "pending"  # waits, and was not preempted: the job has never run, or is tried again
+    STARTING = "starting"  # holds its slots; the intent is recorded, but SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
-    STOPPING = "stopping"  # a stop of the attempt was requested; holds its slots until SageMaker says it ended
-    PREEMPTED = "preempted"  # waits, after its attempt was stopped to make room
+    STOPPING = "stopping"  # a stop was requested; holds its slots until SageMaker says that the attempt has ended
+    PREEMPTED = "preempted"  # waits again, after its attempt was stopped to make room
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
-    STOPPED = "stopped"  # finished: cancelled, stopped by hand, or out of its maximum runtime
+    STOPPED = "stopped"  # finished: cancelled, stopped by hand, or stopped after its maximum runtime
 
     @property
     def waits(self) -> bool:
@@ -74,22 +74,22 @@ class WaitingJob:
     demand: tuple[Slots, ...]  # alternatives, best first; a job takes all slots of one alternative, or none
     entered: float
     preemptible: bool = True
-    interactive: bool = False  # a user works in it, in a shell or a notebook; never preemptible
+    interactive: bool = False  # a user works in the job, in a shell or a notebook; never preemptible
     held: bool = False
     backoff_until: float | None = None
     max_runtime: float | None = None
-    expected: float | None = None  # expected seconds from its next start to its end; None: not known
-    warm: bool = False  # matches a warm pool: goes first among the jobs of its project and priority
-    kinds: tuple[str, ...] = ()  # if its pool allows any type: the instance type of each alternative
-    refusal: str | None = None  # SageMaker's message about its last launch, if the job itself was refused
-    on_free_slots_only: bool = False  # its launches were refused so often that no job is stopped for it
-    left_idle: bool = False  # was evicted because its GPUs were idle: it preempts no job until it has run again
-    more_wait: bool = False  # more jobs are in its waiting queue than were read
+    expected: float | None = None  # expected seconds from the job's next start to its end; None: not known
+    warm: bool = False  # matches a warm pool, so the job goes first among the jobs of its project and priority
+    kinds: tuple[str, ...] = ()  # the instance type of each alternative, if the job's pool allows any type
+    refusal: str | None = None  # SageMaker's message about the last launch, if the job itself was refused
+    on_free_slots_only: bool = False  # launches were refused so often that no other job is stopped for this job
+    left_idle: bool = False  # was evicted because its GPUs were idle; may not preempt until it has run again
+    more_wait: bool = False  # the waiting queue has more jobs than were read
     owner: str = ""
-    after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first; True: in any way, False: completed
-    group: str | None = None  # name of a group of its owner's jobs in its project
-    max_parallel: int | None = None  # jobs of its group that may be active at a time
-    gpus: int | None = None  # for a member: tenths of GPUs of one instance; its demand is then one instance
+    after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first; True: with any result, False: completed
+    group: str | None = None  # name that the owner gave to a group of jobs in the project
+    max_parallel: int | None = None  # number of jobs of the group that may be active at a time
+    gpus: int | None = None  # for a member: tenths of GPUs of one instance; the demand is then one instance
     kind: str = ""  # for a member: only members of the same kind share an instance
 
 
@@ -105,44 +105,44 @@ class ActiveJob:
     entered: float
     started: float | None = None  # start of the current attempt
     preemptible: bool = True
-    interactive: bool = False  # a user works in it, in a shell or a notebook; never preemptible
-    demand: tuple[Slots, ...] = ()  # all alternatives that it accepts; empty: only its slots
-    checkpoint: float | None = None  # time of its last checkpoint, if known
+    interactive: bool = False  # a user works in the job, in a shell or a notebook; never preemptible
+    demand: tuple[Slots, ...] = ()  # all alternatives that the job accepts; empty: only its present slots
+    checkpoint: float | None = None  # time of the last checkpoint, if known
     max_runtime: float | None = None
-    expected: float | None = None  # expected seconds from `started` to its end; None: not known
-    idle_since: float | None = None  # its GPUs have been idle since; None: they are busy, or it is not known
-    stop_denied: bool = False  # SageMaker denied the queue's request to stop it
-    comes_back: bool = False  # stopping to make room: it will wait again, so it still counts for fair shares
+    expected: float | None = None  # expected seconds from `started` to the end; None: not known
+    idle_since: float | None = None  # time since which the GPUs have been idle; None: they are busy, or not known
+    stop_denied: bool = False  # SageMaker denied the queue's request to stop the job
+    comes_back: bool = False  # stops to make room and will wait again, so the job still counts for fair shares
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None
-    allocation: GpuAllocation | None = None  # for a member, which holds no slots; its carrier holds the instance
+    allocation: GpuAllocation | None = None  # for a member: its GPUs; the slot is held by the carrier
     kind: str = ""
     lost: float | None = None  # instance-seconds that a stop would lose; None: computed from the times
-    held_since: float | None = None  # since when its slots are held, if not since `started`
+    held_since: float | None = None  # time since which the slots are held, if not since `started`
 
     @property
     def charged_since(self) -> float | None:
-        """Since when its slots are charged, in seconds since the epoch; None: not known."""
+        """The time since which the job's slots are charged, in seconds since the epoch, or None if not known."""
         return self.started if self.held_since is None else self.held_since
 
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A training job of the queue's own on one instance, on which members run side by side."""
+    """A training job of the queue's own on one instance, on which members run side by side (a pilot job)."""
 
     name: str
     pool: str
     project: str
-    kind: str  # kind of its members
+    kind: str  # the kind of its members; only members of this kind may join
     gpus: int
     state: JobState
     started: float
-    empty_since: float | None = None  # since when it has no members
+    empty_since: float | None = None  # time since which the carrier has no members
     preemptible: bool = True
-    owner: str = ""  # the owner that is charged for it
-    stop_denied: bool = False  # SageMaker denied the queue's last request to stop it, a short while ago
-    ready: bool = True  # its agent has reported that it runs, so members can be assigned
+    owner: str = ""  # the owner to whom the carrier is charged
+    stop_denied: bool = False  # SageMaker denied the queue's last request to stop the carrier, a short while ago
+    ready: bool = True  # the carrier's agent has reported that it runs, so members can be assigned
 
     @property
     def takes_members(self) -> bool:
@@ -158,14 +158,14 @@ class PausedPool:
     """
 
     until: float
-    instances: int = 1  # the smallest refused number; jobs that need as many or more wait
+    instances: int = 1  # the smallest refused number of instances; jobs that need as many or more wait
     at_fault: str | None = None  # SageMaker's message, if it refused a value that the pool puts into requests
     lag: str | None = None  # SageMaker's count of instances in use, if it exceeds the queue's own count
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The period in which a training plan has its instances: the current one, else the next, else the last.
+    """The period in which a training plan has its instances: the current period, else the next, else the last.
 
     For a plan that SageMaker has not described yet, both times are infinite.
     """
@@ -173,10 +173,10 @@ class Calendar:
     instances: int
     opens: float  # epoch seconds
     closes: float  # epoch seconds at which SageMaker takes the instances back, before the plan ends
-    for_others: tuple[str, ...] = ()  # the resources that the plan is for, if training jobs are not among them
+    for_others: tuple[str, ...] = ()  # the resources that may use the plan, if training jobs are not among them
 
     def is_open(self, now: float) -> bool:
-        """Return whether the instances are there."""
+        """Return whether the plan's instances are available at `now`."""
         return self.opens <= now < self.closes
 
 
@@ -184,10 +184,10 @@ class Calendar:
 class PastUse:
     """Use by a project's finished attempts, in instance-seconds."""
 
-    lately: Mapping[str, float] = field(default_factory=dict)  # by pool; halves with each `usage_half_life` that passes
-    lately_by_owner: Mapping[str, float] = field(default_factory=dict)  # by owner, sum of all pools; halves as well
+    lately: Mapping[str, float] = field(default_factory=dict)  # by pool; halved by each `usage_half_life` that passes
+    lately_by_owner: Mapping[str, float] = field(default_factory=dict)  # by owner, over all pools; halved likewise
     spent: float = 0.0  # in the present period of the project's budget
-    # by owner, in the present period of the owner budget
+    # by owner, in the present period of the owner's budget
     spent_by_owner: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -199,11 +199,11 @@ class Snapshot:
     now: float
     active: tuple[ActiveJob, ...] = ()
     waiting: tuple[WaitingJob, ...] = ()
-    external: Slots = field(default_factory=dict)  # used by external jobs
+    external: Slots = field(default_factory=dict)  # slots used by external jobs
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots reserved for it
-    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool; if it allows any type: `<pool>/<type>`
-    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
-    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; empty: nothing was used
+    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool, or `<pool>/<type>` in a pool of any type
+    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # by pool; a missing pool is always open
+    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; missing: no past use
     carriers: tuple[Carrier, ...] = ()
 
     def capacity(self, pool: Pool) -> int:
@@ -224,20 +224,20 @@ class WaitReason(StrEnum):
     """The reason why a job waits. If several reasons apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
-    DEPENDENCY = "DEPENDENCY"  # a job that it depends on has not ended
+    DEPENDENCY = "DEPENDENCY"  # a job on which this job depends has not ended
     BACKOFF = "BACKOFF"
     NO_SUCH_POOL = "NO_SUCH_POOL"
-    NEVER_FITS = "NEVER_FITS"  # needs more instances than its pool has in all
-    OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its training plan has not begun, is over, or would cut it off
-    OVER_BUDGET = "OVER_BUDGET"  # its project's budget, or its owner's in the project, is spent for this period
-    GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as the group allows
+    NEVER_FITS = "NEVER_FITS"  # needs more instances than the pool has in all
+    OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # the training plan has not begun, is over, or would end too early
+    OVER_BUDGET = "OVER_BUDGET"  # the budget of the project, or of the owner in it, is spent for this period
+    GROUP_LIMIT = "GROUP_LIMIT"  # the job's group has as many active jobs as it may have
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
-    OWNER_LIMIT = "OWNER_LIMIT"  # its owner has as many interactive jobs as the policy allows at a time
-    WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots that are being freed are reserved for it
+    OWNER_LIMIT = "OWNER_LIMIT"  # the owner has as many interactive jobs as the policy allows at a time
+    WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots that are being freed are reserved for the job
     KEPT_FOR_PATIENT_JOB = "KEPT_FOR_PATIENT_JOB"
     BEHIND_FAIR_SHARE = "BEHIND_FAIR_SHARE"
-    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead of it in its project also lacks slots
+    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead in the same project also lacks slots
     WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
 
 
@@ -271,20 +271,20 @@ UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
 UNTIL_OTHERS_END = frozenset({WaitReason.DEPENDENCY, WaitReason.GROUP_LIMIT, WaitReason.OWNER_LIMIT})
 """Reasons that last until another job ends: a dependency, or a job of the same group or owner."""
 WITHOUT_POSITION = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.HELD_BY_USER, WaitReason.OVER_BUDGET}
-"""Reasons of jobs that have no place in the order of those that wait for slots."""
+"""Reasons of jobs that have no position among the jobs that wait for slots."""
 
 
 class Rule(StrEnum):
     """Rule by which a job is evicted."""
 
-    PREEMPT = "preempt"  # for a higher priority of its own project
+    PREEMPT = "preempt"  # for a higher priority of the same project
     RECLAIM = "reclaim"  # for another project's share
-    CONSOLIDATE = "consolidate"  # moved to another pool that it accepts, because the claimant needs this pool
+    CONSOLIDATE = "consolidate"  # moved to another pool that the job accepts, because the claimant needs this pool
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Launch this waiting job on these slots."""
+    """The start of a waiting job on these slots."""
 
     job: str
     slots: Slots
@@ -292,23 +292,23 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Stop this active job so that the claimant can start."""
+    """The stop of an active job so that the claimant can start."""
 
     job: str
     claimant: str
     rule: Rule
-    idle: bool = False  # was chosen first because its GPUs are idle
+    idle: bool = False  # whether the job was chosen first because its GPUs are idle
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Leave this job waiting: a reason for programs, and a message for people."""
+    """The reason why a job waits, as a code for programs and a message for people."""
 
     job: str
     reason: WaitReason
     message: str
-    ahead: tuple[str, ...] = ()  # the first 20 waiting jobs that come before it and need its pools
-    blockers: tuple[str, ...] = ()  # active jobs that hold slots that it needs
+    ahead: tuple[str, ...] = ()  # the first 20 waiting jobs that come before this job and need its pools
+    blockers: tuple[str, ...] = ()  # active jobs that hold slots which this job needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,14 +321,14 @@ class Plan:
     reservations: Mapping[str, Slots] = field(default_factory=dict)  # all reservations after this plan
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> project or department -> fair share
     capacities: Slots = field(default_factory=dict)  # instances that each pool has now
-    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
+    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # by pool; a missing pool is always open
     allocations: tuple[GpuAssignment, ...] = ()
     launches: tuple[Launch, ...] = ()
     closes: tuple[str, ...] = ()  # empty carriers to stop: their instances are needed, or `keep_warm` is over
 
     @property
     def begins(self) -> dict[str, Slots]:
-        """Each job that starts, with its slots. Members get no slots, except the first member of a new carrier."""
+        """The slots of each job that starts. A member has no slots, except the first member of a new carrier."""
         members = {name: NOTHING for launch in self.launches for name in launch.members}
         first = {launch.members[0]: launch.slots for launch in self.launches}
         assigned = {it.job: NOTHING for it in self.allocations}

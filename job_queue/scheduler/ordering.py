@@ -13,7 +13,7 @@ INTERACTIVE_OFFSET = 1 << 40  # added to the priority of an interactive job to g
 LOWEST_INTERACTIVE = INTERACTIVE_OFFSET >> 1  # above all priorities, below the ranks of all interactive jobs
 
 DEFAULT_SETTINGS = Settings()
-UNKNOWN_RUNTIME = 24 * 3600.0  # seconds assumed if a job has no known runtime: SageMaker's default MaxRuntimeInSeconds
+UNKNOWN_RUNTIME = 24 * 3600.0  # SageMaker's default MaxRuntimeInSeconds, assumed if no runtime is known
 OVERSPENT_OFFSET = 1e12  # slots, added to the use of an owner with a spent soft budget; more than any real use
 
 
@@ -25,7 +25,7 @@ def waiting_order(
     *,
     first: bool = False,
 ) -> WaitingKey:
-    """Return the sort key of a job among the jobs of its project; the smallest is served first.
+    """Return the sort key of a job among the jobs of its project. The job with the smallest key is served first.
 
     The order: interactive jobs, highest priority, least use of the owner, match with a warm pool, earliest entry, name.
 
@@ -37,7 +37,7 @@ def waiting_order(
     more than `stretch` x (expected runtime of A) after A never passes A. Jobs with equal expected runtimes keep the
     order of their entry.
 
-    :param owner_use: past and present use of its owner, in slots; 0 if use does not count.
+    :param owner_use: past and present use of the job's owner, in slots; 0 if use does not count.
     :param first: whether interactive jobs come first.
     """
     raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
@@ -47,7 +47,7 @@ def waiting_order(
 
 
 def rank(job: WaitingJob, policy: Policy) -> int:
-    """Return the priority with which a job preempts in its project; an interactive job is above all others."""
+    """Return the priority with which a job preempts in its project. Interactive jobs that come first rank above all."""
     return job.priority + INTERACTIVE_OFFSET if job.interactive and policy.interactive.first else job.priority
 
 
@@ -62,17 +62,20 @@ def sort_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
 
 
 def expected_runtime(job: WaitingJob) -> float:
-    """Return the assumed seconds of a job: its prediction, at most its maximum; without a prediction, the maximum."""
+    """Return the assumed runtime of a job in seconds: its prediction or its maximum, whichever is smaller.
+
+    Without either, return UNKNOWN_RUNTIME.
+    """
     if job.expected is None:
         return UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime
     return job.expected if job.max_runtime is None else min(job.expected, job.max_runtime)
 
 
 class WaitingOrder:
-    """Order of a snapshot's waiting jobs. Call it with a job to get the job's sort key.
+    """Order of a snapshot's waiting jobs. An instance is called with a job, and returns the job's sort key.
 
-    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is a sum
-    of slots: those held lately on average, those held now, and those that the owner's earlier waiting jobs need. So
+    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is a sum of
+    slots: the average held lately, the slots held now, and the slots that the owner's earlier waiting jobs need. So
     owners with equal use take turns, and an owner with more use waits until the others have caught up. Owners with a
     spent soft budget come last.
     """
@@ -92,5 +95,5 @@ class WaitingOrder:
                     ahead[owner] += sum(job.demand[0].values())
 
     def __call__(self, job: WaitingJob) -> WaitingKey:
-        """Return the sort key of a job; the smallest is served first."""
+        """Return the sort key of a job. The job with the smallest key is served first."""
         return waiting_order(job, self._now, self._settings, self._owner_use.get(job.name, 0.0), first=self._first)

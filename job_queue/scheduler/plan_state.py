@@ -1,10 +1,11 @@
 """The unfinished plan: its starts, evictions and reservations so far, and the slots that are still available.
 
-Only the methods of PlanState change it. The slots of a pool are interchangeable, so a reservation is a number of slots
-and not particular slots. All reservations together never exceed the slots that are free or being freed. Reservations
-are filled in the order in which their jobs are served: first from slots that this plan's victims free, then from free
-slots. The remaining free slots are available to all jobs. So a job waits only for stops that were requested for it,
-whichever jobs are served after it.
+Only the methods of PlanState change the plan. The slots of a pool are interchangeable, so a reservation is a number of
+slots and not particular slots. All reservations together never exceed the slots that are free or being freed.
+
+Reservations are filled in the order in which their jobs are served: first from slots that this plan's victims free,
+then from free slots. The remaining free slots are available to all jobs. So a job waits only for stops that were
+requested for it, whichever jobs are served later.
 
 A job that is served before the holder of a reservation may start on the holder's free slots, if stops under way free as
 many slots for the holder.
@@ -25,11 +26,11 @@ from job_queue.scheduler.victims import Guarantees, NodeAndPool, Victim, Victims
 
 @dataclass(slots=True)
 class Window:
-    """The backfill window of a patient job, and its earliest start."""
+    """The backfill window of a patient job, and the job's earliest start."""
 
-    slots: Slots  # free slots that are reserved for the job
+    slots: Slots  # free slots that are kept for the job
     starts: float  # earliest start, in seconds since the epoch; active jobs of unknown runtime count as ending now
-    spare: Counts  # slots that remain free after that start; active jobs of unknown runtime count as never ending
+    spare: Counts  # slots that stay free after that start; active jobs of unknown runtime count as never ending
 
 
 class PlanState:
@@ -39,7 +40,7 @@ class PlanState:
         self.tree = tree
         self.groups = groups
         self.free = Counter({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
-        self.freeing: Counter[str] = Counter()  # held by attempts that are stopping
+        self.freeing: Counter[str] = Counter()  # slots held by attempts that are stopping
         self.reservations: dict[str, Slots] = {}  # job -> slots reserved for it
         self.windows: dict[str, Window] = {}  # by patient job; the slots of windows are not in `reservations`
         self.started: dict[str, Slots] = {}
@@ -47,17 +48,17 @@ class PlanState:
         self.settled: set[str] = set()  # jobs that start, wait with a reservation, or migrate
         # Holders of a reservation for which earlier plans may have requested a stop:
         self.awaiting_stops: set[str] = set()
-        self.released = False  # whether slots came free that other jobs may use
+        self.released = False  # whether slots were released that other jobs may use
         self.changed: set[ShareNode] = set()  # projects whose usage has changed since the planner cleared this set
         self._reserved: Counter[str] = Counter()  # sum of all reservations
         self._reserved_settled: Counter[str] = Counter()  # sum of the reservations of settled jobs
-        self._in_windows: Counter[str] = Counter()
+        self._in_windows: Counter[str] = Counter()  # slots of all windows
         self._freed_by_victims: Counter[str] = Counter()  # slots freed by the victims of this plan; part of `freeing`
         self._surplus: Counter[str] = Counter()  # the part of `_freed_by_victims` that the claimants did not need
         self._holders: dict[ShareNode, dict[str, Candidate]] = defaultdict(dict)
         self._starts: dict[ShareNode, dict[str, Victim]] = defaultdict(dict)
         self._lowest: dict[ShareNode, int] = {}  # project -> a lower bound of the ranks of its reservations and starts
-        # The most slots that a project or department may hold, so that the evictions of this plan stay justified:
+        # The most slots that a project or department may hold. An eviction is not cancelled beyond this bound:
         self._bounds: dict[NodeAndPool, int] = {}
         self._evicted_by_size: dict[tuple[tuple[str, int], ...], list[Victim]] = defaultdict(list)
         self.guarantees = Guarantees(snapshot.policy)
@@ -72,7 +73,7 @@ class PlanState:
         self.victims = Victims(snapshot, tree, self.guarantees)
 
     def _enter_existing_reservations(self, snapshot: Snapshot, candidates: Iterable[Candidate]) -> None:
-        """Enter the reservations of the snapshot, as far as the slots exist."""
+        """Enter the reservations of the snapshot, limited to slots that are free or being freed."""
 
         def as_far_as_available(slots: Slots) -> Slots:
             return above_zero({pool: min(count, self.available_soon(pool)) for pool, count in slots.items()})
@@ -94,8 +95,8 @@ class PlanState:
     def available_soon(self, pool: str, name: str = "", taken: int = 0) -> int:
         """Return the slots, free or being freed, that are neither reserved nor in backfill windows for other jobs.
 
-        :param name: a job, to which its own reservation and window are available.
-        :param taken: slots reserved for others that are transferred to the job.
+        :param name: the job that asks; its own reservation and window count as available.
+        :param taken: slots reserved for other jobs that are transferred to this job.
         """
         own = self.reservations[name].get(pool, 0) if name in self.reservations else 0
         windows = self._in_windows_of_others(pool, name)
@@ -104,8 +105,8 @@ class PlanState:
     def available_now(self, pool: str, name: str = "", taken: int = 0, *, include_windows: bool = False) -> int:
         """Return the free slots on which a job can start at once: reserved for it, or not reserved for other jobs.
 
-        :param name: a job, to which its own reservation and window are available.
-        :param taken: slots reserved for others that are transferred to the job.
+        :param name: the job that asks; its own reservation and window count as available.
+        :param taken: slots reserved for other jobs that are transferred to this job.
         :param include_windows: whether to include the slots in the backfill windows of other jobs.
         """
         free, victims = self.free[pool], self._freed_by_victims[pool] - self._surplus[pool]
@@ -140,8 +141,8 @@ class PlanState:
     ) -> bool:
         """Return whether the candidate's project and department stay within a bound if it gets this alternative.
 
-        :param freed: slots that project and department no longer hold once other jobs of the project are evicted.
-        :param project_only: whether to check the project only.
+        :param freed: slots that project and department no longer hold after evictions of other jobs of the project.
+        :param project_only: whether to check only the project, and not its department.
         """
         if bound is not Bound.LIMIT_NOW:  # current usage does not include reservations
             own = self.reserved_for(candidate)
@@ -150,7 +151,7 @@ class PlanState:
         return all(fits(node, need, bound, freed) for node in nodes)
 
     def within_limits(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
-        """Return whether project and department stay within their limits now and later.
+        """Return whether project and department stay within their limits, now and after all stops.
 
         Slots of stopping jobs count until they are free. Reservations of other jobs count as well.
         """
@@ -162,7 +163,7 @@ class PlanState:
         return self.groups.may_start(candidate, has_place=candidate.name in self.reservations)
 
     def within_quota(self, candidate: Candidate, need: Slots) -> bool:
-        """Return whether the job is preemptible, or fits into the quota beside other jobs that are not preemptible."""
+        """Return whether the job is preemptible, or fits into the quota together with other non-preemptible jobs."""
         return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)
 
     def _use(
@@ -175,10 +176,10 @@ class PlanState:
         later: bool = True,
         preemptible: bool,
     ) -> None:
-        """Add slots to the usage of a project and its department; with sign -1, subtract them.
+        """Add slots to the usage of a project and its department. With `sign` -1, subtract the slots.
 
         :param now: whether current usage changes.
-        :param later: whether projected usage changes: the usage once all stops are over.
+        :param later: whether projected usage changes, which is the usage after all stops.
         """
         self.changed.add(project)
         for node in project.path:
@@ -197,7 +198,7 @@ class PlanState:
         return self.reservations.get(candidate.name, NOTHING)
 
     def reserve(self, candidate: Candidate, slots: Slots) -> None:
-        """Reserve these slots for a job until it starts, instead of its earlier reservation. The job is settled."""
+        """Settle a job, and reserve these slots for it until it starts. Its earlier reservation is dropped."""
         self._replace_reservation(candidate, slots)
         self._enter_reservation(candidate, slots)
         self.settle(candidate.name)
@@ -208,7 +209,7 @@ class PlanState:
         self.close_window(candidate.name)
 
     def settle(self, name: str) -> None:
-        """Settle a job: the free slots of its reservation are no longer available to jobs behind it."""
+        """Settle a job: the free slots of its reservation are no longer available to later jobs."""
         if name not in self.settled:
             self.settled.add(name)
             self._reserved_settled.update(self.reservations.get(name, NOTHING))
@@ -223,7 +224,7 @@ class PlanState:
         return self._free_reservation(candidate.name, candidate.project, preemptible=candidate.job.preemptible)
 
     def lower_holders(self, candidate: Candidate) -> list[Candidate]:
-        """Return jobs of lower priority in the project whose reservations this job may take, most valuable first."""
+        """Return jobs of lower priority in the project whose reservations this job may take, in waiting order."""
         if not self._may_take_from_lower(candidate):
             return []
         lower = [
@@ -266,7 +267,10 @@ class PlanState:
         return slots
 
     def _may_take_from_lower(self, candidate: Candidate) -> bool:
-        """Return whether the job may preempt, and this plan may have given slots to lower priorities in its project."""
+        """Return whether the job may preempt, and this plan has given slots to jobs of lower priority in its project.
+
+        The result is also True if such jobs have given all these slots back since.
+        """
         lowest = self._lowest.get(candidate.project, candidate.rank)
         return lowest < candidate.rank and not candidate.job.left_idle
 
@@ -294,7 +298,7 @@ class PlanState:
     # --- starts -----------------------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, slots: Slots) -> None:
-        """Start a job on free slots; its reservation and its window are dropped."""
+        """Start a job on free slots. Its reservation and its window are dropped."""
         self._replace_reservation(candidate, slots)
         self._run(candidate, slots, 1)
         self.started[candidate.name] = slots
@@ -307,10 +311,10 @@ class PlanState:
             self._note_priority(candidate)
 
     def withdrawable(self, candidate: Candidate) -> list[Victim]:
-        """Return the starts of this plan that this job may withdraw by its priority, lowest first.
+        """Return the starts of this plan that this job may withdraw by its priority, lowest priority first.
 
         By aging, a job of lower priority may come before this job in waiting order. The start of such a job is
-        withdrawn only if it has no guaranteed runtime: a later plan would preempt it anyway.
+        withdrawn only if it has no guaranteed runtime, because then a later plan would preempt it anyway.
         """
         if not self._may_take_from_lower(candidate):
             return []
@@ -325,7 +329,7 @@ class PlanState:
         return sorted(lower, key=lambda victim: victim.key)
 
     def _withdraw(self, candidate: Candidate) -> None:
-        """Cancel the start of this candidate: a job of higher priority needs the slots."""
+        """Withdraw the start of this candidate, because a job of higher priority needs the slots."""
         del self._starts[candidate.project][candidate.name]
         self._run(candidate, self.started.pop(candidate.name), -1)
         self.settled.discard(candidate.name)
@@ -342,11 +346,11 @@ class PlanState:
     def evict_or_withdraw(
         self, victims: Mapping[Victim, Slots], bounds: Mapping[NodeAndPool, int], claimant: Candidate
     ) -> None:
-        """Withdraw victims that are starts; evict active jobs, or migrate them if they have a target.
+        """Withdraw the victims that are starts of this plan. Evict the active jobs, or migrate them to their target.
 
-        :param victims: each with the slots that it migrates to; empty: it does not migrate.
-        :param bounds: the most slots that the claimant's project and department may hold. No eviction is cancelled if
-            they would then hold more.
+        :param victims: each victim, with the slots to which it migrates; empty: it does not migrate.
+        :param bounds: the most slots that the claimant's project and department may hold. An eviction is not cancelled
+            if they would then hold more.
         """
         for victim, target in victims.items():
             if victim.start is not None:
@@ -364,19 +368,20 @@ class PlanState:
         self._release(victim, 1)
         insort(self._evicted_by_size[_size(victim)], victim, key=lambda victim: victim.key)
         if target:
-            self._add_reservation(victim.name, victim.project, target)  # reserved, and never transferred
+            # No other job can take this reservation.
+            self._add_reservation(victim.name, victim.project, target)
             self.settle(victim.name)
 
     def use_surplus(self, slots: Slots) -> None:
-        """Deduct these slots from the surplus, because a job gets them."""
+        """Deduct these slots from the surplus, because a job gets the slots."""
         for pool in self._surplus.keys() & slots.keys():
             self._surplus[pool] = max(0, self._surplus[pool] - slots[pool])
 
     def add_surplus(self, before: Mapping[str, int]) -> None:
-        """Add to the surplus the slots that these evictions freed beyond the need of the claimant.
+        """Add the slots to the surplus that these evictions freed beyond the need of the claimant.
 
-        Slots that were reserved for a migration become available when the migration is cancelled. They are no surplus,
-        because no victim freed them.
+        Slots that were reserved for a migration become available when the migration is cancelled. Such slots are no
+        surplus, because no victim freed them.
 
         :param before: available slots by pool, before the evictions.
         """
@@ -386,15 +391,15 @@ class PlanState:
                 self.released = True
 
     def cancel_needless_evictions(self, tries: int | None = None) -> None:
-        """Cancel evictions that are not needed because the others free enough slots, most valuable victim first.
+        """Cancel evictions whose slots are not needed, most valuable victim first.
 
-        :param tries: number of victims of each size to look at; None: all.
+        :param tries: number of victims of each size to look at, or None for all.
         """
         while (victim := self._most_valuable_needless_victim(tries)) is not None:
             self._evicted_by_size[_size(victim)].remove(victim)
             if self.evicted.pop(victim.name).rule is Rule.CONSOLIDATE:
                 self._free_reservation(victim.name, victim.project)
-                self.released = True  # the slots that were reserved for the migration
+                self.released = True  # the slots that were reserved for the migration are available again
             self.victims.unmark_evicted(victim)
             self._release(victim, -1)
             self.use_surplus(victim.slots)

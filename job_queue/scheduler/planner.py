@@ -1,4 +1,4 @@
-"""Plan jobs of whole instances: which start, which are evicted, and why the others wait. Pure and deterministic."""
+"""Plan jobs of whole instances: starts, evictions, and reasons why jobs wait. Planning is pure and deterministic."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 
-MAX_PASSES = 20  # passes of a plan over its candidates; slots that the last pass frees are left to the next plan
+MAX_PASSES = 20  # passes of a plan over its candidates; slots that the last pass frees are left for the next plan
 
 
 def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
@@ -24,8 +24,8 @@ def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     The order of `active` and `waiting` does not matter. A snapshot with members or carriers is planned by
     `shared_plan.plan`, which calls this function.
 
-    :param explained: whether to explain why the other jobs wait, which takes half of the time. If not, the plan has no
-        holds.
+    :param explained: whether to explain why the other jobs wait. Explanations take half of the time. Without them, the
+        plan has no holds.
     """
     # 1. Find the candidates: the jobs that would start if there were enough free slots.
     lately, spending = held_lately(snapshot), Spending(snapshot)
@@ -33,13 +33,13 @@ def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     order = WaitingOrder(snapshot, lately, spending)
     tree = ShareTree(snapshot.policy, spending.overspent)
     candidates, refused = find_candidates(snapshot, tree, order, spending)
-    # 2. Divide every pool: fair shares and entitlements, from the root down.
+    # 2. Divide every pool from the root down into fair shares and entitlements.
     capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
     groups = Groups(snapshot.active, candidates)
     shares = tree.divide(capacities, snapshot.external, requests(snapshot, candidates, tree, groups), lately)
     # 3. Count the slots that are held, free and being freed, and enter the existing reservations.
     state = PlanState(snapshot, candidates, tree, groups)
-    # 4. Go through the candidates: start, wait, or evict others. Cancel evictions that turn out not to be needed.
+    # 4. Go through the candidates: start, wait, or evict others. Then cancel evictions that are not needed.
     _AdmissionLoop(snapshot, state, candidates).run()
     # 5. Explain why each other job waits.
     return Plan(
@@ -67,8 +67,8 @@ def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot
 class _AdmissionLoop:
     """Passes over all candidates, repeated while a pass frees slots for other jobs.
 
-    A pass has two phases. In the first, a job starts only if its project stays within its entitlement. In the second,
-    all other jobs are tried.
+    A pass has two phases. In the first phase, a job starts only if its project stays within its entitlement. In the
+    second phase, all remaining jobs are tried.
     """
 
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate]) -> None:
@@ -80,7 +80,7 @@ class _AdmissionLoop:
         self._waiting = {project: _WaitingJobs(own, state) for project, own in by_project.items()}
 
     def run(self) -> None:
-        """Repeat both phases and the cancelling of needless evictions until they free no more slots."""
+        """Repeat both phases, and cancel needless evictions, until no more slots are released."""
         state = self._state
         for _ in range(MAX_PASSES):
             state.released = False
@@ -127,7 +127,7 @@ class _WaitingJobs:
     def __init__(self, candidates: Iterable[Candidate], state: PlanState) -> None:
         self._state = state
         self._shapes: dict[tuple[Any, ...], list[Candidate]] = {}  # shape -> its jobs, in waiting order
-        # The next job of each shape, and an iterator over the later ones:
+        # The next job of each shape, with its sort key and an iterator over the later jobs of the shape:
         self._heap: list[tuple[WaitingKey, Candidate, Iterator[Candidate]]] = []
         for candidate in candidates:
             self._shapes.setdefault(candidate.shape, []).append(candidate)
@@ -139,19 +139,20 @@ class _WaitingJobs:
             self._enter(iter(jobs))
 
     def head(self) -> Candidate | None:
-        """Return the next job to try; None: there is no more."""
+        """Return the next job to try, or None if there is none."""
         return self._heap[0][1] if self._heap else None
 
     def advance(self, *, admitted: bool) -> None:
         """Remove the head and enter the next job of its shape.
 
-        :param admitted: if not, jobs of the same or a lower priority are skipped, since they cannot be served either.
+        :param admitted: whether the head was admitted. If not, jobs of its shape with the same or a lower priority are
+            skipped, because they cannot be served either.
         """
         _, candidate, others = heappop(self._heap)
         self._enter(others, above=None if admitted else candidate.rank)
 
     def _enter(self, jobs: Iterator[Candidate], above: int | None = None) -> None:
-        """Push the next job that is not served yet and, if `above` is given, whose rank is higher than `above`."""
+        """Push the next job that is not settled yet and, if `above` is given, has a higher rank than `above`."""
         for candidate in jobs:
             if candidate.name not in self._state.settled and (above is None or candidate.rank > above):
                 heappush(self._heap, (candidate.key, candidate, jobs))

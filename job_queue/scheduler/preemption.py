@@ -1,6 +1,6 @@
 """Choose the jobs to evict for a waiting job: preempt, reclaim, or move to another pool (rules, section 4).
 
-A search does not change the plan.
+The searches in this module do not change the plan.
 """
 
 from collections import Counter, defaultdict
@@ -28,11 +28,11 @@ class SlotClaim:
     project: ShareNode
     rank: int
     need: Slots
-    own: Slots  # slots that are reserved for it already
-    missing: Slots  # slots by pool beyond those that are free or being freed
+    own: Slots  # slots that are already reserved for the claimant
+    missing: Slots  # slots by pool that other jobs have to free
     victims: Victims
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
-    launching: bool = False  # include jobs that are being launched among the victims
+    launching: bool = False  # whether jobs that are being launched may be victims
 
     def victim_order(self, victim: Victim) -> VictimKey:
         """Return the sort key of a victim. For an interactive claimant, work lost comes before priority."""
@@ -45,14 +45,14 @@ class SlotClaim:
 class VictimSearch:
     """The victims found so far, and the slots that are still lacking.
 
-    :param bound: the bound that the usage of the claimant's project and department, with the claimant and without the
-        victims, must not exceed.
+    :param bound: the bound for the claimant's project and department: their usage with the claimant, and without the
+        victims, must not exceed it.
     """
 
     def __init__(self, claim: SlotClaim, bound: Bound | None = None) -> None:
         self.claim = claim
-        self.chosen: dict[Victim, Slots] = {}  # victim -> slots that it migrates to; empty: it does not migrate
-        self.lacking = dict(claim.missing)  # slots by pool; 0 or less: there are enough
+        self.chosen: dict[Victim, Slots] = {}  # victim -> slots to which it migrates; empty: it does not migrate
+        self.lacking = dict(claim.missing)  # slots that are lacking, by pool; 0 or less: there are enough
         self.bounds: dict[NodeAndPool, int] = {}
         self._lost: dict[NodeAndPool, int] = defaultdict(int)
         if bound is not None:
@@ -73,27 +73,27 @@ class VictimSearch:
         return self.projected(node, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
 
     def excess(self, node: ShareNode, pool: str) -> int:
-        """Return by how many slots a node exceeds its bound; negative: slots left below the bound."""
+        """Return by how many slots a node exceeds its bound. A negative number is the room left below the bound."""
         return self.with_claimant(node, pool) - self.bounds.get((node, pool), UNLIMITED)
 
     def needs_more(self, pool: str) -> bool:
-        """Return whether slots of a pool are lacking, or a node on the claimant's path exceeds its bound there."""
+        """Return whether slots of a pool are lacking, or a node on the claimant's path exceeds its bound for them."""
         return self.lacking.get(pool, 0) > 0 or any(self.excess(node, pool) > 0 for node in self.claim.project.path)
 
     def take(self, victim: Victim, target: Slots = NOTHING) -> None:
         """Add a victim.
 
-        :param target: slots that it migrates to; empty: it does not migrate.
+        :param target: slots to which the victim migrates; empty: it does not migrate.
         """
         self.chosen[victim] = target
         self._count(victim, 1)
 
     def tighten_bound(self, node: ShareNode, pool: str, bound: int) -> None:
-        """Tighten the bound of a node on the claimant's path."""
+        """Lower the bound of a node on the claimant's path, unless its bound is lower already."""
         self.bounds[node, pool] = min(bound, self.bounds.get((node, pool), UNLIMITED))
 
     def without_needless(self) -> "VictimSearch | None":
-        """Drop needless victims, most valuable first, and return the search; None: the victims do not suffice."""
+        """Drop needless victims, most valuable first, and return the search. Return None if the victims are too few."""
         if any(n > 0 for n in self.lacking.values()) or any(self.excess(node, pool) > 0 for node, pool in self.bounds):
             return None
         for victim in sorted(self.chosen, key=self.claim.victim_order, reverse=True):
@@ -119,7 +119,7 @@ class VictimSearch:
 
 
 def withdraw(claim: SlotClaim) -> VictimSearch | None:
-    """Find starts of this plan to withdraw, of lower priority in the claimant's project."""
+    """Find starts of lower priority in the claimant's project that this plan can withdraw. Return None if too few."""
     search = VictimSearch(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
@@ -128,14 +128,20 @@ def withdraw(claim: SlotClaim) -> VictimSearch | None:
 
 
 def preempt(claim: SlotClaim) -> VictimSearch | None:
-    """Find victims of lower priority in the project, until the claimant has its slots and no limit is exceeded."""
+    """Find victims of lower priority in the claimant's project.
+
+    Return None if they do not free enough slots, or if the project or department would still exceed its limit.
+    """
     search = VictimSearch(claim, Bound.LIMIT)
     _take_lower_priorities(search)
     return search.without_needless()
 
 
 def reclaim(claim: SlotClaim) -> VictimSearch | None:
-    """Find victims in other projects, if the claimant's project and department then stay within their entitlements."""
+    """Find victims in other projects. The claimant's project and department must stay within their entitlements.
+
+    Return None if there are not enough victims.
+    """
     search = VictimSearch(claim, Bound.ENTITLEMENT)
     if any(search.excess(claim.project, pool) > 0 for pool in claim.need):
         return None
@@ -144,10 +150,10 @@ def reclaim(claim: SlotClaim) -> VictimSearch | None:
 
 
 def preempt_and_reclaim(claim: SlotClaim) -> VictimSearch | None:
-    """Preempt in the claimant's project until the job is within its entitlement, and reclaim the rest.
+    """Preempt in the claimant's project until the project is within its entitlement, and reclaim the rest.
 
     If that does not suffice, try again: preempt until no slots are lacking or no lower priority is left, and reclaim
-    the rest.
+    the rest. Return None if this does not suffice either.
     """
     for all_own in (False, True):
         search = VictimSearch(claim, Bound.ENTITLEMENT)
@@ -161,10 +167,10 @@ def preempt_and_reclaim(claim: SlotClaim) -> VictimSearch | None:
 
 
 def _take_lower_priorities(search: VictimSearch, *, for_slots: bool = True) -> None:
-    """Take lower priorities of the claimant's project, in victim order.
+    """Take victims of lower priority in the claimant's project, in victim order.
 
-    :param for_slots: whether to take them while slots are lacking or a node exceeds its bound. If not, take them only
-        while the project exceeds its bound.
+    :param for_slots: whether to take victims while slots are lacking or a node exceeds its bound. If not, take victims
+        only while the project exceeds its bound.
     """
     for pool in search.claim.need:
         for victim in _lower_priority_victims(search, pool):
@@ -232,7 +238,7 @@ class _Reclaim:
     def _fetch(
         self, heap: list[HeapEntry], pool: str, fetched: list[HeapEntry], seen: set[ShareNode]
     ) -> HeapEntry | None:
-        """Push and return the next project that may lose slots and was not taken from; None: there is none."""
+        """Push and return the next project that may lose slots and has not lost any yet, or None if there is none."""
         while (entry := self._victims.pop(pool)) is not None:
             fetched.append(entry)
             if entry[-1] not in seen and self._may_lose(entry[-1], pool):
@@ -261,7 +267,7 @@ class _Reclaim:
             heappush(heap, (reclaim_key(project, excess), victim.key, project.policy_index, project))
 
     def _next_victim(self, project: ShareNode, pool: str) -> Victim | None:
-        """Return the project's next victim; None: the project may not lose a job."""
+        """Return the project's next victim, or None if the project may not lose a job."""
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.in_pool(project, pool, self._claim.launching):
@@ -317,7 +323,7 @@ class Migration:
                         targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
 
     def search(self, claim: SlotClaim) -> VictimSearch | None:
-        """Find the jobs that migrate for this claim, no more than needed; None: they do not suffice."""
+        """Find the jobs that migrate for this claim, no more than needed. Return None if they do not suffice."""
         if not any(pool in self._groups for pool in claim.need):
             return None
         search, free = VictimSearch(claim, Bound.ENTITLEMENT), _FreeSlots(self._state, claim.need)
@@ -352,7 +358,7 @@ class Migration:
 def _helpful_projects(search: VictimSearch, pool: str, projects: Iterable[ShareNode]) -> Iterable[ShareNode]:
     """Return the projects whose loss of a job helps the claimant.
 
-    If a node on the claimant's path exceeds its bound, only projects below that node help.
+    If a node on the claimant's path exceeds its bound, only projects under that node help.
     """
     for node in search.claim.project.path:
         if search.excess(node, pool) > 0:
@@ -361,7 +367,7 @@ def _helpful_projects(search: VictimSearch, pool: str, projects: Iterable[ShareN
 
 
 class _FreeSlots:
-    """Free slots of other pools, less those that migrating jobs take."""
+    """Free slots of the pools that the claimant does not need, minus the slots that migrating jobs take."""
 
     def __init__(self, state: PlanState, closed: Slots) -> None:
         self._free = {pool: state.available_now(pool) for pool in state.free if pool not in closed}
@@ -379,7 +385,7 @@ class _FreeSlots:
         )
 
     def take(self, project: ShareNode, target: _Target) -> None:
-        """Count a job of this project on these slots."""
+        """Count a job of this project as migrated to these slots."""
         for pool, count in target:
             self._free[pool] -= count
             for node in project.path:

@@ -19,15 +19,15 @@ NodeAndPool = tuple[ShareNode, str]
 """A project or department, and a pool."""
 
 HeapEntry = tuple[int, VictimKey, int, ShareNode]
-"""A project with victims in a pool: its reclaim key, its next victim's key, its position in the policy, the project."""
+"""A project with victims in a pool: reclaim key, key of its next victim, position in the policy, the project."""
 
 
 def victim_order(job: ActiveJob, now: float, idle_after: float | None = None) -> VictimKey:
-    """Return the sort key of a job among victims; the smallest is evicted first.
+    """Return the sort key of a job among victims. The job with the smallest key is evicted first.
 
     The order: idle jobs, lowest priority, least work lost, least work done, latest entry, name.
 
-    :param idle_after: seconds after which a job with idle GPUs counts as idle; None: no job does.
+    :param idle_after: seconds after which a job with idle GPUs counts as idle; None: no job counts as idle.
     """
     works = not is_idle(job, now, idle_after)
     return (works, job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)
@@ -49,7 +49,7 @@ def work_lost(job: ActiveJob, now: float) -> float:
 
 
 def work_done(job: ActiveJob, now: float) -> float:
-    """Return the instance-seconds of the current attempt."""
+    """Return the instance-seconds that the current attempt has run."""
     return 0.0 if job.started is None else max(0.0, now - job.started) * sum(job.slots.values())
 
 
@@ -62,14 +62,14 @@ class Guarantees:
         self._projects = {project.name: project.min_runtime for project in policy.projects}
 
     def runtime(self, project: str, slots: Slots) -> float:
-        """Return the guaranteed seconds from a job's start; with several pools, the longest."""
+        """Return the guaranteed seconds from a job's start. For several pools, the longest guarantee counts."""
         own = self._projects.get(project)
         if own is not None:
             return own
         return max((self._pools.get(pool, self._default) for pool in slots), default=self._default)
 
     def ends(self, job: ActiveJob, now: float) -> float:
-        """Return when a job's guarantee ends, in seconds since the epoch; an unknown start counts as now."""
+        """Return the end of a job's guaranteed runtime, in seconds since the epoch. An unknown start counts as now."""
         return (now if job.started is None else job.started) + self.runtime(job.project, job.slots)
 
     def allow_to_evict(self, job: ActiveJob, now: float) -> bool:
@@ -90,14 +90,14 @@ class Victim:
     project: ShareNode
     priority: int
     key: VictimKey
-    demand: tuple[Slots, ...] = ()  # all alternatives that it accepts and may migrate to
+    demand: tuple[Slots, ...] = ()  # the alternatives to which the job may migrate
     start: Candidate | None = None  # the candidate, if this is a start of this plan
-    launching: bool = False  # is being launched, and may be evicted once it runs
-    is_evicted: bool = False  # this plan evicts it
+    launching: bool = False  # whether the job is being launched, so that it can be evicted only when it runs
+    is_evicted: bool = False  # whether this plan evicts the job
 
     @property
     def idle(self) -> bool:
-        """Whether the job comes first in victim order, whatever its priority, because its GPUs are idle."""
+        """Whether the job comes first in victim order, regardless of its priority, because its GPUs are idle."""
         return not self.key[0]
 
 
@@ -142,7 +142,10 @@ class Victims:
                     yield victim
 
     def slots_below(self, project: ShareNode, priority: int, pool: str) -> int:
-        """Return the slots of a pool that evictable jobs of lower priority in a project hold, now or once they run."""
+        """Return the slots of a pool that evictable jobs of lower priority in a project hold.
+
+        Jobs that can be evicted only when they run are included.
+        """
         if project not in self._sums:
             return 0
         return sum(sums[pool] for own, sums in self._sums[project].items() if own < priority and pool in sums)
@@ -153,7 +156,7 @@ class Victims:
         self._count(victim, -1)
 
     def unmark_evicted(self, victim: Victim) -> None:
-        """Cancel the mark of a job: it stays, and may be evicted for another claimant."""
+        """Remove the mark of a job, which then may be evicted for another claimant."""
         victim.is_evicted = False
         self._count(victim, 1)
         for pool in victim.slots:
@@ -165,7 +168,7 @@ class Victims:
             self._enter(project, pool)
 
     def pop(self, pool: str) -> HeapEntry | None:
-        """Remove and return the first project by reclaim key, ties by its next victim; None: there is none."""
+        """Remove and return the first project by reclaim key, then by its next victim, or None if there is none."""
         heap = self._heaps[pool]
         while heap:
             entry = heappop(heap)
@@ -174,7 +177,7 @@ class Victims:
         return None
 
     def push(self, pool: str, entries: list[HeapEntry]) -> None:
-        """Put entries back that were popped."""
+        """Put popped entries back."""
         for entry in entries:
             heappush(self._heaps[pool], entry)
 

@@ -14,15 +14,15 @@ Figure = Literal["limit", "quota"]
 
 
 class OutOfTimeError(Exception):
-    """No further plan may be made, because `may_go_on` returned False."""
+    """The stop of a search for advice, because `may_go_on` returned False and no further plan may be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfOutcome:
-    """The job would start, or have slots reserved for it."""
+    """The outcome of a change that helps: the job would start, or have slots reserved."""
 
-    at_once: bool
-    after: tuple[str, ...] = ()  # jobs that would be stopped for it first; empty: no further stops
+    at_once: bool  # whether the job would start in this plan
+    after: tuple[str, ...] = ()  # jobs that would be stopped for this job first; empty: no further stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class WhatIf:
 
     :param snapshot: the snapshot in which the job waits; never changed.
     :param job: the waiting job to find changes for.
-    :param may_go_on: called before each plan, because many plans take long.
+    :param may_go_on: called before each plan; returns whether there is time for one more plan.
     """
 
     def __init__(self, snapshot: Snapshot, job: WaitingJob, may_go_on: Callable[[], bool] = lambda: True) -> None:
@@ -53,18 +53,18 @@ class WhatIf:
     # --- plans ------------------------------------------------------------------------------------------
 
     def changed(self, **changes: Any) -> WhatIfOutcome | None:
-        """Return the outcome if the job had these fields; None: it would still wait.
+        """Return the outcome if the job had these fields, or None if it would still wait.
 
         :raises OutOfTimeError: `may_go_on` returned False.
         """
         return self._outcome(replace(self._snapshot, waiting=(*self._others, replace(self._job, **changes))))
 
     def submitted(self, **changes: Any) -> WhatIfOutcome | None:
-        """Return the outcome if the job were submitted again now, with these fields."""
+        """Return the outcome if the job were submitted again now with these fields, or None if it would still wait."""
         return self.changed(entered=self._snapshot.now, **changes)
 
     def under(self, policy: Policy) -> WhatIfOutcome | None:
-        """Return the outcome under another policy."""
+        """Return the outcome under another policy, or None if the job would still wait."""
         return self._outcome(replace(self._snapshot, policy=policy))
 
     def _outcome(self, snapshot: Snapshot) -> WhatIfOutcome | None:
@@ -92,9 +92,10 @@ class WhatIf:
         return self._project.pools or [pool.name for pool in self._snapshot.policy.pools]
 
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
-        """Return a policy whose limits or quotas leave room for the job, and the raised figures.
+        """Return a policy whose limits or quotas leave room for the job, and the raised limits or quotas.
 
-        The list is empty if no such policy could be applied.
+        The list is empty if nothing needs to be raised, or if the raised quotas would exceed a capacity or the
+        department's quota.
         """
         policy, raises = self._snapshot.policy, list[Raise]()
         departments = [parent for parent in policy.departments if parent.name == self._project.department]

@@ -1,1 +1,1 @@
-"""Simulate the queue: its real planner, with simulated jobs in simulated time. No module here imports AWS."""
+"""Simulate the queue: its real planner, with simulated jobs in simulated time. No module here has access to AWS."""

@@ -8,7 +8,7 @@ from job_queue.simulation.options import parse_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate as the command line says, and return the exit status."""
+    """Run the simulation that the command line describes, and return the exit status."""
     return simulate(parse_options(arguments, "python -m job_queue.simulation"))
 
 

@@ -8,15 +8,15 @@ from job_queue.scheduler import Snapshot
 from job_queue.simulation.forecast import Arrivals, no_arrivals, repeat_arrivals
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-UNKNOWN = -1.0  # work of a recently submitted job that has not finished yet
+UNKNOWN = -1.0  # the `work` of a recently submitted job that has not finished yet
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The arguments of `forecast`."""
+    """The arguments of `forecast`, as one value."""
 
     snapshot: Snapshot
-    runtimes: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by live job, as `forecast` takes them
+    runtimes: Mapping[str, Sequence[float]] = field(default_factory=dict)  # see `forecast`
     arrivals: Arrivals = no_arrivals
     overheads: Overheads = Overheads()
 
@@ -28,10 +28,10 @@ def basis_of(
     span: float,
     overheads: Overheads,
 ) -> Basis:
-    """Return the basis in which the arrivals of the last `span` seconds are repeated.
+    """Return a basis in which the arrivals of the last `span` seconds are repeated.
 
-    :param lately: the jobs that arrived in these seconds. The work of a live job among them is `UNKNOWN`; one of the
-        job's likely runtimes is drawn instead.
+    :param lately: the jobs that arrived in these seconds. A live job has the work `UNKNOWN`: in each future, one of its
+        likely runtimes is drawn instead.
     """
 
     def work(job: SimulatedJob, random: Random) -> float:

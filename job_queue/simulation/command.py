@@ -24,13 +24,13 @@ PROGRESS_INTERVAL = 0.5  # seconds between two progress lines
 
 
 class UnusableError(ValueError):
-    """An input that cannot be simulated. The message says why."""
+    """An error because an input cannot be simulated. The message says why."""
 
 
 def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
-    """Simulate, print the outcome, and return the exit status: 2 if an input cannot be read.
+    """Simulate, print the outcome, and return the exit status: 2 if an input is wrong, 130 after Ctrl-C.
 
-    :param screen: where to show progress, if it is a terminal; None: the standard error.
+    :param screen: the stream for the progress line, which is shown on a terminal only; None: the standard error.
     """
     try:
         outcomes = _Simulations(options, screen or sys.stderr).run()
@@ -48,7 +48,7 @@ def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
             flush=True,
         )
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        sys.stdout = None  # else the interpreter flushes it at exit, and fails
+        sys.stdout = None  # otherwise the interpreter would flush it at exit, and fail
     return DONE
 
 
@@ -58,7 +58,7 @@ def _refuse(message: str, status: int = USAGE) -> int:
 
 
 class _Simulations:
-    """A simulation of the same jobs for each policy."""
+    """Simulations of the same jobs, one for each policy."""
 
     def __init__(self, options: SimulationOptions, screen: TextIO) -> None:
         self._options = options
@@ -88,12 +88,12 @@ class _Simulations:
         return PolicyOutcome(label, policy, runs, self._fairness(policy, runs), self._gpus(policy))
 
     def _gpus(self, policy: Policy) -> int | None:
-        """Return the number of GPUs of the fleet; None: the fleet has no limit."""
+        """Return the number of GPUs of the fleet, or None if the fleet has no limit."""
         pools = [(pool.capacity, pool.gpus or self._options.gpus_per_instance) for pool in policy.pools]
         return None if any(size >= UNLIMITED for size, _ in pools) else sum(size * gpus for size, gpus in pools)
 
     def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
-        """Return rho (see `metrics`) of each project that has a quota; empty if there is only one project."""
+        """Return rho (see `metrics`) of each project with a quota. The result is empty if there is only one project."""
         found: dict[str, float] = {}
         for project in policy.projects if len(policy.projects) > 1 else ():
             own = [run for run in runs if run.job.project == project.name]
@@ -110,9 +110,9 @@ class _Simulations:
         return Simulator(policy, self._overheads, progress.show, predicted=predicted)
 
     def _with_known_runtime(self, job: SimulatedJob) -> SimulatedJob:
-        """Return the job with the maximum runtime that the planner knows.
+        """Return the job with the maximum runtime that the planner gets.
 
-        With predicted runtimes it is the MaxRuntime of the trace, which also bounds the predictions.
+        With the option `runtimes` set to predicted, this is the MaxRuntime of the trace, which also bounds predictions.
         """
         options = self._options
         known = job.max_runtime if options.runtimes == "predicted" else None
@@ -129,7 +129,7 @@ class _Simulations:
         return f"{label}, shared", replace(policy, pools=tuple(pools))
 
     def _without_policy(self, trace: Sequence[TraceJob]) -> Policy:
-        """Return a policy with one pool: for one project or, with the option `groups`, a project for each group."""
+        """Return a policy with one pool and one project or, with the option `groups`, a project for each group."""
         anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
         capacity = self._options.capacity or capacity_for(self._reading.jobs(trace, anyone), self._options.load)
         quotas = {DEFAULT: capacity}
@@ -152,13 +152,18 @@ class _Simulations:
 
 
 def _alone(policy: Policy, project: Project) -> Policy:
-    """Return a policy with this project alone, in pools that are as large as its quota."""
+    """Return a policy with only this project, in pools that are as large as its quota."""
     pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
     return Policy(pools, (replace(project, department=None, limit={}),), settings=policy.settings)
 
 
 def _policy(path: Path) -> Policy:
-    """Read a policy document in YAML or JSON."""
+    """Read a policy document in YAML or JSON.
+
+    :raises UnusableError: the file is neither YAML nor JSON, or the policy has no project or no pool.
+    :raises DocumentError: the document is not a policy.
+    :raises OSError: the file cannot be read.
+    """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (ValueError, yaml.YAMLError) as error:
@@ -171,7 +176,7 @@ def _policy(path: Path) -> Policy:
 
 @dataclass
 class _Progress:
-    """A line on a terminal that shows how far a simulation is."""
+    """A line on a terminal that shows the progress of a simulation."""
 
     screen: TextIO
     what: str

@@ -8,7 +8,7 @@ Event = Callable[[], object]
 
 
 class Events:
-    """Events in the order of their time; events of the same time are in the order of their entry."""
+    """Events in the order of their times. Events of the same time are in the order in which they were entered."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Event]] = []
@@ -19,15 +19,15 @@ class Events:
 
     @property
     def next(self) -> float:
-        """The time of the next event. There must be one."""
+        """The time of the next event. The property may be read only if there is an event."""
         return self._heap[0][0]
 
     def enter(self, time: float, event: Event = lambda: None) -> None:
-        """Add an event; without one, the simulator only makes another plan at that time."""
+        """Add an event. Without an event, the simulator only makes another plan at that time."""
         heappush(self._heap, (time, next(self._order), event))
 
     def until(self, time: float) -> Iterator[tuple[float, Event]]:
-        """Yield the events up to this time in order. An event may enter others."""
+        """Yield the events up to this time in order. An event may enter other events."""
         while self._heap and self._heap[0][0] <= time:
             when, _, event = heappop(self._heap)
             yield when, event

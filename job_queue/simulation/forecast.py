@@ -1,8 +1,8 @@
 """Estimate when waiting jobs will start: simulate the queue's own plans in several equally likely futures.
 
-Runtimes and later submissions are unknown. So the snapshot is simulated several times, each time with other runtimes
-and other arrivals. Over all futures, a job gets one runtime from each part of its distribution (Latin hypercube
-sampling). The median start is the estimate. If the futures differ much, the estimate says that it is only a guess.
+Runtimes and later submissions are unknown. So the snapshot is simulated several times, each time with different
+runtimes and arrivals. Over all futures, a job gets one runtime from each part of its distribution (Latin hypercube
+sampling). The estimate is the median start. If the futures differ much, the estimate is marked as a guess.
 """
 
 from collections import Counter, defaultdict
@@ -16,53 +16,53 @@ from job_queue.scheduler import UNTIL_POLICY_CHANGES, Snapshot, WaitingJob, Wait
 from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; for a longer wait the estimate says only that it is longer
-CLOSE = 600.0  # seconds by which a good estimate may be wrong
-CLOSE_PART = 0.25  # or this part of the wait, if that is longer
-AGREE = 0.8  # part of the futures whose start must be near the estimate: within half of that tolerance
-MARGIN, MARGIN_SECONDS = 3, 1800.0  # `not_after` = MARGIN x the longest wait in any future + MARGIN_SECONDS
+HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; for a longer wait the estimate only says that it is longer
+CLOSE = 600.0  # tolerance in seconds of a good estimate
+CLOSE_PART = 0.25  # tolerance as a part of the wait; the larger of the two tolerances counts
+AGREE = 0.8  # for a good estimate, the part of the futures whose starts are within half of the tolerance
+MARGIN, MARGIN_SECONDS = 3, 1800.0  # `not_after` = now + MARGIN x the longest wait in any future + MARGIN_SECONDS
 OUTRANKING_PART = 0.5  # if a larger part of a project's arrivals outranks a job, its start is doubtful
-FEWEST, MOST = 3, 7  # futures
-JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures: limits the number of futures, down to FEWEST
-SHORTEST_STEP = 300.0  # seconds; all events of a step are followed by one plan
-FINEST, COARSEST = 0.03, 0.25  # bounds of (step / elapsed time), which grows with the live jobs
+FEWEST, MOST = 3, 7  # bounds of the number of futures
+JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures; limits the number of futures, down to FEWEST
+SHORTEST_STEP = 300.0  # seconds; one plan follows all events of a step
+FINEST, COARSEST = 0.03, 0.25  # bounds of (step / elapsed time), which grows with the number of live jobs
 COARSE = 5500  # (step / elapsed time) = live jobs / COARSE, within the bounds
-MANY = 750  # live jobs above which steps are COARSEST and each step has one plan
+MANY = 750  # live jobs above which steps are COARSEST and each step has only one plan
 
 
-HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER}  # last until a person changes something
+HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER}  # reasons that last until a person changes something
 
 
 class Doubt(StrEnum):
     """The reason why an estimate is only a guess, or why there is none."""
 
     NEVER = "NEVER"  # the job never starts unless a person changes something; see `reason`
-    UNKNOWN_RUNTIMES = "UNKNOWN_RUNTIMES"  # it waits for jobs whose ends are unknown
-    FAR = "FAR"  # it starts after the horizon
-    OUTRANKED = "OUTRANKED"  # most jobs that arrive in its project have a higher priority
-    SPREAD = "SPREAD"  # its start differs much between the futures
+    UNKNOWN_RUNTIMES = "UNKNOWN_RUNTIMES"  # the job waits for jobs whose ends are unknown
+    FAR = "FAR"  # the job starts after the horizon
+    OUTRANKED = "OUTRANKED"  # most jobs that arrive in the same project have a higher priority
+    SPREAD = "SPREAD"  # the start differs much between the futures
     NO_TIME = "NO_TIME"  # so many jobs wait that few futures were simulated, or none
-    NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were read, and may start before it
-    REFUSED = "REFUSED"  # SageMaker refuses to launch it, such as beyond a quota of the account
+    NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were read, and may start before this job
+    REFUSED = "REFUSED"  # SageMaker refuses to launch the job, such as beyond a quota of the account
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When a waiting job will start, in seconds since the epoch."""
+    """The estimated start of a waiting job, in seconds since the epoch."""
 
     job: str
-    start: float | None = None  # the median; None: unknown
-    not_after: float | None = None  # a later start is improbable; None: unknown
-    doubt: Doubt | None = None  # why the start is only a guess; None: it is a good estimate
-    reason: WaitReason | None = None  # why a job starts in no future
+    start: float | None = None  # median of the futures; None: unknown
+    not_after: float | None = None  # time after which a start is improbable; None: unknown
+    doubt: Doubt | None = None  # why the start is only a guess; None: the estimate is good
+    reason: WaitReason | None = None  # why the job starts in no future
 
 
 Arrivals = Callable[[Random], Iterable[SimulatedJob]]
-"""Draws the jobs that arrive later in a future."""
+"""Function that draws the jobs that arrive later in one future."""
 
 
 def no_arrivals(_: Random) -> Iterable[SimulatedJob]:
-    """Return no jobs: the default of `arrivals`."""
+    """Return no jobs. This is the default of `arrivals`."""
     return ()
 
 
@@ -71,7 +71,7 @@ def repeat_arrivals(
 ) -> Arrivals:
     """Repeat the arrivals of the last `span` seconds, starting at a random offset in each future, and wrap around.
 
-    Days differ: in each future the number of arrivals is multiplied by a random factor from 0 to 2.
+    Because days differ, the number of arrivals is multiplied in each future by a random factor from 0 to 2.
 
     :param work: draws the seconds of training of a repeated job.
     """
@@ -89,13 +89,15 @@ def repeat_arrivals(
 
 
 def steps_for(live: int) -> Step:
-    """Return the step for this number of live jobs: steps grow with the time since the snapshot."""
+    """Return the step for this number of live jobs. Steps grow with the time since the snapshot."""
     part = _step_part(live)
     return lambda elapsed: max(SHORTEST_STEP, part * elapsed)
 
 
 def part_done(simulator: Simulator, waiting: int, live: int, elapsed: float, horizon: float) -> float:
-    """Estimate the part of a future that is done, from the started jobs, the elapsed time and the simulated moments.
+    """Estimate the finished part of a future, from 0 to 1.
+
+    The part is the largest of three: the started jobs, the simulated moments, and the steps of the elapsed time.
 
     :param waiting: waiting jobs at the beginning of the future.
     :param live: live jobs at the beginning of the future.
@@ -109,7 +111,7 @@ def part_done(simulator: Simulator, waiting: int, live: int, elapsed: float, hor
 
 def _steps(live: int, seconds: float) -> float:
     part = _step_part(live)
-    even = SHORTEST_STEP / part  # seconds after the snapshot in which all steps are SHORTEST_STEP
+    even = SHORTEST_STEP / part  # seconds after the snapshot until which all steps have the length SHORTEST_STEP
     if seconds <= even:
         return seconds / SHORTEST_STEP
     return 1 / part + log(seconds / even) / log(1 + part)
@@ -136,12 +138,12 @@ def forecast(
     :param runtimes: equally likely runtimes of each job, the shortest first, in seconds from its next start to its end;
         for an active job, from the start of its attempt. A job without runtimes may run for ever.
     :param arrivals: draws the jobs that arrive later.
-    :param futures: number of futures; None: as many as are fast to simulate.
+    :param futures: number of futures; None: as many as can be simulated fast.
     :param step: the length of a step by the elapsed time; None: `steps_for` the live jobs.
-    :param may_go_on: asked at each moment; if False, only the finished futures count. If these are too few, all
+    :param may_go_on: called at each moment; after False, only the finished futures count. If these are too few, all
         estimates are guesses.
-    :param on_progress: called after each step with the finished part of its future; an error that it raises ends the
-        forecast.
+    :param on_progress: called after each step with the finished part of its future. An error that this function raises
+        ends the forecast.
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     refused = {job.name for job in snapshot.waiting if job.on_free_slots_only} - hopeless.keys()
@@ -208,7 +210,7 @@ def _never(hopeless: Mapping[str, WaitReason]) -> dict[str, Estimate]:
 
 
 def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, reason: WaitReason | None) -> Estimate:
-    """Combine the starts of a job in the futures, the earliest first, into an estimate."""
+    """Combine the starts of a job in the futures, in ascending order, into an estimate."""
     middle, last = starts[len(starts) // 2], starts[-1]
     if middle == inf:
         return Estimate(name, None, None, unknown, reason)
@@ -234,8 +236,8 @@ def _doubt_where_outranked(
 def _doubt_where_not_all_were_read(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> None:
     """Mark the estimates that are doubtful because only the first jobs of a waiting queue were read.
 
-    Unread jobs start after the jobs that were read of their queue. So an estimate after the last of these starts, in
-    the same pools, is doubtful: an unread job may start before that job.
+    Unread jobs start after the jobs of their waiting queue that were read. So a start is doubtful if it is after the
+    last of these starts in the same pools, because an unread job may start before it.
     """
     lines: dict[tuple[str, frozenset[str]], list[WaitingJob]] = defaultdict(list)
     for job in waiting:
@@ -257,6 +259,6 @@ def _doubt_where_not_all_were_read(estimates: dict[str, Estimate], waiting: Iter
 def is_close(estimated: float, actual: float, by: float = 1.0) -> bool:
     """Return whether the estimate of a wait is near the actual wait, both in seconds.
 
-    :param by: part of the usual tolerance, which is CLOSE or CLOSE_PART of the actual wait.
+    :param by: factor on the tolerance, which is CLOSE or, if larger, CLOSE_PART of the actual wait.
     """
     return abs(estimated - actual) <= by * max(CLOSE, CLOSE_PART * actual)

@@ -1,4 +1,4 @@
-"""Expected runtimes in a simulation, learned from the jobs that have finished in the simulation."""
+"""Expected runtimes in a simulation, learned from the jobs that have finished in this simulation."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 
 
 class Knowledge:
-    """The runtime predictor of a simulation; it learns from each finished job.
+    """The runtime predictor of a simulation, which learns from each finished job.
 
-    :param predicted: whether the queue predicts runtimes; if not, nothing is learned.
+    :param predicted: whether the queue predicts runtimes. If not, nothing is learned.
     """
 
     def __init__(self, overheads: Overheads, *, predicted: bool) -> None:
@@ -25,7 +25,7 @@ class Knowledge:
     def expected(self, run: JobRun, worked: float = 0, known: float | None = None) -> float | None:
         """Return the expected seconds of an attempt, from its launch to its end.
 
-        :param worked: seconds of work that this attempt has done already.
+        :param worked: seconds of work that this attempt has already done.
         :param known: the previous expectation. Without a predictor, None stays None, and any other value is replaced by
             the real runtime.
         """
@@ -36,9 +36,11 @@ class Knowledge:
         return None if found is None else starting + found.median - run.done
 
     def likely(self, runs: Iterable[tuple[JobRun, float]], count: int) -> dict[str, tuple[float, ...]]:
-        """Return equally likely runtimes from the next start, the shortest first, for each job with a prediction.
+        """Return equally likely runtimes of each job with a prediction, the shortest first.
 
-        :param runs: each run with the seconds that it has worked in its present attempt.
+        The runtimes are seconds from the next start to the end.
+
+        :param runs: each job's history, and the seconds of work in its present attempt.
         """
         found: dict[str, tuple[float, ...]] = {}
         for run, worked in runs if self._predictor else ():

@@ -5,8 +5,8 @@ work). Lost work is the training since the last checkpoint at each preemption. R
 and repeated provisioning that preemptions cause. Lost work and restart overhead are given as parts of all useful
 instance-seconds.
 
-rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is the mean JCT of its jobs, divided by their
-mean JCT if the project had instances for its quota and shared them with no other project.
+rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is the mean JCT of its jobs, divided by a
+second mean JCT. The second one is for the same jobs if the project had the instances of its quota for itself.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -16,19 +16,19 @@ from typing import TypeVar
 
 from job_queue.simulation.fleet.attempts import JobRun
 
-SHORTEST = 10.0  # seconds: a slowdown divides by this at least
-GANG = 8  # instances: the smallest size of a large gang
+SHORTEST = 10.0  # seconds; the smallest divisor of a slowdown
+GANG = 8  # instances; the smallest size of a large gang
 
 K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The metrics of some jobs. Durations are seconds; all fields but `jobs` and `unfinished` are of finished jobs."""
+    """The metrics of some jobs. Durations are seconds. Only `jobs` and `unfinished` include unfinished jobs."""
 
     jobs: int
-    unfinished: int = 0  # jobs that never finished, because they need more than the fleet has
-    jct: float = 0  # mean
+    unfinished: int = 0  # jobs that never finished, because they need more instances than the fleet has
+    jct: float = 0  # mean job completion time
     wait: float = 0  # mean
     wait_median: float = 0
     wait_p95: float = 0
@@ -48,7 +48,7 @@ def wait(run: JobRun) -> float:
 
 
 def slowdown(run: JobRun) -> float:
-    """Return the completion time divided by the time of training, or by SHORTEST if that is longer."""
+    """Return the completion time divided by the time of training, or by SHORTEST if the training is shorter."""
     assert run.ended is not None
     return (run.ended - run.job.submitted) / max(SHORTEST, run.job.work)
 
@@ -92,7 +92,7 @@ def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
 
 
 def size_class(run: JobRun) -> str:
-    """Return the class of a job's number of instances, as reports show it."""
+    """Return the name that reports use for the class of a job's size."""
     instances = run.job.instances
     if run.job.gpus is not None:
         return "a part of 1"
@@ -102,7 +102,7 @@ def size_class(run: JobRun) -> str:
 def gpus_at_work(runs: Iterable[JobRun]) -> float:
     """Return the mean number of GPUs that jobs needed and trained on, from the first submission to the last.
 
-    A job on whole instances may have more GPUs than it needs; these do not count.
+    A job on whole instances may have more GPUs than it needs. Such additional GPUs do not count.
     """
     runs = list(runs)
     first = min(run.job.submitted for run in runs)
@@ -112,7 +112,7 @@ def gpus_at_work(runs: Iterable[JobRun]) -> float:
 
 
 def finish_time_fairness(here: Sequence[JobRun], alone: Sequence[JobRun]) -> float | None:
-    """Return rho of a project, over the jobs that finish in both simulations; None: there are none."""
+    """Return rho of a project, over the jobs that finish in both simulations, or None if there are no such jobs."""
     ends = {run.job.name: run.ended - run.job.submitted for run in alone if run.ended is not None}
     both = [
         (run.ended - run.job.submitted, ends[run.job.name])

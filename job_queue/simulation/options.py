@@ -12,11 +12,11 @@ DAY = 24 * 3600
 
 
 class OptionError(ValueError):
-    """A value that an option cannot have. The message names the possible values."""
+    """An error because an option cannot have a value. The message names the possible values."""
 
 
 def _amount(text: str) -> float:
-    """Return seconds, or another number from 0."""
+    """Read seconds, or another number from 0."""
     try:
         value = float(text)
     except ValueError:
@@ -27,14 +27,14 @@ def _amount(text: str) -> float:
 
 
 def _at_least_one(text: str) -> int:
-    """Return a whole number from 1."""
+    """Read a whole number from 1."""
     if not text.isdecimal() or not 1 <= len(text) <= 9 or int(text) == 0:
         raise OptionError(f"must be a whole number from 1, not {text!r}")
     return int(text)
 
 
 def _part(text: str) -> float:
-    """Return a number above 0 and at most 1."""
+    """Read a number above 0 and at most 1."""
     value = _amount(text)
     if not 0 < value <= 1:
         raise OptionError(f"must be above 0 and at most 1, not {text!r}")
@@ -42,7 +42,7 @@ def _part(text: str) -> float:
 
 
 def _seed(text: str) -> int:
-    """Return a whole number."""
+    """Read a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -50,12 +50,12 @@ def _seed(text: str) -> int:
 
 
 def _amount_or_never(text: str) -> float | None:
-    """Return seconds; None for "never"."""
+    """Read seconds. Return None for the word "never"."""
     return None if text == "never" else _amount(text)
 
 
 def _parts(text: str) -> tuple[float, ...]:
-    """Return percentages, the highest priority first; empty for "trace"."""
+    """Read percentages, the highest priority first. Return an empty tuple for the word "trace"."""
     values = tuple(_amount(value) for value in text.split(",")) if text != "trace" else ()
     if values and not sum(values):
         raise OptionError(f"must not be nothing but zeros: {text!r}")
@@ -63,7 +63,7 @@ def _parts(text: str) -> tuple[float, ...]:
 
 
 def _one_of(words: Any) -> Callable[[str], str]:
-    """Return a reader that accepts the words of a Literal."""
+    """Return a reader that accepts only the words of a Literal."""
 
     def read(text: str) -> str:
         if text not in get_args(words):
@@ -77,10 +77,10 @@ def _one_of(words: Any) -> Callable[[str], str]:
 class SimulationOption:
     """The definition of an option."""
 
-    read: Callable[[str], Any] | None  # None: a flag
+    read: Callable[[str], Any] | None  # reads and checks the text of a value; None: the option is a flag
     metavar: str | None
     help: str
-    default: str | None = None  # as written on the command line
+    default: str | None = None  # as it would be written on the command line
     many: bool = False
 
     def flag(self, field_name: str) -> str:
@@ -147,12 +147,12 @@ class SimulationOptions:
 
 
 def options() -> dict[str, SimulationOption]:
-    """Return the options by the names of their fields."""
+    """Return the options by field name."""
     return {each.name: each.metadata["option"] for each in fields(SimulationOptions) if "option" in each.metadata}
 
 
 def parse_options(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
-    """Parse a command line; exit the process if it is wrong."""
+    """Parse a command line. If the command line is wrong, print an error and exit the process."""
     parser = argparse.ArgumentParser(
         prog=prog, description="Run the jobs of a trace through the queue's planner, and tell how they fared."
     )

@@ -19,12 +19,12 @@ HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """The runs of all jobs under a policy."""
+    """The histories of all jobs under one policy."""
 
     label: str
     policy: Policy
     runs: Sequence[JobRun]
-    fairness: Mapping[str, float]  # rho by project; empty if there is one project
+    fairness: Mapping[str, float]  # rho by project; empty if there is only one project
     gpus: int | None = None  # GPUs of the fleet; None: no limit
 
     def overall(self) -> Metrics:
@@ -32,7 +32,7 @@ class PolicyOutcome:
         return metrics_of(self.runs)
 
     def classes(self) -> dict[str, dict[str, Metrics]]:
-        """Return metrics by priority, the highest first; by size; and by project if there are several."""
+        """Return metrics by priority (highest first), by size, and by project if there are several."""
         priorities = by(lambda run: run.job.priority, self.runs)
         found = {
             "priority": {str(priority): priorities[priority] for priority in sorted(priorities, reverse=True)},
@@ -44,7 +44,7 @@ class PolicyOutcome:
 
 
 def as_json(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> dict[str, Any]:
-    """Return the outcomes as plain data; durations are seconds, parts are between 0 and 1."""
+    """Return the outcomes as plain data. Durations are seconds, and parts are numbers between 0 and 1."""
     return {
         "trace": str(options.trace),
         "seed": options.seed,
@@ -156,7 +156,7 @@ def _fairness(outcome: PolicyOutcome) -> str:
 
 
 def _curve(outcome: PolicyOutcome, width: int = 900, height: int = 120) -> str:
-    """Draw, as SVG, the number of instances that all submitted and unfinished jobs request over time."""
+    """Draw, as SVG, the number of instances that submitted and unfinished jobs request over time."""
     changes = sorted(
         change
         for run in outcome.runs

@@ -1,4 +1,4 @@
-"""Simulate a fleet event by event: make the queue's plan after each event, and apply it to simulated jobs.
+"""Simulate a fleet event by event: make the queue's plan after each event, and apply the plan to simulated jobs.
 
 Events are submissions, ends of jobs and of stops, starts of carriers, and times at which a backoff, a training plan or
 another condition changes.
@@ -43,16 +43,16 @@ from job_queue.simulation.fleet.free_slots import FreeSlots
 from job_queue.simulation.knowledge import Knowledge
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-CYCLES = 20  # largest number of plans at one moment; after each plan, another may find more to do
+CYCLES = 20  # largest number of plans at one moment; a plan may make further decisions possible
 MINUTE = 60.0
-FEW = 10  # jobs of each waiting queue that a plan reads in a simulation with steps; more if more slots are free
+FEW = 10  # jobs of each waiting queue that a plan reads in a simulation with steps, or more if more slots are free
 
 Step = Callable[[float], float]
-"""Elapsed seconds -> seconds of the next step. One plan follows all events of a step; an exact simulation has 0."""
+"""Function: elapsed seconds -> seconds of the next step. One plan follows all events of a step; 0: no steps."""
 
 
 def no_step(elapsed: float) -> float:
-    """Return 0: each event has a plan of its own."""
+    """Return 0, so that each event has its own plan."""
     return 0.0
 
 
@@ -62,8 +62,8 @@ class Simulator:
     :param progress: called after each moment with the number of finished jobs.
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
         simulation.
-    :param step: the length of a step; one plan follows all events of a step. If slots came free within a step, the job
-        that takes them starts at the time at which they came free.
+    :param step: the length of a step. One plan follows all events of a step. A job that takes slots which were freed
+        within the step starts at the time at which they were freed.
     :param cycles: largest number of plans at one moment.
     """
 
@@ -79,10 +79,10 @@ class Simulator:
     ) -> None:
         self._cycles = cycles
         self._policy = policy
-        self._world = Snapshot(policy, 0.0)  # constant parts: external jobs, backoffs, calendars
+        self._world = Snapshot(policy, 0.0)  # the constant parts: external jobs, backoffs, calendars
         self._step = step
         self._began = 0.0
-        self._cut = False  # whether more jobs wait than the last plan saw
+        self._cut = False  # whether more jobs wait than the last plan has read
         self._free = FreeSlots()
         self._overheads = overheads or Overheads()
         self._knowledge = Knowledge(self._overheads, predicted=predicted)
@@ -99,13 +99,13 @@ class Simulator:
         self._ledger = UseLedger(policy) if remembers(policy) else None
         self._awaited: set[str] = set()  # jobs that waited in the snapshot and have not started since
         self._next_timer: float | None = None
-        self._timers = 0  # timers among the events
+        self._timers = 0  # number of timers among the events
         self._ended = 0
-        self.moments = 0  # times at which events happened
-        self.expected_timers = 0  # timers within the horizon, at the ends of waiting jobs' patience
+        self.moments = 0  # number of times at which events happened
+        self.expected_timers = 0  # number of timers within the horizon, when the patience of waiting jobs ends
 
     def run(self, jobs: Iterable[SimulatedJob]) -> list[JobRun]:
-        """Run all jobs to their ends and return their runs. A job that can never start has no end."""
+        """Run all jobs to their ends and return their histories. A job that can never start has no end."""
         runs = [JobRun(job) for job in jobs]
         for run in runs:
             self._events.enter(run.job.submitted, partial(self._submit, run))
@@ -122,11 +122,11 @@ class Simulator:
     ) -> list[JobRun]:
         """Carry a snapshot forward until all its waiting jobs have started once, or for `horizon` seconds.
 
-        :param runtimes: seconds from the next start of each of its jobs until its end; for an active job, from the
-            start of its attempt. A job without a runtime runs for ever.
+        :param runtimes: seconds from the next start of each live job until its end; for an active job, from the start
+            of its attempt. A job without a runtime runs for ever.
         :param arrivals: jobs that arrive later.
-        :param may_go_on: asked after each moment; False ends the simulation.
-        :return: the runs of the jobs that wait in the snapshot.
+        :param may_go_on: called after each moment; False ends the simulation.
+        :return: the histories of the jobs that wait in the snapshot.
         """
         self._world, self._now, self._began = snapshot, snapshot.now, snapshot.now
         self._reserved = dict(snapshot.reserved)
@@ -230,13 +230,13 @@ class Simulator:
         self._knowledge.learn(run.job)
 
     def _take_back(self, pool: str) -> None:
-        """Stop the attempts of a pool: SageMaker takes the instances of its training plan back."""
+        """Stop the attempts of a pool, because SageMaker takes the instances of its training plan back."""
         for name, attempt in list(self._active.items()):
             if attempt.slots.get(pool) and not attempt.stopping:
                 self._stop(name)
 
     def _stopping(self, attempt: SimulatedAttempt) -> float:
-        """Return the seconds from a stop until the slots or the allocation of an attempt are free."""
+        """Return the seconds from a stop until the slots or the GPU allocation of an attempt are free."""
         allocation = attempt.allocation
         alone = allocation is not None and not self._carriers.is_leaving(allocation.carrier)
         return self._overheads.seating if alone else self._overheads.stopping
@@ -265,7 +265,7 @@ class Simulator:
         self._as_waiting[name] = replace(before, expected=self._knowledge.expected(attempt.run, known=before.expected))
 
     def _leave(self, attempt: SimulatedAttempt) -> None:
-        """Free the slots or the allocation of an attempt that has ended."""
+        """Free the slots or the GPU allocation of an attempt that has ended."""
         job = attempt.run.job
         self._free.free(self._now, attempt.slots)
         del self._active[job.name]
@@ -286,7 +286,7 @@ class Simulator:
         self._continue_carrier(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
 
     def _continue_carrier(self, carrier: Carrier) -> None:
-        """Add a carrier in its present state; a starting one is running once its instance is up."""
+        """Add a carrier in its present state. A starting carrier is running when its instance is up."""
         self._carriers.enter(carrier)
         if carrier.state is JobState.STARTING:
             up = max(self._now, carrier.started + self._overheads.provisioning)
@@ -318,11 +318,11 @@ class Simulator:
             if not self._carry_out(decided):
                 break
             if self._step is not no_step and not self._cut:
-                break  # the next moment's plan sees the consequences
+                break  # the plan of the next moment takes the consequences into account
         self._enter_next_timer()
 
     def _carry_out(self, decided: Plan) -> bool:
-        """Carry the plan out, and return whether it contained anything to do."""
+        """Carry out a plan, and return whether the plan contained any decision."""
         self._reserved = dict(decided.reservations)
         leaving = [it.job for it in decided.evictions]
         for name in (*leaving, *decided.closes):
@@ -345,8 +345,8 @@ class Simulator:
     def _enter_next_timer(self) -> None:
         """Enter the next timer: an event that only makes another plan.
 
-        A plan is due when a job's patience or guaranteed runtime ends, when an empty carrier was kept long enough, when
-        past use changes shares, and each minute with aging.
+        A timer is due when a job's patience or guaranteed runtime ends, when an empty carrier was kept long enough, and
+        when past use changes shares. With aging, a timer is due each minute.
         """
         settings, now = self._policy.settings, self._now
         times = self._carriers.empty_until()
@@ -366,13 +366,13 @@ class Simulator:
     # --- snapshots ----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """Return the present state with all waiting and active jobs, however many there are."""
+        """Return the present state with all waiting and active jobs, regardless of the policy's `window`."""
         return self._snapshot(whole=True)
 
     def runtimes(self, count: int) -> dict[str, tuple[float, ...]]:
-        """Return equally likely runtimes, the shortest first, of each job of `snapshot` that has a prediction.
+        """Return equally likely runtimes of each job of `snapshot` that has a prediction, the shortest first.
 
-        They are seconds from the next start to the end; for an active job, from the start of its attempt.
+        The runtimes are seconds from the next start to the end; for an active job, from the start of its attempt.
         """
         runs = [(run, 0.0) for run in self._waiting.values()]
         runs += [(it.run, max(0.0, self._now - it.trains)) for it in self._active.values()]
@@ -408,7 +408,7 @@ class Simulator:
         """Return the jobs that a cycle would read: the first of each waiting queue by priority and submission."""
         settings = self._policy.settings
         enough = settings.window
-        # No more jobs than free slots can start, unless they share instances.
+        # No more jobs can start than there are free slots, unless jobs share instances.
         if self._step is not no_step and not self._ledger and not self._shared:
             enough = min(enough, max(FEW, sum(max(0, slots) for slots in self._free_slots().values())))
         jobs = map(self._as_waiting.__getitem__, self._waiting)

@@ -1,4 +1,4 @@
-"""Read a trace, which is the jobs of a real cluster as CSV, and convert its rows to simulated jobs."""
+"""Read a trace, which has the jobs of a real cluster as CSV, and convert its rows to simulated jobs."""
 
 import csv
 import gzip
@@ -16,13 +16,13 @@ from job_queue.simulation.workload import SimulatedJob
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")
 # optional: group, user, priority, max_runtime_s, interactive
-ATTEMPT = "attempt"  # the column of a trace that has a row for each attempt of a job
-CARRIES = "carries"  # the column with the GPUs of a carrier, in a trace of the queue's own history
+ATTEMPT = "attempt"  # a trace with this column has a row for each attempt of a job
+CARRIES = "carries"  # column with the GPUs of a carrier, in a trace of the queue's own history
 LARGEST = 1e12  # the largest number that a trace may contain
 
 
 class TraceError(ValueError):
-    """A file that is not a valid trace. The message names the place, and what would be right."""
+    """An error because a file is not a valid trace. The message names the place, and the expected content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TraceJob:
     name: str
     submitted: float
     duration: float
-    gpus: float  # may be a fraction
+    gpus: float  # number of GPUs, which may be a fraction
     group: str = ""
     user: str = ""
     priority: int | None = None
@@ -43,12 +43,12 @@ class TraceJob:
 def read_trace(path: Path) -> list[TraceJob]:
     """Return the jobs of a CSV file, which may be compressed (.gz), in the order of their submissions.
 
-    The columns job_id, submit_s, duration_s and gpus are required; group, user, priority, max_runtime_s and interactive
-    are optional. With a column attempt, as `smq history --csv` writes it, a job has a row for each attempt. Other
-    columns are ignored.
+    The columns job_id, submit_s, duration_s and gpus are required. The columns group, user, priority, max_runtime_s and
+    interactive are optional. With the column attempt, which `smq history --csv` writes, a job has a row for each
+    attempt. Other columns are ignored.
 
     :raises OSError: the file cannot be read.
-    :raises TraceError: it is not a valid trace.
+    :raises TraceError: the file is not a valid trace.
     """
     content = path.read_bytes()
     try:
@@ -61,7 +61,7 @@ def read_trace(path: Path) -> list[TraceJob]:
         has = ", ".join(rows.fieldnames or ()) or "nothing"
         raise TraceError(f"{path} has no column {missing[0]} in its first line, but {has}")
     try:
-        # Carriers are not submitted by users: only their members are jobs of the trace.
+        # Carriers are not submitted by users, so only their members are jobs of the trace.
         jobs = [_job(row, f"{path}, line {rows.line_num}") for row in rows if not row.get(CARRIES)]
     except csv.Error as error:
         raise TraceError(f"{path}, line {rows.line_num}: {error}") from None
@@ -79,7 +79,7 @@ def read_trace(path: Path) -> list[TraceJob]:
 def _joined(attempts: Iterable[TraceJob]) -> list[TraceJob]:
     """Return one job for the attempts of each submission.
 
-    Two submissions of one name at different times are two jobs: a number is added to the name of the second.
+    Two submissions of one name at different times are two jobs. The name of the second one gets a number.
     """
     jobs: dict[tuple[str, float], TraceJob] = {}
     for attempt in attempts:
@@ -136,15 +136,15 @@ def _number(row: Mapping[str, str | None], column: str, where: str, least: float
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The rules by which rows of a trace become jobs."""
+    """The rules by which the rows of a trace become jobs."""
 
     gpus_per_instance: int = 8
-    priorities: tuple[float, ...] = ()  # parts of the jobs, the highest priority first; empty: the trace's priorities
-    longest: float | None = None  # durations are cut at these seconds
+    priorities: tuple[float, ...] = ()  # weights of the priorities, the highest first; empty: the trace's priorities
+    longest: float | None = None  # seconds at which longer durations are cut; None: no limit
     seed: int = 0  # seed of the drawn priorities
 
     def jobs(self, trace: Iterable[TraceJob], policy: Policy) -> list[SimulatedJob]:
-        """Return the jobs, each in the project with the name of its group, or in the policy's only project.
+        """Return the jobs, each in the project with the name of its group, or else in the policy's only project.
 
         :raises TraceError: a group has no project.
         """
@@ -190,9 +190,9 @@ class Reading:
         return max(1, math.ceil(row.gpus / self.gpus_per_instance))
 
     def _gpus(self, row: TraceJob, most: int) -> int | None:
-        """Return the tenths of GPUs of a job that shares an instance; None: it does not share.
+        """Return the tenths of GPUs of a job that shares an instance, or None if the job has whole instances.
 
-        :param most: GPUs of an instance that may be shared; 0: none may.
+        :param most: GPUs of the largest shared instance that the job may use; 0: there is none.
         """
         gpus = math.ceil(row.gpus)
         if not 0 < gpus < self.gpus_per_instance or gpus > most:
@@ -200,7 +200,7 @@ class Reading:
         return math.ceil(row.gpus * WHOLE) if row.gpus < 1 else gpus * WHOLE
 
     def work(self, row: TraceJob) -> float:
-        """Return the seconds of training."""
+        """Return the seconds of training of a job."""
         return row.duration if self.longest is None else min(row.duration, self.longest)
 
     def _priority(self, row: TraceJob, draw: Random) -> int:
@@ -216,7 +216,10 @@ def traits_of(row: TraceJob, project: str) -> JobTraits:
 
 
 def capacity_for(jobs: Sequence[SimulatedJob], load: float) -> int:
-    """Return the fleet size at which instances are busy for the part `load` of the time, first to last submission."""
+    """Return the fleet size at which instances are busy for the part `load` of the time.
+
+    The time is from the first submission to the last. The fleet has at least the instances of the largest job.
+    """
     span = max(job.submitted for job in jobs) - min(job.submitted for job in jobs)
     largest = max(job.instances for job in jobs)
     return max(largest, math.ceil(sum(job.work * job.instances for job in jobs) / load / max(span, 1)))

@@ -15,7 +15,7 @@ from job_queue.scheduler import Plan
 
 
 class CheckpointTimes(ControllerPart):
-    """The known checkpoints, updated where they affect a decision.
+    """The known times of checkpoints, updated if they affect a decision.
 
     :param newest: returns the time of the newest object under an address in S3 (epoch seconds).
     """
@@ -25,7 +25,7 @@ class CheckpointTimes(ControllerPart):
         self._newest = newest
 
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
-        """Return the cluster with newly read checkpoints; None if all of them were read within the last minute.
+        """Return the cluster with newly read checkpoints, or None if all were read within the last minute.
 
         :param decided: a plan of that cluster. Only its victims, and the jobs that it could evict instead, are read.
         """
@@ -39,7 +39,7 @@ class CheckpointTimes(ControllerPart):
         checkpoints = still | {job.name: checkpoint for job, checkpoint in zip(jobs, seen, strict=True)}
         try:
             self._repository.note_checkpoints(checkpoints)
-        except Unavailable as error:  # the checkpoints count in this cycle, and are looked up again in the next
+        except Unavailable as error:  # the checkpoints count in this cycle; the next cycle looks them up again
             log.warning("checkpoints not noted", why=error.message)
         return replace(cluster, metadata=replace(cluster.metadata, checkpoints=checkpoints))
 
@@ -49,6 +49,6 @@ class CheckpointTimes(ControllerPart):
             record = self._repository.record(job.name)
             address = stored_request(record.details).checkpoints if record else None
             at = self._newest(address) if address else None
-        except Unavailable as error:  # without a checkpoint, its work counts from its start
+        except Unavailable as error:  # without a known checkpoint, the job's work counts from its start
             log.warning("checkpoints not listed", job=job.name, why=error.message)
         return KnownCheckpoint(job.attempt, int(self._clock()), None if at is None else int(at))

@@ -5,13 +5,13 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.listing import ListingProgress, Walk
 
-MOST_PAGES = 20  # pages of one walk: ten seconds, at two pages a second
+MOST_PAGES = 20  # pages of one walk, which takes ten seconds at two pages a second
 
 
 def survey(training_jobs: TrainingJobList, listing: ListingProgress, now: float) -> Walk:
-    """Walk from the newest training job to the known ones, then continue the sweep as far as the pages allow.
+    """Walk from the newest training job to the known part, then continue the sweep until the pages are used up.
 
-    :raises Unavailable: SageMaker returned no page at all.
+    :raises Unavailable: SageMaker did not return a page of the first part.
     """
     walk = Walk(listing, int(now))
     left = MOST_PAGES
@@ -39,9 +39,9 @@ def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int) -> None:
             if not left or (page and page[-1].created < floor):
                 return
     except Unavailable as error:
-        log.warning("sweep interrupted", why=error.message)  # the next walk continues from here
+        log.warning("sweep interrupted", why=error.message)  # the next walk continues here
     else:
-        walk.swept_down_to = floor - 1  # there is nothing older
+        walk.swept_down_to = floor - 1  # the list has no older training job
 
 
 def _enter(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:

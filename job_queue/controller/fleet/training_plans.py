@@ -1,4 +1,4 @@
-"""Ask SageMaker about the policy's training plans, and announce to jobs that their instances are taken back."""
+"""Ask SageMaker about the policy's training plans, and give jobs notice that their instances will be taken back."""
 
 from collections.abc import Container
 from functools import partial
@@ -22,13 +22,13 @@ class TrainingPlans(ControllerPart):
     """The known training plans, kept up to date."""
 
     def refresh(self, metadata: Metadata) -> None:
-        """Ask SageMaker about each plan of the policy for which the last request is some minutes old."""
+        """Ask SageMaker about each plan of the policy that was last requested some minutes ago."""
         policy = self._policies.of(metadata.policy).policy
         for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
             self._ask(arn, metadata.training_plans.get(arn))
 
     def learn_new(self, cluster: ClusterState) -> bool:
-        """Ask about plans that were never asked about. Return whether there were any, so that the metadata changed."""
+        """Ask about plans that were never requested. Return whether there were any, so that the metadata changed."""
         new = [arn for arn in plan_arns(cluster.applied.policy) if arn not in cluster.metadata.training_plans]
         for arn in new:
             self._ask(arn, None)
@@ -38,12 +38,12 @@ class TrainingPlans(ControllerPart):
         parts = known.parts if known else None
         try:
             parts = self._training.plan_parts(arn, partial(self._in_use, arn))
-        except Unavailable as error:  # the last known parts count
+        except Unavailable as error:  # the parts that were read last count
             log.warning("training plan not described", plan=arn, why=error.message)
         self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))
 
     def _in_use(self, arn: str) -> int:
-        """Count the instances of a plan that training jobs use: attempts of the queue, and external jobs."""
+        """Count the instances of a plan that are in use by attempts of the queue and by external jobs."""
         policy = self._policies.of(self._repository.policy()).policy
         pools = {pool.name for pool in policy.pools if pool.training_plan == arn}
         active = [job for job in self._repository.active() if job.state is not JobState.STARTING]
@@ -53,7 +53,7 @@ class TrainingPlans(ControllerPart):
 
 
 def cut_off_announcements(cluster: ClusterState, leaving: Container[str], now: float) -> list[JobTransition]:
-    """Return transitions that tell running jobs that their instances are taken back soon, or that a plan was extended.
+    """Return notices to running jobs: their instances will be taken back soon, or their plan was extended.
 
     :param leaving: jobs that already have a transition in this cycle.
     """

@@ -1,4 +1,4 @@
-"""Use warm pools for launches, and release the warm pools that block a launch, as the plan's placement says."""
+"""Use warm pools for launches, and release the warm pools that block a launch, as the placement of a plan requires."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +14,8 @@ from job_queue.domain.state_machine import JobTransition
 def kept_warm(starts: Iterable[JobTransition], placement: Placement) -> list[JobTransition]:
     """Return the starts, each with the seconds for which its instances are kept warm after its end.
 
-    The instances of a job that was refused are not kept warm: the account may have no quota for warm pools.
+    The instances of a job whose launch was refused are not kept warm, because the account may have no quota for warm
+    pools.
     """
     return [
         replace(
@@ -30,7 +31,7 @@ class WarmPools(ControllerPart):
     def take(self, placement: Placement, starting: Iterable[Job]) -> None:
         """Stop counting the warm pools on which jobs are being launched.
 
-        If SageMaker launches the job elsewhere, the next comparison finds the warm pool again.
+        If SageMaker launches a job on other instances, the next comparison finds the warm pool again.
         """
         for job in starting:
             if pool := placement.reused.get(job.name):
@@ -38,9 +39,9 @@ class WarmPools(ControllerPart):
                 self._repository.drop_external(pool.name)
 
     def put_back(self, placement: Placement, not_launched: Iterable[Job]) -> None:
-        """Count the warm pools again whose jobs were not launched. Call this before the jobs' slots are free.
+        """Count the warm pools again whose jobs were not launched. This must happen before the jobs' slots are free.
 
-        A warm pool may be gone, if an earlier call for the same attempt was launched on it.
+        A warm pool is not counted if it is gone: an earlier call for the same attempt may have been launched on it.
         """
         for job in not_launched:
             if pool := placement.reused.get(job.name):
@@ -54,13 +55,13 @@ class WarmPools(ControllerPart):
         try:
             found = self._training.describe(name)
         except Unavailable:
-            return True  # otherwise the next comparison finds out
+            return True  # if this is wrong, the next comparison corrects it
         return found is not None and found.warm is not None
 
     def release(self, in_the_way: Iterable[ExternalTrainingJob]) -> bool:
-        """Release the warm pools that block a launch. Return whether planning again may now do more."""
+        """Release the warm pools that block a launch. Return whether planning again may do more now."""
         once = {pool.name: pool for pool in in_the_way}.values()
-        gone = [self._release(pool) for pool in once]  # a list, so that each is released
+        gone = [self._release(pool) for pool in once]  # a list, and not a generator, so that each pool is released
         return any(gone)
 
     def _release(self, pool: ExternalTrainingJob) -> bool:

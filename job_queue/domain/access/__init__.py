@@ -1,1 +1,1 @@
-"""Access rules: patterns, rights of callers, the resources of a project's jobs, and the places they write to."""
+"""Access rules: patterns, rights of callers, the resources of a project's jobs, and the places where jobs write."""

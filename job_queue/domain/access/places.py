@@ -1,13 +1,13 @@
-"""Names of the places in S3 that a job writes to. `services/submission.py` refuses a place of another owner.
+"""Names of the places in S3 to which a job writes: its checkpoints, and its attempts' folders under its output paths.
 
-The places are its checkpoints, and the folders of its attempts under its output paths.
+`services/submission.py` refuses a job that would write to a place of another owner.
 
-A place and all that is below it belongs to one job, and to other jobs of the same owner. A job that writes to another
+A place and everything below it belongs to one job, and to other jobs of the same owner. A job that writes to another
 owner's place could change checkpoints or results there. An output path itself belongs to no job, because SageMaker puts
 the output of each training job into a folder with the training job's name in it.
 
-A place is `bucket/part/part/...`, where each part is the hash of a folder's name. So a place has a bounded length, and
-a place below another place begins with it.
+A place is written as `bucket/part/part/...`, where each part is the hash of a folder's name. So a place has a bounded
+length, and a place below another place begins with the name of that other place.
 """
 
 import hashlib
@@ -21,25 +21,25 @@ from job_queue.domain.requests.training_request import TrainingRequest
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A live job's claim on a place, found when another job is to write there, or above or below it."""
+    """A live job's claim on a place to which another job is to write, or on a place above or below it."""
 
     place: str  # the place that was looked up
     job: str
     owner: str
 
 
-MOST_PLACES = 10  # of a job; the queue looks up other claims on each place, and on all places above it
-DEPTH = 24  # folders of a place that count; a deeper place stands for the folder at that depth
+MOST_PLACES = 10  # places of a job; the queue looks up other claims on each place, and on all places above it
+DEPTH = 24  # folders of a place that count; a deeper place has the name of its folder at this depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
 _CHECKPOINTS = "CheckpointConfig.S3Uri"
-_OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, profiler, and of each of their rules
+_OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, profiler, and each of their rules
 _HOST_OF_S3 = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?", re.ASCII)
 
 
 def places_of(request: TrainingRequest) -> dict[str, str]:
-    """Return the places that a job with this request writes to, with the field of each; checkpoints first."""
+    """Return the places to which a job with this request writes, with the field of each. Checkpoints come first."""
     attempt = apply_qstamp(request.name, 1)
     found = {}
     if request.checkpoints:
@@ -50,13 +50,13 @@ def places_of(request: TrainingRequest) -> dict[str, str]:
 
 
 def folders_above(place: str) -> list[str]:
-    """Return the places that contain a place, the bucket first, without the place itself."""
+    """Return the places that contain this place, beginning with the bucket, without the place itself."""
     parts = place.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def lies_in(place: str, other: str) -> bool:
-    """Return whether a place is another place, or is below it."""
+    """Return whether a place is the other place, or is below the other place."""
     return f"{place}/".startswith(f"{other}/")
 
 
@@ -68,7 +68,10 @@ def place_of(address: str) -> str:
 
 
 def bucket_and_key(address: str) -> tuple[str, str]:
-    """Return bucket and key of an address in S3, in any of its spellings; another address is returned as a bucket."""
+    """Return bucket and key of an address in S3, in any spelling.
+
+    For an address outside S3, the bucket is replaced by a text with a colon, which no bucket's name has.
+    """
     found = _ADDRESS.fullmatch(address)
     if found is None:
         return address.replace("/", ":"), ""

@@ -1,12 +1,12 @@
-"""Redact a failed program's output for callers other than the owner: SageMaker repeats its command line in it."""
+"""Redact a failed program's output for callers other than the owner, because it contains the command line."""
 
 import re
 
 REDACTED = "***"
 
-_FAILURE_OF_PROGRAM = re.compile(r"\bAlgorithmError\b.*", re.DOTALL)  # SageMaker's FailureReason begins like this
+_FAILURE_OF_PROGRAM = re.compile(r"\bAlgorithmError\b.*", re.DOTALL)  # the beginning of SageMaker's FailureReason
 
 
 def without_program_output(text: str) -> str:
-    """Return a reason, or a cause in the history, without the output of the job's failed program."""
+    """Return a reason, or a cause in the history, with the output of the job's failed program redacted."""
     return _FAILURE_OF_PROGRAM.sub(f"AlgorithmError: {REDACTED}", text)

@@ -1,8 +1,8 @@
 """The resources that the jobs of a project may use: execution roles, buckets, training plans.
 
-The policy gives a project roles and buckets. A project without roles may use all roles, and a project without buckets
-all buckets. Training plans are used only through the pools of the policy. The permissions of a role are not checked: a
-container whose role may read every bucket can read every bucket.
+The policy gives roles and buckets to a project. A project without roles may use all roles, and a project without
+buckets may use all buckets. Training plans are used only through the pools of the policy. The permissions of a role are
+not checked: a container whose role may read every bucket can read every bucket.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _S3 = "s3://"
 def check_resources(request: TrainingRequest, project: Project, policy: Policy) -> None:
     """Check that a project's job may use the resources in its request.
 
-    :raises Forbidden: it may not; the error names each field.
+    :raises Forbidden: the job may not use a resource; the error names the field of each such resource.
     """
     issues = [
         *_role(request, project),
@@ -35,7 +35,7 @@ def check_resources(request: TrainingRequest, project: Project, policy: Policy) 
 
 
 def bucket_issue(pattern: str) -> str | None:
-    """Return why an entry of a project's buckets cannot match a bucket; None if it is valid."""
+    """Return why an entry of a project's buckets cannot match a bucket, or None if the entry is valid."""
     if pattern.startswith(_S3):
         return "begins with s3://: give the bucket's name, and what follows it"
     parts = pattern.split("/")
@@ -45,7 +45,7 @@ def bucket_issue(pattern: str) -> str | None:
 
 
 def role_issue(pattern: str) -> str | None:
-    """Return why an entry of a project's roles cannot match a role; None if it is valid."""
+    """Return why an entry of a project's roles cannot match a role, or None if the entry is valid."""
     parts = pattern.split(":", 5)
     if len(parts) < 6 or parts[0] != "arn" or parts[2:4] != ["iam", ""] or not parts[5].startswith("role/"):
         return "is not the ARN of a role, such as arn:aws:iam::111122223333:role/vision-*"
@@ -75,7 +75,7 @@ def _buckets(request: TrainingRequest, project: Project) -> Iterator[ValidationI
 
 
 def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[ValidationIssue]:
-    """Reject checkpoints in a folder for many jobs: the job's claim would include everything below that folder."""
+    """Reject checkpoints in a folder for many jobs: the job's claim would include everything in that folder."""
     if request.checkpoints is None:
         return
     own = [part for part in "/".join(bucket_and_key(request.checkpoints)).split("/") if part]
@@ -90,7 +90,7 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
 
 
 def _plans(request: TrainingRequest, project: Project, policy: Policy) -> Iterator[ValidationIssue]:
-    """Reject training plans that are in none of the project's pools."""
+    """Reject training plans that no pool of the project has."""
     mine = project.pools or tuple(pool.name for pool in policy.pools)
     plans = {pool.training_plan for pool in policy.pools if pool.name in mine and pool.training_plan}
     for field, plan in request.texts_under(_PLANS):
@@ -105,7 +105,7 @@ def _plans(request: TrainingRequest, project: Project, policy: Policy) -> Iterat
 def _lies_in(address: str, entry: str) -> bool:
     """Return whether an address is inside a bucket, or inside folders of a bucket.
 
-    A key may begin with a slash; then it lies in a folder without a name.
+    An address whose key begins with a slash is inside a folder without a name, which no entry with folders matches.
     """
     own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
     if len(own) > 1 and address.partition("://")[2].partition("/")[2].startswith("/"):

@@ -1,6 +1,6 @@
-"""Decide which caller may do which action: submit, cancel, apply a policy, and all others of the API.
+"""Decide which caller may do which action of the API, such as submit, cancel or apply a policy.
 
-No other module decides about rights. docs/security.md has the same table; a test compares both.
+No other module decides about rights. docs/security.md has the same table, and a test compares both.
 
 IAM decides which callers may call the API. A caller may also be a member or an admin of a job's project, the job's
 owner, or an admin of the queue. A caller has the rights of all these relations.
@@ -19,10 +19,10 @@ class Relation(StrEnum):
     """The relation of a caller to a job, to its project, or to the queue."""
 
     ANYBODY = "anybody"  # every caller whose signed request API Gateway accepts
-    MEMBER = "member"  # of the project: an admin of it, or in its list of members, or the project has no such list
-    OWNER = "owner"  # of the job
+    MEMBER = "member"  # in the project's list of members, or an admin of the project; without a list, every caller
+    OWNER = "owner"  # the owner of the job
     PROJECT_ADMIN = "project admin"  # an admin of the project, according to the policy
-    ADMIN = "admin"  # of the queue: the stack's parameter AdminArns
+    ADMIN = "admin"  # an admin of the queue, according to the stack's parameter AdminArns
 
 
 class Action(StrEnum):
@@ -64,7 +64,7 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.SHOW_HISTORY: _EVERYBODY,
     Action.APPLY_POLICY: _ADMINS,
     Action.ROLL_BACK: _ADMINS,
-    Action.PREVIEW: frozenset({Relation.MEMBER, Relation.ADMIN}),  # members of any project
+    Action.PREVIEW: frozenset({Relation.MEMBER, Relation.ADMIN}),  # a member of any project
     Action.WHO_AM_I: _EVERYBODY,
 }
 _SET_ADMINS = "Have whoever deploys the queue name you, or a role of yours, in the stack's parameter AdminArns."
@@ -84,8 +84,8 @@ class Rights:
     ) -> frozenset[Relation]:
         """Return a caller's relations.
 
-        :param project: of the job in question.
-        :param owner: recorded owner of the job in question.
+        :param project: the project of the job in question.
+        :param owner: the recorded owner of the job in question.
         """
         found = {Relation.ANYBODY}
         if any(identity.matches(pattern, caller) for pattern in self.admins):
@@ -116,7 +116,7 @@ class Rights:
     def check_member(self, caller: str, project: Project, field: str | None) -> None:
         """Check that a caller may submit to a project.
 
-        :param field: field that names the project.
+        :param field: the field that names the project.
         :raises Forbidden: the caller may not.
         """
         if not self.may(Action.SUBMIT, caller, project=project):
@@ -127,7 +127,7 @@ class Rights:
             )
 
     def check_preview(self, caller: str, projects: Iterable[Project]) -> None:
-        """Check that a caller may preview a change: members of any project, or all callers if there is no project.
+        """Check that a caller may preview a change: a member of any project, or any caller if there is no project.
 
         :param projects: projects of the policy in force.
         :raises Forbidden: the caller may not.

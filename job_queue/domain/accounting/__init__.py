@@ -1,1 +1,1 @@
-"""Accounting: attempt records, which remain when the jobs are long forgotten."""
+"""Accounting: attempt records, which are kept after their jobs are deleted."""

@@ -1,7 +1,8 @@
 """The record of an ended attempt (its owner, instances, times and outcome), and past use as a sum of records.
 
-An attempt's time has three consecutive parts without gaps: its job waited, SageMaker provisioned instances, the
-instances ran. The times are SageMaker's own where it has reported them, so that sums agree with its records.
+The time of an attempt has three consecutive parts without gaps: the job waited, SageMaker provisioned instances, the
+instances ran. The times are SageMaker's own if SageMaker has reported them, so that sums agree with SageMaker's
+records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,16 +19,16 @@ CLOCK_SECONDS = 3600  # tolerance for a reported time in the future, or before t
 class EndReport:
     """The known facts about an attempt at its end, besides its job. Times are epoch seconds."""
 
-    created: float | None = None  # when SageMaker accepted it
-    began: float | None = None  # time at which it got its instances, from which SageMaker bills; None: it never had any
-    ended: float | None = None  # time at which its instances stopped working for it
+    created: float | None = None  # time at which SageMaker accepted the attempt
+    began: float | None = None  # time at which the attempt got its instances and billing begins; None: it got none
+    ended: float | None = None  # time at which the instances stopped working for the attempt
     instances: Mapping[str, int] = field(default_factory=dict)  # instance type -> instances
-    market: str | None = None  # purchase option of the instances of its pool
-    department: str | None = None  # department of its project
-    checkpoint: float | None = None  # its newest checkpoint that the queue has seen
-    keeps_checkpoints: bool = True  # False only if it cannot have written checkpoints
-    image: str | None = None  # its image, or the name of its algorithm
-    shared_pool: str | None = None  # of a member: pool of its carrier; None: not known
+    market: str | None = None  # purchase option of the instances of the attempt's pool
+    department: str | None = None  # department of the job's project
+    checkpoint: float | None = None  # time of the newest checkpoint that the queue has seen
+    keeps_checkpoints: bool = True  # False only if the attempt cannot have written checkpoints
+    image: str | None = None  # image, or name of the algorithm
+    shared_pool: str | None = None  # for a member: pool of its carrier; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +43,24 @@ class AttemptRecord:
     owner: str  # ARN
     outcome: str  # outcome, as in `EndedAttempt`
     priority: int
-    slots: Mapping[str, int]  # pool -> instances; of a member: its carrier's pool, if known -> 0
+    slots: Mapping[str, int]  # pool -> instances; for a member: its carrier's pool, if known -> 0
     instances: Mapping[str, int]  # instance type -> instances; empty: not known
-    submitted: str  # of its job
-    waiting_since: str  # submission of its job, or end of the attempt before
+    submitted: str  # submission of the job
+    waiting_since: str  # submission of the job, or end of the previous attempt
     launched: str  # time at which SageMaker accepted it
     ended: str
-    began: str | None = None  # time at which it got its instances; None: it never had any
+    began: str | None = None  # time at which the attempt got its instances; None: it never had any
     department: str | None = None
     group: str | None = None
     market: str | None = None
-    made_room_for: str | None = None  # the job for which it was stopped
-    borrowed: int = 0  # instances beyond its project's quota at its start
-    lost: int | None = None  # seconds of work on each instance that were lost by a preemption; None: not known
-    max_runtime: int | None = None  # seconds that its request allows
+    made_room_for: str | None = None  # the job for which the attempt was stopped
+    borrowed: int = 0  # instances beyond the project's quota at the start
+    lost: int | None = None  # seconds of work on each instance that a preemption has lost; None: not known
+    max_runtime: int | None = None  # seconds that the request allows
     image: str | None = None
-    gpus: int | None = None  # of a member: tenths of GPUs of one instance
-    carrier: str | None = None  # of a member: its carrier, to which the instance is charged
-    carries: int | None = None  # of a carrier: its GPUs
+    gpus: int | None = None  # for a member: tenths of GPUs of one instance
+    carrier: str | None = None  # for a member: its carrier, to which the instance is charged
+    carries: int | None = None  # for a carrier: its GPUs
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:
@@ -116,7 +117,10 @@ def _default(time: float | None, otherwise: float) -> float:
 
 
 def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int | None:
-    """Return the seconds since the newest known checkpoint, an upper bound: a later checkpoint may be unknown."""
+    """Return the seconds since the newest known checkpoint; None: not known.
+
+    The number is an upper bound, because there may be a later checkpoint.
+    """
     if began is None:
         return 0
     if report.checkpoint is not None:
@@ -127,7 +131,7 @@ def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int |
 def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], policy: Policy) -> int:
     """Return the instances beyond its project's quota that a job gets by a start.
 
-    :param used: pool -> instances that its project already has.
+    :param used: pool -> instances that the project already has.
     """
     project = project_of(policy, job.project)
     quota = project.quota if project else {}
@@ -138,8 +142,8 @@ class PastUseOfAttempts:
     """The sum of attempt records under one policy. Another policy needs a new sum over all records.
 
     An attempt counts with its instances times the seconds from their arrival until its end, as in `smq usage`. An
-    attempt that never had instances does not count. Memory is bounded for any number of records
-    (`UseLedger`). A record that is added twice counts twice.
+    attempt that never had instances does not count. Memory is bounded for any number of records (`UseLedger`). A
+    record that is added twice counts twice.
 
     :param past: earlier use, as of `at` (epoch seconds).
     """
@@ -154,5 +158,5 @@ class PastUseOfAttempts:
                 self._ledger.enter(record.project, record.owner, record.slots, epoch(record.began), epoch(record.ended))
 
     def at(self, now: float) -> Mapping[str, PastUse]:
-        """Return a snapshot's `past_use`, by project. `now` must not be before the last added end."""
+        """Return the `past_use` of a snapshot, by project. `now` must not be before the latest added end."""
         return self._ledger.past_use(now)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from job_queue.domain.accounting.attempts import EndReport
 
-# Prefixes of SageMaker's FailureReason when the job is not the cause.
-_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second one if a plan has no instances
+# Prefixes of SageMaker's FailureReason when the cause is not the job.
+_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second one if a training plan has no instances
 _ERROR_OF_SAGEMAKER = "InternalServerError"
 _OUT_OF_TIME = {
     "MaxRuntimeExceeded": "it reached its MaxRuntimeInSeconds",
@@ -17,11 +17,11 @@ _OUT_OF_TIME = {
 class Ending:
     """The end of an attempt."""
 
-    status: str  # Completed, Failed or Stopped; any other: deleted before its end was known
+    status: str  # Completed, Failed or Stopped; any other value: the attempt was deleted before its end was known
     secondary: str = ""
     failure: str | None = None
-    starved: bool = False  # stopped because its instances did not come in time
-    cut_off_by: str | None = None  # training plan that ended and took its instances
+    starved: bool = False  # stopped because the instances did not come in time
+    cut_off_by: str | None = None  # training plan whose end took the instances
     report: EndReport = EndReport()
 
     @property
@@ -41,5 +41,5 @@ class Ending:
 
     @property
     def out_of_time(self) -> str | None:
-        """The reached limit of the attempt, as a sentence for people; None if it reached none."""
+        """The time limit that the attempt has reached, as a sentence for people, or None if it reached none."""
         return _OUT_OF_TIME.get(self.secondary)

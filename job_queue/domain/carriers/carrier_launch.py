@@ -12,10 +12,10 @@ from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState, Pool
 
 LONGEST_SECONDS = 5 * 24 * 3600  # SageMaker's MaxRuntimeInSeconds without a higher quota
-# Lengths of the parts of a carrier's name, and of their digests: the name of its attempt has at most 63 characters.
+# Lengths of the parts of a carrier's name, and of their digests. The name of its attempt has at most 63 characters.
 PROJECT, PROJECT_DIGEST = 16, 8
 OWNER, OWNER_DIGEST = 17, 10
-SHARED = "shared"  # replaces the owner; an owner's part has a digest, so it never is this word
+SHARED = "shared"  # replaces the owner; an owner's part always has a digest, so it never equals this word
 _PLAIN = re.compile(r"[a-zA-Z0-9](-?[a-zA-Z0-9])*", re.ASCII)
 _WITH_DIGEST = re.compile(rf".*-[0-9a-f]{{{PROJECT_DIGEST}}}", re.ASCII)
 DEFAULT_VOLUME = 30  # GB
@@ -28,9 +28,10 @@ AGENTS = "carrier-agents"
 def carrier_name(project: str, owner: str | None, token: str) -> str:
     """Return the name of a new carrier, `carrier--<project>--<owner>--<token>`.
 
-    So a role can be given the mailboxes of one owner in one project, `carriers/carrier--<project>--<owner>--*`.
+    So an IAM role can be given access to the mailboxes of one owner in one project,
+    `carriers/carrier--<project>--<owner>--*`.
 
-    :param owner: the only owner whose members it takes; None: it takes members of all owners of its project.
+    :param owner: the only owner whose members the carrier takes; None: the carrier takes members of all owners.
     """
     return f"{CARRIER_PREFIX}{project_part(project)}--{owner_part(owner)}--{token}"
 
@@ -38,7 +39,8 @@ def carrier_name(project: str, owner: str | None, token: str) -> str:
 def project_part(project: str) -> str:
     """Return a project's part of the names of its carriers: the project's name if possible, else a name with a digest.
 
-    Two projects never have the same part, because a project name that looks like one with a digest also gets a digest.
+    Two projects never have the same part, because a project name that looks like a name with a digest also gets a
+    digest.
     """
     plain = len(project) <= PROJECT and _PLAIN.fullmatch(project) and not _WITH_DIGEST.fullmatch(project)
     return project if plain else _with_digest(project, project, PROJECT, PROJECT_DIGEST)
@@ -58,12 +60,12 @@ def _with_digest(readable: str, text: str, length: int, digits: int) -> str:
 
 
 def found(name: str, leader: Job, first_members: tuple[str, ...], pool: Pool, footprint: str | None, now: float) -> Job:
-    """Return the job of a new carrier for members. It has the owner, the priority and the demand of the first member.
+    """Return the job of a new carrier for members. The job has the owner, the priority and the demand of the leader.
 
-    The caller must add its submission and its secret, which are random.
+    The caller must add the submission and the secret, which are random.
 
     :param leader: the first member.
-    :param footprint: of the carrier's own request.
+    :param footprint: footprint of the carrier's own request.
     """
     demand = leader.demand
     return Job(
@@ -98,11 +100,11 @@ def launch_request(
     pool: Pool,
     project: str,
 ) -> dict[str, Any]:
-    """Return the CreateTrainingJob request of a carrier. A carrier has one attempt; its mailbox has the same name.
+    """Return the CreateTrainingJob request of a carrier. A carrier has one attempt, and its mailbox has the same name.
 
-    :param request: request of the leading member.
+    :param request: request of the first member.
     :param program: the address in S3 of the folder with the agent.
-    :param settings: hyperparameters by which the agent finds its mailbox and verifies orders.
+    :param settings: hyperparameters with which the agent finds its mailbox and verifies orders.
     :param bucket: the stack's WorkBucket.
     """
     common = carrier_request(request)

@@ -9,18 +9,18 @@ from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import WHOLE
 
-MOST_GPUS = 64  # of one instance
+MOST_GPUS = 64  # GPUs of one instance
 TAG = "gpus"
 _GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0", re.ASCII)
-# Input types that the agent does not implement as SageMaker does.
+# Types of input data that the agent does not provide as SageMaker does.
 _FOREIGN = ("ManifestFile", "AugmentedManifestFile")
 _MODES = ("File", "FastFile")
 
 
 def accepted_gpus(request: TrainingRequest) -> int | None:
-    """Return the tenths of GPUs that the tag `gpus` asks for: `1`, `4`, `0.5`; None without the tag.
+    """Return the tenths of GPUs that the tag `gpus` requests (such as `1`, `4` or `0.5`), or None without the tag.
 
-    :raises InvalidRequest: the tag is wrong, or the request cannot share an instance; the field names it.
+    :raises InvalidRequest: the tag is wrong, or the request cannot share an instance. The error names the field.
     """
     tag = request.tag_values.get(TAG)
     if tag is None:
@@ -46,7 +46,7 @@ def _tenths(field: str, text: str) -> int:
 
 
 def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
-    """Yield why a request cannot share an instance: the field, the reason, and the remedy."""
+    """Yield the obstacles to sharing an instance: the field, the reason, and the remedy."""
     resources, algorithm = request.resources, request.algorithm
     alone = "Leave out the tag gpus to have whole instances."
     if resources.instance_count != 1 or resources.instance_groups:
@@ -86,10 +86,10 @@ def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
 
 
 def kind_of(request: TrainingRequest, owner: str | None, *, preemptible: bool) -> str:
-    """Return the kind of a member. Members of the same kind may share an instance, as their carriers would be the same.
+    """Return the kind of a member. Members of the same kind may share an instance, because their carriers are equal.
 
-    Members on one instance share a kernel, a role and a network. Preemptible members have other kinds than the rest, so
-    that their carriers can be evicted.
+    Members on one instance share a kernel, a role and a network. Preemptible and other members have different kinds, so
+    that the carriers of preemptible members can be evicted.
 
     :param owner: the only owner whose members may share; None: the owners of the project trust one another.
     """
@@ -99,12 +99,12 @@ def kind_of(request: TrainingRequest, owner: str | None, *, preemptible: bool) -
 
 
 def owner_of_kind(request: TrainingRequest, owner: str, kind: str | None, *, preemptible: bool) -> str | None:
-    """Return the owner to whom a kind is restricted; None: it includes members of all owners of a project."""
+    """Return the owner to whom a kind is restricted, or None if the kind includes members of all owners."""
     return owner if kind_of(request, owner, preemptible=preemptible) == kind else None
 
 
 def carrier_request(request: TrainingRequest) -> dict[str, Any]:
-    """Return the fields that a carrier takes from its members: image, role, network, encryption, volume, instance."""
+    """Return the fields that a carrier copies from a member: image, role, network, encryption, volume, instance."""
     content = request.content
     algorithm, resources = content["AlgorithmSpecification"], content["ResourceConfig"]
     taken = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
@@ -124,7 +124,7 @@ def carrier_request(request: TrainingRequest) -> dict[str, Any]:
 
 
 def _ordered(value: Any) -> Any:
-    """Return a value with sorted mappings, so that equal content is equal."""
+    """Return a value with sorted mappings, so that equal contents have equal results."""
     if isinstance(value, Mapping):
         return [(name, _ordered(value[name])) for name in sorted(value)]
     if isinstance(value, list | tuple):

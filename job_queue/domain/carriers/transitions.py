@@ -10,7 +10,7 @@ from job_queue.scheduler import GpuAllocation, JobState, clock
 
 
 def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCall, now: float) -> JobTransition:
-    """Intend to assign a member to a carrier. The member takes GPUs, and no slots."""
+    """Record the intent to assign a member to a carrier. The member takes GPUs, and no slots."""
     begun = begin(member, {}, call, now)
     gpus = ", ".join(map(str, allocation.gpus))
     new = replace(begun.new, allocation=allocation, carrier_attempt=carrier.launched)
@@ -23,24 +23,24 @@ def emptied(carrier: Job, now: float) -> JobTransition:
 
 
 def occupied(carrier: Job, now: float) -> JobTransition:
-    """Record that a carrier that was empty has members."""
+    """Record that a carrier has members again."""
     return JobTransition(carrier, carrier.with_changes(empty_since=None), None, now)
 
 
 def close(carrier: Job, now: float) -> JobTransition:
-    """Intend to stop an empty carrier."""
+    """Record the intent to stop an empty carrier."""
     return JobTransition(carrier, carrier.transition(now, JobState.STOPPING), "stopping: nobody is on it", now)
 
 
 def give_up(carrier: Job, now: float) -> JobTransition:
-    """Give up a waiting carrier, which was never launched or was refused. If needed, another carrier is launched."""
+    """Give up a waiting carrier, which was never launched or was refused. A new carrier is launched if needed."""
     why = carrier.reason or "it was never launched"
     new = carrier.transition(now, JobState.STOPPED, reason=why, backoff_until=None, parked=None, unheard=())
     return JobTransition(carrier, new, f"given up: {why}", now)
 
 
 def back_off_with(member: Job, carrier: Job, now: float) -> JobTransition:
-    """Let a member wait after the refused launch of its carrier, as long as after a refused launch of its own."""
+    """Let a member wait after the refused launch of its carrier, as long as after its own refused launch."""
     tries = member.tries + 1
     until = int(now) + backoff_seconds(member.name, tries)
     new = member.with_changes(
@@ -55,7 +55,7 @@ def back_off_with(member: Job, carrier: Job, now: float) -> JobTransition:
 
 
 def introduced(carrier: Job, number: str, now: float) -> JobTransition:
-    """Record the public number of a carrier's agent, once and for all. Members can be assigned from now on."""
+    """Record the public number of a carrier's agent. Members can be assigned from now on; the number never changes."""
     return JobTransition(carrier, carrier.with_changes(agent_key=number), "its agent has started", now)
 
 
@@ -76,13 +76,13 @@ def stop_as_overdue(carrier: Job, member: Job, now: float) -> JobTransition:
 
 
 def stop_as_silent(carrier: Job, since: float, now: float) -> JobTransition:
-    """Stop a carrier whose agent has not been heard of for too long."""
+    """Stop a carrier whose agent has sent no report for too long."""
     why = f"nothing was heard of its agent since {clock(since)}"
     return _to_be_stopped(carrier, why, now)
 
 
 def evict_all(members: Mapping[str, Job], carrier: Job, claimant: str, rule: str, now: float) -> list[JobTransition]:
-    """Evict all members of a carrier together with it."""
+    """Evict all running members of a carrier together with the carrier."""
     cause = f"making room for {claimant} ({rule}), with {carrier.launched}"
     return [
         JobTransition(job, job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule), cause, now)

@@ -1,1 +1,1 @@
-"""The expectations about live jobs, derived from finished jobs; pure."""
+"""The expectations about live jobs, derived from finished jobs. The code is pure."""

@@ -1,6 +1,6 @@
-"""Idle jobs: jobs that hold instances whose GPUs do nothing, according to SageMaker's metrics in CloudWatch.
+"""Idle jobs: jobs whose instances have idle GPUs, according to SageMaker's metrics in CloudWatch.
 
-SageMaker reports GPUUtilization of each instance once a minute: the sum over its GPUs, from 0 to 100 for each GPU.
+SageMaker reports GPUUtilization of each instance once a minute. The value is a sum of 0 to 100 percent for each GPU.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
 IDLE_BELOW = 5.0  # percent of one GPU: an instance is idle below this sum over all its GPUs
-PERIOD_SECONDS = 300.0  # seconds; each figure is the maximum of such a period
-MISSING_ALLOWED = 2  # figures that may be missing: the latest arrive late, and the first minutes have none
+PERIOD_SECONDS = 300.0  # seconds; each figure is the maximum of one period of this length
+MISSING_ALLOWED = 2  # figures that may be missing: the latest figures arrive late, and the first minutes have none
 
 Figures = Sequence[float]
-"""The maximum of each consecutive period, in percent."""
+"""The maximum of each consecutive period, in percent of one GPU."""
 
 
 def idle_candidates(cluster: ClusterState, now: float, seconds: float, with_gpus: frozenset[str]) -> list[Job]:
-    """Return the jobs that have run for this long, on instances that may have GPUs.
+    """Return the running jobs that started long enough ago, on instances that may have GPUs.
 
     :param seconds: minimum time since the start.
     :param with_gpus: instance types that have GPUs.
@@ -35,14 +35,14 @@ def idle_candidates(cluster: ClusterState, now: float, seconds: float, with_gpus
 
 
 def hosts(job: Job) -> list[str]:
-    """Return the names of the instances of a job's attempt in CloudWatch."""
+    """Return the names of the instances of a job's attempt, as CloudWatch has them."""
     return [f"{job.launched}/algo-{number}" for number in range(1, job.instances + 1)]
 
 
 def is_idle(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus: frozenset[str]) -> bool:
-    """Return whether all instances with GPUs were idle for this long. With missing figures the answer is False.
+    """Return whether all instances with GPUs were idle for this long. Return False if too many figures are missing.
 
-    :param figures: figures by host, from the last `seconds`.
+    :param figures: figures of the last `seconds`, by host.
     """
     reported = [figures[host] for host in hosts(job) if figures.get(host)]
     enough = max(1, int(seconds // PERIOD_SECONDS) - MISSING_ALLOWED)
@@ -54,7 +54,7 @@ def is_idle(job: Job, figures: Mapping[str, Figures], seconds: float, with_gpus:
 def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, int]:
     """Return the number of idle instances by pool, for all pools in which these jobs hold instances.
 
-    :param idle: training job -> epoch seconds since which its GPUs are idle.
+    :param idle: training job -> epoch seconds since which its GPUs have been idle.
     """
     counts: dict[str, int] = {}
     for job in jobs:
@@ -64,6 +64,6 @@ def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, 
 
 
 def _gpu_instances(job: Job, with_gpus: frozenset[str]) -> int:
-    """Return how many instances with GPUs a job has according to its demand. Each of them must have figures."""
+    """Return how many instances with GPUs a job has according to its demand. Figures are required for each of them."""
     sizes = [it for it in job.demand if sum(it.values()) == job.instances] or job.demand
     return max(sum(count for kind, count in it.items() if kind in with_gpus) for it in sizes)

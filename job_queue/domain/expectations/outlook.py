@@ -19,50 +19,50 @@ from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-ARRIVAL_SECONDS = 24 * 3600.0  # seconds: a forecast repeats the submissions of this time
+ARRIVAL_SECONDS = 24 * 3600.0  # seconds; a forecast repeats the submissions of this period
 RECENT_SECONDS = (
     15 * 60.0
-)  # seconds: attempts that ended within this time are added to the past use from their records, if not in it yet
+)  # seconds; a plan adds attempts that ended in this period to the past use, unless the outlook counts them already
 STALE_SECONDS = 5 * 60  # age after which expected starts and ends are not shown
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A recent submission of a job."""
+    """A recent submission, which forecasts repeat."""
 
     name: str
     project: str
     owner: str
     priority: int
-    demand: tuple[Slots, ...]  # alternatives, the best first
+    demand: tuple[Slots, ...]  # alternatives, best first
     submitted: float  # epoch seconds
-    runtime: float | None = None  # seconds that it ran; None: it is live
-    gpus: int | None = None  # of a member: tenths of GPUs of one instance
+    runtime: float | None = None  # seconds that the job ran; None: the job is live
+    gpus: int | None = None  # for a member: tenths of GPUs of one instance
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The expectations, and all data that a new forecast needs."""
+    """The expectations about live jobs, and all data that a new forecast needs."""
 
     at: float = 0.0  # epoch seconds of the computation
     expected: Mapping[str, float] = field(default_factory=dict)  # live job -> seconds from its start until its end
-    likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # ... equally likely values, shortest first
+    likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # live job -> equally likely seconds, rising
     arrivals: tuple[Arrival, ...] = ()
     provisioning: float = Overheads().provisioning  # seconds until the instances of a launch are ready
-    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, if plans depend on it
-    counted: frozenset[str] = frozenset()  # training jobs that ended in the last `RECENT_SECONDS`, if in `past_use`
+    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, if plans depend on past use
+    counted: frozenset[str] = frozenset()  # training jobs of the last `RECENT_SECONDS` that `past_use` includes
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> its expected start
     idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs are idle
     idle_at: float = 0.0  # epoch seconds of the last look-up of idle jobs
-    asked: float | None = None  # epoch s of the reader's request; None: no reader, or the outlook is too old
+    asked: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
 
     def fresh(self, now: float) -> "Outlook":
-        """Return the outlook for a reader at this time. If it is old, it has no starts and ends."""
+        """Return the outlook for a reader at this time, without starts and ends if it is older than `STALE_SECONDS`."""
         old = now > self.at + STALE_SECONDS
         return replace(self, estimates={}, asked=None) if old else replace(self, asked=now)
 
     def end(self, job: Job) -> float | None:
-        """Return the expected end of a live job (epoch seconds); None if it is unknown, or too old to be shown."""
+        """Return the expected end of a live job in epoch seconds, or None if unknown, or too old to be shown."""
         expected = self.expected.get(job.name)
         if self.asked is None or expected is None or job.state is JobState.STOPPING:
             return None
@@ -74,12 +74,12 @@ class Outlook:
         return None if start is None else max(self.asked, start + expected)
 
     def idle_since(self, job: Job, now: float | None) -> float | None:
-        """Return since when a job's GPUs are idle (epoch seconds); None if they work, or nothing recent is known."""
+        """Return the epoch seconds since which a job's GPUs are idle, or None if they work or this is not known."""
         is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
         return self.idle.get(job.launched or "") if is_fresh else None
 
     def basis(self, snapshot: Snapshot) -> Basis:
-        """Return the starting point of a forecast from this snapshot."""
+        """Return the basis of a forecast that begins with this snapshot."""
         live: list[ActiveJob | WaitingJob] = [*snapshot.active, *snapshot.waiting]
         kinds = {(job.project, job.owner): job.kind for job in live if job.kind}
         lately = [

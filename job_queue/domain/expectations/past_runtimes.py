@@ -1,4 +1,4 @@
-"""Learn from attempt records how long live jobs will run, how long instances take to come, which jobs may come."""
+"""Learn from attempt records: runtimes of live jobs, times until instances come, and jobs that may be submitted."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -13,34 +13,34 @@ from job_queue.scheduler import WHOLE, Policy
 from job_queue.simulation.workload import Overheads
 
 LIKELY = 12  # number of likely runtimes of a job
-UNFINISHED = 20_000  # preempted submissions whose work so far is remembered; the oldest are forgotten first
-MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs, the latest
+UNFINISHED = 20_000  # preempted submissions whose kept work is remembered; the oldest are forgotten first
+MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs; the oldest are forgotten first
 PROVISIONED = 50  # latest launches, from which the provisioning time is estimated
-FEW_PROVISIONED = 5  # launches; with fewer, a default time is used
-NO_LIMIT = 24 * 3600  # such a large MaxRuntimeInSeconds is SageMaker's default, and says nothing
+FEW_PROVISIONED = 5  # number of launches below which a default time is used
+NO_LIMIT = 24 * 3600  # SageMaker's default MaxRuntimeInSeconds; from this value on, the limit says nothing
 
 
 class PastRuntimes:
-    """The knowledge from attempts that have ended, from which the outlook of live jobs is made."""
+    """The knowledge from ended attempts, from which the outlook of live jobs is made."""
 
     def __init__(self) -> None:
         self._predictor = RuntimePredictor()
-        self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work that were kept
+        self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work kept from ended attempts
         self._provisioned: deque[float] = deque(maxlen=PROVISIONED)
         self._arrivals: deque[Arrival] = deque(maxlen=MOST_ARRIVALS)
 
     def learn(self, record: AttemptRecord) -> None:
-        """Learn from an attempt that has ended. Attempts of one job must come in the order of their ends."""
+        """Learn from an ended attempt. Attempts of one job must be given in the order of their ends."""
         if record.began is None:
             return
         began, ended = epoch(record.began), epoch(record.ended)
-        if record.carrier is None:  # a member's instance is there before the member starts
+        if record.carrier is None:  # the instance of a member exists before the member starts
             self._provisioned.append(began - epoch(record.launched))
         if record.carries is not None:
             return  # the runtimes and arrivals of carriers depend on their members
         before = self._done.pop(record.submission, 0.0)
         if record.outcome == "preempted":
-            # If the lost work is unknown, all of it counts as kept.
+            # If the lost work is not known, the whole work counts as kept.
             self._done[record.submission] = before + max(0.0, ended - began - (record.lost or 0))
             if len(self._done) > UNFINISHED:
                 self._done.popitem(last=False)
@@ -87,7 +87,7 @@ class PastRuntimes:
         return likely
 
     def _progress(self, job: Job, now: float, starting: float) -> tuple[float, float]:
-        """Return the seconds of a job's work that earlier attempts have kept, and these plus the present attempt's."""
+        """Return the seconds of work kept from earlier attempts, and the same including the present attempt."""
         done = self._done.get(job.submission, 0.0)
         if not job.state.holds_slots or job.started is None:
             return done, done

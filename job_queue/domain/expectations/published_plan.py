@@ -1,4 +1,4 @@
-"""The published plan: the positions, reasons and fair shares that readers see, as the last cycle decided them."""
+"""The published plan: the positions, reasons and fair shares of the last cycle, which readers see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import Hold, Plan
 
-OUTDATED_SECONDS = 3 * 60  # readers see the age of the last cycle if it is higher; each tick runs a cycle
+OUTDATED_SECONDS = 3 * 60  # readers see the age of an older plan; each tick runs a cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +21,21 @@ class LastCycle:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """The part of a plan that readers see: no values of requests, but possibly SageMaker's reasons.
+    """The part of a plan that readers see, without values of requests, but with SageMaker's reasons if there are any.
 
-    Readers decide for each caller which part of a reason is shown.
+    The readers decide for each caller which part of a reason is shown.
     """
 
     at: float = 0.0  # epoch seconds of the plan
     holds: tuple[Hold, ...] = ()  # in the order in which their jobs would be served
-    versions: Mapping[str, int] = field(default_factory=dict)  # versions of the waiting jobs that were planned, by name
+    versions: Mapping[str, int] = field(default_factory=dict)  # waiting job that was planned -> its version then
     starting: frozenset[str] = frozenset()  # jobs that the plan starts
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> department or project -> fair share
-    window: int = 0  # window of the policy
+    window: int = 0  # the policy's `window`
     cut: frozenset[str] = frozenset()  # waiting queues that are longer than the window
-    unrecorded: frozenset[str] = frozenset()  # jobs that cannot be recorded
-    left_out: bool = False  # the stored row has not all planned jobs, because its size is limited
-    confirmed: float = 0.0  # epoch seconds of the last cycle, which has decided the same
+    unrecorded: frozenset[str] = frozenset()  # jobs whose changes cannot be recorded
+    left_out: bool = False  # whether the stored row lacks some planned jobs, because its size is limited
+    confirmed: float = 0.0  # epoch seconds of the last cycle that made the same decisions
     asked: float = 0.0  # epoch seconds of the reader's request
 
     @classmethod
@@ -59,17 +59,20 @@ class PublishedPlan:
         )
 
     def read(self, last: LastCycle, now: float) -> "PublishedPlan":
-        """Return the plan for a reader at this time. Cycles that decide the same do not write the row again."""
+        """Return the plan for a reader at this time. A cycle with the same decisions does not write the row again."""
         return replace(self, confirmed=max(self.at, last.ended), asked=now)
 
     def has_seen(self, job: Job) -> bool:
-        """Return whether the plan includes a waiting job in its present version."""
+        """Return whether the plan includes a waiting job in its present version.
+
+        If the plan lacks the job, return whether the job was last changed before the last cycle.
+        """
         planned = self.versions.get(job.name)
         return planned == job.version if planned is not None else epoch(job.since) <= self.confirmed
 
     @property
     def age(self) -> str | None:
-        """The sentence that says since when the queue has not planned; None if it planned within the last minutes."""
+        """A sentence about the time since the last plan, or None if it is at most `OUTDATED_SECONDS` old."""
         if self.asked <= self.confirmed + OUTDATED_SECONDS:
             return None
         if not self.confirmed:

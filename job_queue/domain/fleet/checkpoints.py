@@ -1,4 +1,4 @@
-"""Times of running jobs' latest checkpoints, and the jobs to look up: a stop loses the work since the checkpoint."""
+"""Times of running jobs' latest checkpoints, and the jobs to look up. A stop loses the work since the checkpoint."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import JobState
 
-ASK_SECONDS = 60  # between two look-ups of the checkpoints of one attempt
-MOST_ASKED = 10  # jobs in one cycle
+ASK_SECONDS = 60  # seconds between two look-ups of the checkpoints of one attempt
+MOST_ASKED = 10  # largest number of jobs that one cycle looks up
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +16,15 @@ class KnownCheckpoint:
 
     attempt: int
     asked: int  # epoch seconds
-    at: int | None = None  # epoch seconds of the newest; None: there is none, or access is denied
+    at: int | None = None  # epoch seconds of the newest checkpoint; None: there is none, or access is denied
 
 
 KnownCheckpoints = Mapping[str, KnownCheckpoint]
-"""Job -> result for its current attempt."""
+"""Job -> the result for its current attempt."""
 
 
 def checkpoint_of(job: Job, known: KnownCheckpoints) -> float | None:
-    """Return the time of a job's latest checkpoint; None if it is not known."""
+    """Return the epoch seconds of a job's latest checkpoint, or None if it is not known."""
     found = known.get(job.name)
     return found.at if found is not None and found.attempt == job.attempt else None
 
@@ -34,8 +34,8 @@ def checkpoints_to_look_up(
 ) -> list[Job]:
     """Return the jobs whose checkpoints decide which job is evicted: the planned victims first, then their equals.
 
-    Equals have the same project and priority, and hold slots of a common pool. Victims without equals are left out,
-    because there is nothing to decide.
+    Equals of a victim have the same project and priority, and hold slots of a common pool. A victim without equals is
+    left out, because it has to be evicted in any case.
     """
     leaving = set(evicted)
     victims = [job for job in active if job.name in leaving]

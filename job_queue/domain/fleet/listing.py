@@ -1,24 +1,26 @@
 """Decide which part of SageMaker's list of training jobs to read: the jobs since the last walk, and a daily sweep.
 
 The list has every training job that the account ever had, the newest first. Each training job that was found alive is
-in the queue's tables, as an attempt or as an external job, and the queue checks it from then on. So a walk only looks
-for training jobs that are newer than the last walk: a page or two. docs/adr/0028-listing.md has the argument.
+in the queue's tables, as an attempt or as an external job, and is checked by the queue from then on. So a walk only
+looks for training jobs that are newer than the last walk, which are a page or two. docs/adr/0028-listing.md explains
+why this suffices.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 DAY_SECONDS = 24 * 3600
-LONGEST_LIFE_SECONDS = 60 * DAY_SECONDS  # pending for 28 days and running for 28 days, SageMaker's maxima
-SKEW_SECONDS = 300  # clocks differ, and a new training job may appear in the list late
-SWEEP_SECONDS = DAY_SECONDS  # time after which the whole list is walked again, a part in each walk
+LONGEST_LIFE_SECONDS = 60 * DAY_SECONDS  # SageMaker's maxima are 28 days pending and 28 days running
+SKEW_SECONDS = 300  # clocks differ, and a new training job may appear late in the list
+SWEEP_SECONDS = DAY_SECONDS  # time after which the next sweep begins: the whole list is read again, a part per walk
 
 
 @dataclass(frozen=True, slots=True)
 class ListingProgress:
-    """The known part: each live training job created from `since` until `until` (epoch s) is in the queue's tables.
+    """The known part of the list: its live training jobs, created from `since` until `until`, are in the tables.
 
-    A sweep lowers `since`, a part in each walk, down to `floor`. Once `since` is at `floor`, the whole list is known.
+    A sweep lowers `since` to `floor`, a part in each walk. When `since` is at `floor`, the whole list is known. All
+    times are epoch seconds.
     """
 
     since: int
@@ -33,14 +35,14 @@ class ListingProgress:
 
     @property
     def bottom(self) -> int:
-        """The time at which a walk from the newest meets the known part."""
+        """The time at which a walk from the newest training job reaches the known part."""
         return self.until - SKEW_SECONDS
 
 
 def next_listing(known: ListingProgress | None, now: float) -> ListingProgress:
-    """Return the listing from which a walk that begins now continues. Without a listing, nothing is known."""
+    """Return the listing from which a walk that begins now continues. None as `known` means that nothing is known."""
     floor = int(now) - LONGEST_LIFE_SECONDS
-    if known is None or known.until > now + SKEW_SECONDS:  # the clock was wrong
+    if known is None or known.until > now + SKEW_SECONDS:  # a time in the future: the clock was wrong
         return ListingProgress(floor, floor, floor, int(now))
     if not known.sweeps and known.swept + SWEEP_SECONDS <= now:
         return ListingProgress(known.until, known.until, floor, int(now))
@@ -49,32 +51,36 @@ def next_listing(known: ListingProgress | None, now: float) -> ListingProgress:
 
 @dataclass(slots=True)
 class Walk:
-    """One walk: first from the newest to the known part, then a part of the sweep."""
+    """One walk: first from the newest training job to the known part, then a part of the sweep."""
 
     listing: ListingProgress  # the listing from which the walk continues
     began: int  # epoch seconds
     alive: set[str] = field(default_factory=set)  # training jobs
-    warm: set[str] = field(default_factory=set)  # training jobs that have ended, and whose instances are kept warm
+    warm: set[str] = field(default_factory=set)  # ended training jobs whose instances are kept warm
     newest_down_to: float | None = None  # end of the first part, if it ended before the known part
     swept_down_to: float | None = None  # end of the second part
-    _created: dict[str, float] = field(default_factory=dict)  # epoch seconds
+    _created: dict[str, float] = field(default_factory=dict)  # training job -> epoch seconds of its creation
     _first: set[str] = field(default_factory=set)  # training jobs that the first part found
 
     def found(self, name: str, created: float, *, alive: bool, sweep: bool) -> None:
-        """Add a training job that holds instances."""
+        """Add a training job that holds instances.
+
+        :param alive: False: the training job has ended, and its instances are kept warm.
+        :param sweep: whether the second part of the walk found the training job.
+        """
         (self.alive if alive else self.warm).add(name)
         self._created[name] = created
         if not sweep:
             self._first.add(name)
 
     def is_newer(self, name: str, than: float) -> bool:
-        """Return whether the list has the training job, created after this time (epoch seconds)."""
+        """Return whether the list has the training job, and it was created after this time (epoch seconds)."""
         return self._created.get(name, than) > than
 
     def result(self, unclear: Iterable[str]) -> ListingProgress:
         """Return the listing after the walk.
 
-        :param unclear: found training jobs that are not in the tables yet. The next walk meets them again.
+        :param unclear: found training jobs that are not in the tables yet. The next walk finds them again.
         """
         missed = [(self._created[name], name in self._first) for name in unclear]
         after = self._reached()

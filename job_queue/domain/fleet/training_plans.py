@@ -1,4 +1,4 @@
-"""Training plans: when they have instances, which attempts their end cuts off, and when jobs are told of it.
+"""Training plans: when they have instances, which attempts they cut off, and when jobs get notice of the end.
 
 docs/adr/0029-training-plans.md has the reasons.
 """
@@ -10,10 +10,10 @@ from math import inf
 from job_queue.domain.job import Job, epoch
 from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool
 
-TAKEN_BACK_SECONDS = 30 * 60  # before the end of a plan, or of a part of it, SageMaker takes the instances back
-ASK_SECONDS = 5 * 60  # between two requests for a plan
-ANNOUNCED_SECONDS = 2 * 3600  # jobs are told this long before their instances are taken back
-LATE_SECONDS = 60  # tolerance for an end that seems to be before its cause, because clocks differ
+TAKEN_BACK_SECONDS = 30 * 60  # SageMaker takes the instances back this long before the end of a plan, or of a part
+ASK_SECONDS = 5 * 60  # seconds between two requests for a plan
+ANNOUNCED_SECONDS = 2 * 3600  # jobs get notice this long before their instances are taken back
+LATE_SECONDS = 60  # tolerance, because clocks differ, for an attempt that seems to end before its instances were taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class PlanPart:
     instances: int
     starts: int  # epoch seconds
     ends: int  # epoch seconds
-    for_others: tuple[str, ...] = ()  # the resources that the plan is for, if training jobs are not among them
+    for_others: tuple[str, ...] = ()  # the resources that may use the plan, if training jobs are not among them
 
     @property
     def closes(self) -> int:
-        """The time at which its instances are taken back."""
+        """The time at which SageMaker takes the instances back."""
         return self.ends - TAKEN_BACK_SECONDS
 
 
@@ -37,10 +37,10 @@ class KnownPlan:
 
     arn: str
     asked: int  # epoch seconds of the last request
-    parts: tuple[PlanPart, ...] | None = None  # None: SageMaker has never answered; empty: it has no such plan
+    parts: tuple[PlanPart, ...] | None = None  # None: SageMaker has never answered; empty: there is no such plan
 
     def calendar(self, now: float) -> Calendar | None:
-        """Return the current part, or else the next part, or the last. None: SageMaker has never answered."""
+        """Return the current part, else the next part, else the last, or None if SageMaker has never answered."""
         if self.parts is None:
             return None
         parts = sorted(self.parts, key=lambda part: part.starts)
@@ -48,14 +48,14 @@ class KnownPlan:
         return Calendar(part.instances, part.starts, part.closes, part.for_others)
 
     def cuts_off(self, started: float, ended: float) -> bool:
-        """Return whether an attempt from `started` to `ended` was ended by the end of a part of the plan."""
+        """Return whether the end of a part of the plan has ended an attempt that ran from `started` to `ended`."""
         under_way = [part for part in self.parts or () if part.closes >= started]
         first = min(under_way, key=lambda part: part.closes, default=None)
         return first is not None and first.closes <= ended + LATE_SECONDS
 
 
 KnownPlans = Mapping[str, KnownPlan]
-"""ARN -> known data of the plan."""
+"""ARN of a plan -> its known data."""
 
 
 def plan_arns(policy: Policy) -> list[str]:
@@ -64,15 +64,16 @@ def plan_arns(policy: Policy) -> list[str]:
 
 
 def plans_to_describe(known: KnownPlans, policy: Policy, now: float) -> list[str]:
-    """Return the plans that were not asked about for some minutes."""
+    """Return the plans that were not requested in the last `ASK_SECONDS`."""
     return [arn for arn in plan_arns(policy) if arn not in known or known[arn].asked + ASK_SECONDS <= now]
 
 
 def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calendar]:
     """Return the calendar of each pool that has a training plan.
 
-    Nothing starts on a plan that SageMaker was not asked about yet. If SageMaker was asked and has never answered, the
-    pool's capacity in the policy counts, at any time; without a capacity, nothing starts.
+    A plan that SageMaker was not asked about yet is never open. If SageMaker was asked and has never answered, the pool
+    has no calendar, so its capacity in the policy counts at any time. If the pool has no capacity either, the plan is
+    never open.
     """
     found = {}
     for pool, arn in _with_plans(policy):
@@ -86,7 +87,7 @@ def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calend
 
 
 def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> str | None:
-    """Return the name of the plan whose end has ended an active job's attempt; None if there is none."""
+    """Return the name of the plan whose end has ended an active job's attempt, or None if there is no such plan."""
     for pool, arn in _with_plans(policy):
         record = known.get(arn)
         if pool.name in job.slots and record and record.cuts_off(epoch(job.started or job.since), ended):
@@ -95,9 +96,10 @@ def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> str
 
 
 def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, str] | None:
-    """Return when a running job loses its instances, and the plan's name.
+    """Return the time at which a running job will lose its instances (epoch seconds), and the plan's name.
 
-    None: not soon, the job was told already, or it reaches its MaxRuntimeInSeconds before.
+    Return None if the time is far away, if it was announced already, or if the job reaches its MaxRuntimeInSeconds
+    before.
     """
     found = []
     for pool, arn in _with_plans(policy):
@@ -110,7 +112,7 @@ def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[in
 
 
 def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> bool:
-    """Return whether a running job was told that its instances are taken back, but they are not taken back soon."""
+    """Return whether a running job got notice that its instances are taken back, but they are not taken back soon."""
     if job.cut_off is None or job.cut_off <= now:
         return False
     records = [known.get(arn) for pool, arn in _with_plans(policy) if pool.name in job.slots]

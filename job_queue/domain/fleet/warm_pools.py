@@ -21,33 +21,33 @@ RELEASE_AGAIN_SECONDS = 60
 class Placement:
     """The placement of a plan's starts."""
 
-    plan: Plan  # without the starts that warm pools block, whose slots are reserved
+    plan: Plan  # the plan without the starts that warm pools block; the slots of these starts are reserved
     reused: Mapping[str, ExternalTrainingJob] = field(
         default_factory=dict
-    )  # job -> the warm pool that it is launched on
-    in_the_way: tuple[ExternalTrainingJob, ...] = ()  # to be released
+    )  # job -> the warm pool on which it is launched
+    in_the_way: tuple[ExternalTrainingJob, ...] = ()  # the warm pools to release
     keep: Mapping[str, int] = field(default_factory=dict)  # starting job -> seconds to keep its instances warm
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The warm pools that relaunched attempts will be launched on, and the warm pools that block such attempts."""
+    """The warm pools on which relaunched attempts will be launched, and the warm pools that block such attempts."""
 
     reused: Mapping[str, ExternalTrainingJob] = field(
         default_factory=dict
-    )  # job -> the warm pool that it will be launched on
+    )  # job -> the warm pool on which it will be launched
     in_the_way: Mapping[str, tuple[ExternalTrainingJob, ...]] = field(
         default_factory=dict
-    )  # warm pools to release first
+    )  # job -> the warm pools to release before its launch
 
     @property
     def to_release(self) -> list[ExternalTrainingJob]:
-        """The warm pools that block one of the attempts."""
+        """The warm pools that block an attempt."""
         return [pool for pools in self.in_the_way.values() for pool in pools]
 
 
 def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
-    """Give each start a matching warm pool, or free instances; otherwise release the warm pools that block it.
+    """Give each start a matching warm pool or free instances; else release the warm pools that block the start.
 
     Warm pools claimed by relaunched attempts are not offered to new starts.
     """
@@ -59,14 +59,14 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
     reused = _matches(cluster, decided.starts, left, policy)
     left = [pool for pool in left if pool not in reused.values()]
     free = _free(cluster, decided.capacities, warm, policy)
-    coming = Counter(free)  # free after the planned releases
+    coming = Counter(free)  # instances that are free after the planned releases
     for pool in claims.to_release:
         coming.update(warm_slots(pool, policy))
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalTrainingJob] = {}
     for start in decided.starts:
-        # A start on a warm pool needs no free instances. It still waits if other warm pools exceed the capacity.
+        # A start on a warm pool needs no free instances. But the start waits if other warm pools exceed the capacity.
         needed = dict.fromkeys(start.slots, 0) if start.job in reused else start.slots
         if all(count <= free[pool] for pool, count in needed.items()):
             starts.append(start)
@@ -86,10 +86,10 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
     """Return the warm pools on which these attempts will be launched again, or that block them.
 
-    The attempts already hold their slots: each was begun before the queue knew of the warm pool. An attempt that
-    no warm pool blocks can be launched, on free instances or on a matching warm pool.
+    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. An attempt that no
+    warm pool blocks can be launched on free instances or on a matching warm pool.
 
-    :param attempts: the most important first.
+    :param attempts: the attempts, the most important first.
     """
     policy, left = cluster.applied.policy, idle(cluster.external)
     if not attempts or not left:
@@ -176,7 +176,7 @@ def _to_keep(cluster: ClusterState, decided: Plan) -> dict[str, int]:
 
 
 def _is_followed(job: Job, slots: Slots, pool: Pool, waiting: Iterable[Job], cluster: ClusterState) -> bool:
-    if job.footprint is None or job.carries is not None:  # an empty carrier keeps its own instance
+    if job.footprint is None or job.carries is not None:  # a carrier without members keeps its own instance
         return False
     return any(
         other.footprint == job.footprint

@@ -1,7 +1,7 @@
 """The launch rate: a token bucket for CreateTrainingJob, which AWS limits for the whole account.
 
 The default quota is one call a second. The permitted burst is not documented, and other programs in the account use the
-same quota. So the rate decreases when AWS throttles a call, and recovers with time.
+same quota. So the queue lowers its rate when AWS throttles a call, and raises it again with time.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 LOWEST_RATE = 0.25  # calls a second; throttling never lowers the rate below this
 RATE_DECREASE = 0.7  # factor on the rate after a throttled call
 DOUBLING_SECONDS = 60  # time in which the rate doubles, up to the configured rate
-ROUNDING = 1e-3  # of a call
+ROUNDING = 1e-3  # part of a call that may be missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class TokenBucket:
     """The calls that may be sent now. Immutable; times are epoch seconds."""
 
     tokens: float
-    at: float  # epoch seconds at which it had these tokens
-    rate: float  # calls a second, as learned
+    at: float  # epoch seconds at which the bucket had these tokens
+    rate: float  # calls a second, lowered by throttled calls and raised by time
 
     @classmethod
     def full(cls, rate: CreateRate, now: float) -> "TokenBucket":
@@ -34,7 +34,10 @@ class TokenBucket:
         return cls(rate.burst, now, rate.per_second)
 
     def filled(self, rate: CreateRate, now: float) -> "TokenBucket":
-        """Return the bucket at this time, within the present bounds, which may have changed. The clock may go back."""
+        """Return the bucket at this time, within the configured bounds, which may have changed.
+
+        The clock may go back.
+        """
         seconds = max(0.0, now - self.at)
         before = max(self.rate, min(LOWEST_RATE, rate.per_second))
         learned = min(rate.per_second, before * 2 ** min(seconds / DOUBLING_SECONDS, 10))

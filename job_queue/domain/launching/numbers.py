@@ -1,7 +1,7 @@
 """The numbers of CreateTrainingJob calls as ranges, so that thousands of unanswered calls fit in a job's row."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""First and last number of each range, in rising order."""
+"""The first and the last number of each range, in rising order."""
 
 MOST_RANGES = 20
 
@@ -12,10 +12,10 @@ def contains(ranges: Ranges, number: int) -> bool:
 
 
 def with_number(ranges: Ranges, number: int) -> Ranges:
-    """Return the ranges with a number that is higher than all of them.
+    """Return the ranges with one more number, which must be higher than all numbers in the ranges.
 
-    Beyond `MOST_RANGES` the oldest two ranges are joined, and the numbers between them are included. That does less
-    harm than a missing number, by which a true attempt would not be recognised.
+    Beyond `MOST_RANGES`, the two oldest ranges are joined, which adds the numbers between them. An added number does
+    less harm than a missing number, which would make a true attempt unrecognisable.
     """
     if ranges and ranges[-1][1] == number - 1:
         return (*ranges[:-1], (ranges[-1][0], number))
@@ -24,7 +24,7 @@ def with_number(ranges: Ranges, number: int) -> Ranges:
 
 
 def without_number(ranges: Ranges, number: int) -> Ranges:
-    """Return the ranges without a number."""
+    """Return the ranges without one number."""
     left: list[tuple[int, int]] = []
     for first, last in ranges:
         parts = ((first, min(last, number - 1)), (max(first, number + 1), last))

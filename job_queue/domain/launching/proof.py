@@ -1,9 +1,11 @@
 """Decide whether a training job is an attempt of the queue: by its name, and by the proof in its tags.
 
 Each job has a secret, which is drawn and recorded before its first launch and never shown. Each CreateTrainingJob call
-carries a proof: the call's number, and a digest of the number and the attempt's name under the secret. Others may read
-the proof in the tags and copy it. So a proof counts for its name only, and no longer once SageMaker has refused its
-call. A proof with a number above the recorded ones counts: the tables were restored to an earlier time.
+carries a proof: the call's number, and a digest of the number and the attempt's name under the secret.
+
+Other people may read the proof in the tags and copy it. So a proof counts only with the name for which it was made, and
+no longer counts after SageMaker has refused its call. A proof whose number is above the recorded numbers counts,
+because the tables may have been restored to an earlier time.
 """
 
 import hashlib
@@ -25,20 +27,20 @@ from job_queue.domain.names import (
 )
 
 _PROOF = re.compile(r"([1-9][0-9]{0,8})-([0-9a-f]{64})", re.ASCII)
-MOST_TAGS = 50  # of a training job
+MOST_TAGS = 50  # tags of a training job
 
 
 def is_of_queue(tags: Mapping[str, str]) -> bool:
-    """Return whether a training job claims to be the queue's. Others can set the same tag."""
+    """Return whether a training job has the tag of the queue. Other people can set the same tag."""
     return tags.get(QUEUE_TAG) == QUEUE_NAME
 
 
 def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str, str]:
     """Return the tags of a job's attempt, with the proof of a call.
 
-    :param others: number of other tags. Requests accepted by earlier versions may leave room for four tags only. Then
-        the tag with the attempt's number is left out, because the name also has the number.
-    :param call: the call's number; None: the next call.
+    :param others: number of other tags. A request that an earlier version accepted may leave room for four tags only.
+        Then the tag with the attempt's number is left out, because the name also has the number.
+    :param call: the call's number; None: the latest call, whose intent is recorded.
     """
     number = job.sent if call is None else call
     tags = {QUEUE_TAG: QUEUE_NAME, JOB_TAG: job.name, SUBMISSION_TAG: job.submission}
@@ -48,7 +50,7 @@ def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str
 
 
 def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
-    """Return whether a training job has a name that an attempt of the job in its tags could have."""
+    """Return whether the name of a training job could be an attempt's name of the job in its tags."""
     attempt = attempt_number(name)
     return attempt is not None and name == apply_qstamp(tags.get(JOB_TAG, ""), attempt)
 
@@ -56,7 +58,7 @@ def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
 def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
     """Return whether a training job is this submission's recorded attempt, or the next one if the job is waiting.
 
-    An attempt launched by a version without proofs is recognised by the recorded name, until it ends.
+    An attempt that a version without proofs has launched is recognised by the recorded name, until it ends.
     """
     expected = job.launched if job.launched is not None else apply_qstamp(job.name, job.attempt)
     if name != expected or not _claims(tags, job) or tags.get(ATTEMPT_TAG, str(job.attempt)) != str(job.attempt):
@@ -77,9 +79,9 @@ def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
 
 
 def is_signed(name: str, tags: Mapping[str, str], job: Job) -> bool:
-    """Return whether a training job has the proof of any call of this submission, whatever has become of the call.
+    """Return whether a training job has the proof of any call of this submission, even of a refused call.
 
-    Others may have read that proof and copied it.
+    Other people may have read such a proof and copied it.
     """
     proof = _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
     if job.secret is None or proof is None or not _claims(tags, job):
@@ -88,21 +90,21 @@ def is_signed(name: str, tags: Mapping[str, str], job: Job) -> bool:
 
 
 def call_number(tags: Mapping[str, str]) -> int | None:
-    """Return the number of the CreateTrainingJob call whose proof these tags have; None: they have no proof."""
+    """Return the number of the CreateTrainingJob call whose proof is in these tags, or None without a proof."""
     proof = _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
     return int(proof[1]) if proof else None
 
 
 def ended_attempt(name: str, record: JobRecord) -> EndedAttempt | None:
-    """Return the attempt of this name that is recorded as ended, unless it was on a carrier."""
+    """Return the attempt of this name that is recorded as ended, or None. Attempts on a carrier do not count."""
     return next((it for it in record.attempts if it.training_job_name == name and it.carrier is None), None)
 
 
 def is_leftover(name: str, tags: Mapping[str, str], record: JobRecord) -> bool:
     """Return whether a training job is an attempt of this submission that is recorded as ended.
 
-    SageMaker once accepted the name from the queue. A proof alone is weaker: others may have read the proof of a call
-    that SageMaker refused.
+    The record shows that SageMaker once accepted the name from the queue. A proof alone shows less, because other
+    people may have copied the proof of a call that SageMaker refused.
     """
     return is_signed(name, tags, record.job) and ended_attempt(name, record) is not None
 

@@ -1,8 +1,8 @@
 """Quota lag: for some minutes SageMaker counts the instances of finished training jobs against the quota.
 
-A refusal includes the number of instances that SageMaker counts. If it exceeds the number that the queue knows, the
-rest belongs to training jobs that ended a short while ago, or that the next comparison will find. The times of the
-tries are in `domain/capacity_backoff.py`. docs/adr/0090-quota-lag.md has the reasons and the sources.
+A refusal includes the number of instances that SageMaker counts. If SageMaker counts more instances than the queue
+knows, the difference is due to training jobs that ended a short while ago, or that the next comparison will find. The
+times of the tries are in `domain/capacity_backoff.py`. docs/adr/0090-quota-lag.md has the reasons and the sources.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from job_queue.scheduler import Policy
 
 
 def lag_of(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> str | None:
-    """Return a message about the instances that SageMaker counts beyond those of the queue; None: this is no quota lag.
+    """Return a message about the instances that SageMaker counts beyond those of the queue, or None without quota lag.
 
     :param job: the refused job.
-    :param cluster: live jobs, external jobs and warm pools, with all jobs that were launched together with this one.
+    :param cluster: live jobs, external jobs and warm pools, with all jobs that were launched together with this job.
     """
     if not quota.is_full or quota.is_for_spot != is_spot(job, cluster.applied.policy):
         return None
@@ -43,7 +43,7 @@ def of_the_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy
 
 
 def _known_instances(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> int:
-    """Return the known instances that count toward the quota, without the instances of the job.
+    """Return the known instances that count toward the quota, without the instances of the refused job.
 
     External jobs are counted in each market, because the queue does not know their market.
     """
@@ -60,7 +60,7 @@ def _known_instances(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> i
 
 
 def _instances_of(job: Job, policy: Policy) -> dict[str, int]:
-    """Return the instances that a job holds, by type, without training plans, which count toward no quota."""
+    """Return the instances that a job holds, by type. Instances of training plans are left out: they need no quota."""
     found: dict[str, int] = {}
     for pool in policy.pools:
         count = job.slots.get(pool.name, 0)

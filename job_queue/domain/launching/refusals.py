@@ -1,7 +1,7 @@
-"""The meaning of SageMaker's messages when it refuses a launch: the exceeded quota, or an objection to the pool.
+"""The meaning of SageMaker's messages when it refuses a launch: an exceeded quota, or an objection to the pool.
 
-ResourceLimitExceeded covers every quota of an account, not only the number of instances of a type: also spot instances,
-warm pools, debugger rules, the longest run time. ValidationException also covers more than the request.
+ResourceLimitExceeded covers every quota of an account: instances of a type, but also spot instances, warm pools,
+debugger rules, and the longest run time. ValidationException is also about more than the request.
 """
 
 import re
@@ -14,11 +14,11 @@ _QUOTA = re.compile(
 _TYPE_QUOTA = re.compile(r"(?P<instance_type>ml\.[\w.-]+) for (?P<spot>spot )?training job usage")
 _ALL_TYPES = re.compile(r"Number of instances across all (?P<spot>spot )?training jobs")
 
-# The fields that a pool may add to a request, as messages name them. For example, a plan may have expired.
+# The fields that a pool may add to a request, in the words of messages. An example is an expired training plan.
 _OF_POOL = re.compile(
     r"training[ -]?plan|reserved[ -]?capacity|instance ?type|instance ?count|spot|MaxWaitTimeInSeconds", re.IGNORECASE
 )
-# A new role cannot be assumed for some seconds, and an operator may repair a role.
+# The cause may go away: a new role cannot be assumed for some seconds, and an operator may repair a role.
 _TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
 
 
@@ -28,7 +28,7 @@ class QuotaExceeded:
 
     name: str  # as Service Quotas lists it
     limit: float
-    delta: float  # number that the request asked for
+    delta: float  # number by which the request would raise the use
     unit: str  # Instances, Seconds, ...
     used: float  # number that SageMaker counts at present
 
@@ -39,7 +39,7 @@ class QuotaExceeded:
 
     @property
     def instance_type(self) -> str | None:
-        """The instance type of a quota for instances of one type in training jobs; None for other quotas."""
+        """The instance type of a quota for instances of one type in training jobs, or None for other quotas."""
         match = _TYPE_QUOTA.fullmatch(self.name)
         return match and match["instance_type"]
 
@@ -61,7 +61,7 @@ class QuotaExceeded:
 
     @property
     def sentence(self) -> str:
-        """The meaning for the job, and the remedy."""
+        """The meaning of the refusal for the job, and a remedy."""
         figures = f"'{self.name}' is {self.limit:g} {self.unit} in this account, and the job asks for {self.delta:g}"
         if self.is_full:
             return f"The quota {figures} while others use it (ResourceLimitExceeded)."
@@ -72,14 +72,14 @@ class QuotaExceeded:
 
 
 def quota_exceeded(message: str) -> QuotaExceeded | None:
-    """Return the quota that a refusal names; None if the message has another form."""
+    """Return the quota that a refusal names, or None if the message has another form."""
     match = _QUOTA.search(message)
     if match is None:
         return None
     try:
         limit, delta, used = (float(match[figure]) for figure in ("limit", "delta", "used"))
         return QuotaExceeded(match["name"], limit, delta, match["unit"], used)
-    except ValueError:  # such as 1.2.3
+    except ValueError:  # no number, such as 1.2.3
         return None
 
 

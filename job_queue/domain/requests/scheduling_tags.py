@@ -25,11 +25,11 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """A job in the tag `after`."""
+    """A job that the tag `after` names."""
 
     job: str
     any_outcome: bool
-    field: str  # field that names it
+    field: str  # field of the request with the tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,21 @@ class SchedulingOptions:
     """The scheduling options of a job."""
 
     project: str
-    group: str | None = None  # jobs that people treat as one
-    max_parallel: int | None = None  # jobs of its owner and group in the project that may be active at a time
+    group: str | None = None  # value of the tag `group`
+    max_parallel: int | None = None  # jobs of the same owner, project and group that may be active at a time
     priority: int = 0
     preemptible: bool = True
     interactive: bool = False
     pools: tuple[str, ...] = ()
-    retries: int = 0  # allowed retries after failures of its own
-    sizes: tuple[int, ...] = ()  # accepted numbers of instances, best first; empty: only the request's
-    gpus: int | None = None  # tenths of GPUs of an instance that it shares; None: whole instances
+    retries: int = 0  # allowed retries after failures of the job itself
+    sizes: tuple[int, ...] = ()  # accepted numbers of instances, best first; empty: only the request's number
+    gpus: int | None = None  # tenths of GPUs of a shared instance; None: whole instances
 
 
 def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> SchedulingOptions:
     """Read the tags with scheduling options, and check them against the policy.
 
-    :raises InvalidRequest: a tag is wrong; the field names it.
+    :raises InvalidRequest: a tag is wrong. The error names the field.
     :raises Forbidden: the policy forbids an option.
     """
     tags = request.tag_values
@@ -85,7 +85,7 @@ def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> 
 def named_dependencies(request: TrainingRequest) -> tuple[After, ...]:
     """Return the jobs that the tag `after` names, separated by spaces, commas or plus signs: `prepare train-1:any`.
 
-    :raises InvalidRequest: the tag is wrong; the field names it.
+    :raises InvalidRequest: the tag is wrong. The error names the field.
     """
     tag = request.tag_values.get("after")
     return _after(tag, request.name) if tag else ()
@@ -94,16 +94,16 @@ def named_dependencies(request: TrainingRequest) -> tuple[After, ...]:
 def accepted_sizes(request: TrainingRequest) -> tuple[int, ...]:
     """Return the numbers of instances that the tag `instances` names, best first: `8 4 2`; empty without the tag.
 
-    The first must be the request's own number, so that no job gets more than its request says.
+    The first number must be the request's own number, so that no job gets more instances than its request says.
 
-    :raises InvalidRequest: the tag is wrong, or the request does not allow such a number; the field names it.
+    :raises InvalidRequest: the tag is wrong, or the request does not allow such a number. The error names the field.
     """
     tag = request.tag_values.get("instances")
     return _sizes(tag, request.resources) if tag else ()
 
 
 def _priority(tag: TagValue) -> int:
-    """Return a priority.
+    """Return the priority in a tag.
 
     :raises InvalidRequest: the text is not a whole number, or the number is too large.
     """
@@ -119,7 +119,7 @@ def _priority(tag: TagValue) -> int:
 def check_ceiling(project: Project, priority: int, field: str | None) -> None:
     """Check that a priority is not above the project's priority ceiling.
 
-    :raises Forbidden: it is above.
+    :raises Forbidden: the priority is above the ceiling.
     """
     if project.priority_ceiling is not None and priority > project.priority_ceiling:
         raise Forbidden(
@@ -256,7 +256,7 @@ def _sizes(tag: TagValue, resources: Resources) -> tuple[int, ...]:
 
 
 def _check_resizable(field: str, sizes: tuple[int, ...], resources: Resources) -> None:
-    """Check that the request allows other numbers of instances, and that it has the first number.
+    """Check that the request allows other numbers of instances, and that its own number is the first of the sizes.
 
     :raises InvalidRequest: the request allows no other number, or has another number than the first.
     """
@@ -287,7 +287,10 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Resources) -
 
 
 def _pools(tag: TagValue, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
-    """Return the pools that the tag names. Commas or spaces separate them: some services allow no comma in a tag."""
+    """Return the pools that the tag names, separated by commas, spaces or plus signs.
+
+    Some services allow no comma in a tag.
+    """
     names = tuple(dict.fromkeys(re.split(r"[\s,+]+", tag.text.strip())))
     allowed = project.pools_for(interactive=interactive) or tuple(pool.name for pool in policy.pools)
     for name in names:

@@ -1,7 +1,7 @@
-"""CreateTrainingJob requests as typed values. Validation accepts the JSON first; all later code reads these types.
+"""CreateTrainingJob requests as typed values. Validation accepts the JSON first, and all later code reads these types.
 
 The JSON is kept for the call to SageMaker, for the owner of the job, and for comparisons. Answers of
-DescribeTrainingJob and events have the same fields, except for their tags.
+DescribeTrainingJob and events have the same fields, except for tags.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,14 +11,14 @@ from typing import Any, Self
 
 from msgspec import Struct, convert, field
 
-_NAMED_BY_USERS = frozenset({"Environment", "HyperParameters", "Tags"})  # no field below these is SageMaker's
+_NAMED_BY_USERS = frozenset({"Environment", "HyperParameters", "Tags"})  # users choose the names of the fields in these
 
 
 class Preference(Struct, frozen=True, rename="pascal"):
     """An alternative of ResourceConfig.InstancePreferences."""
 
     instance_type: str
-    instance_count: int | None = None  # None: the count of the ResourceConfig
+    instance_count: int | None = None  # None: the InstanceCount of the ResourceConfig
     training_plan_arns: tuple[str, ...] = ()
 
 
@@ -30,14 +30,14 @@ class RequestedGroup(Struct, frozen=True, rename="pascal"):
 
 
 class Resources(Struct, frozen=True, rename="pascal"):
-    """A ResourceConfig: the instances that a training job asks for, or that it has."""
+    """A ResourceConfig: the instances that a training job requests, or that it has."""
 
     instance_type: str | None = None
     instance_count: int = 1
     instance_groups: tuple[RequestedGroup, ...] | None = None
     instance_preferences: tuple[Preference, ...] | None = None
     instance_placement_config: dict[str, Any] | None = None
-    selected_instance_type: str | None = None  # in reports only: the preference that SageMaker has chosen
+    selected_instance_type: str | None = None  # in reports only: the type of the preference that SageMaker chose
     selected_instance_count: int | None = None
     volume_size: int | None = field(name="VolumeSizeInGB", default=None)  # GB
     volume_kms_key_id: str | None = None
@@ -53,8 +53,8 @@ class Resources(Struct, frozen=True, rename="pascal"):
     def demand(self) -> tuple[dict[str, int], ...]:
         """The alternatives, best first, each {instance type: instances}.
 
-        Each instance preference is an alternative; in the report of a running job only the selected one is left. All
-        instance groups together are one alternative. A serverless job has one alternative without instances.
+        Each instance preference is an alternative. In the report of a running job, only the selected preference is
+        left. All instance groups together are one alternative. A serverless job has one alternative without instances.
         """
         counts = {it.instance_type: it.instance_count or self.instance_count for it in self.preferences}
         if selected := self.selected_instance_type:
@@ -77,12 +77,12 @@ class Resources(Struct, frozen=True, rename="pascal"):
 
     @property
     def all_plans(self) -> set[str | None]:
-        """The training plans that the request itself names (None: no plan). A pool with one of them changes nothing."""
+        """The training plans that the request names (None: no plan). A pool with one of these plans changes nothing."""
         return {plan for it in self.preferences for plan in it.training_plan_arns} | {self.training_plan_arn}
 
     @property
     def instance_types(self) -> set[str | None]:
-        """The instance types outside of groups. None is one of them if the ResourceConfig itself names no type."""
+        """The instance types outside of groups, including None if the ResourceConfig itself names no type."""
         return {self.instance_type, *(it.instance_type for it in self.preferences)}
 
 
@@ -114,10 +114,10 @@ class TrainingJobFields(Struct, frozen=True, rename="pascal"):
     def footprint(self) -> str | None:
         """A digest of the properties that a job must share with a warm pool, besides instance type and count.
 
-        None: the job uses no warm pool, and leaves none.
+        None means that the job uses no warm pool, and leaves none.
 
-        Source: AWS's guide, "Matching training jobs" of managed warm pools. SageMaker also compares session tags; all
-        launches of the queue have the same ones.
+        Source: AWS's guide, "Matching training jobs" of managed warm pools. SageMaker also compares session tags, which
+        are the same in all launches of the queue.
         """
         if self.resources.instance_groups or self.spot:
             return None
@@ -207,16 +207,16 @@ class TrainingRequest(TrainingJobFields, frozen=True, rename="pascal"):
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self:
-        """Return the request with this content.
+        """Return the typed request of this content.
 
         :param content: a request without issues of `validation.against_model`.
-        :raises ValueError: a field has another type than SageMaker's.
+        :raises ValueError: a field does not have the type that SageMaker requires.
         """
         return convert({**content, "content": content}, cls)
 
     @property
     def checkpoints(self) -> str | None:
-        """The address at which the job keeps checkpoints; None if it keeps none."""
+        """The address to which the job writes checkpoints, or None if it has no checkpoints."""
         return self.checkpoint_config.uri if self.checkpoint_config else None
 
     @property
@@ -226,7 +226,7 @@ class TrainingRequest(TrainingJobFields, frozen=True, rename="pascal"):
 
     @property
     def is_serverless(self) -> bool:
-        """Whether SageMaker chooses the instances."""
+        """Whether SageMaker chooses the instances (a serverless job)."""
         return "ServerlessJobConfig" in self.content
 
     def texts_under(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-WHOLE = 10  # tenths of a GPU
+WHOLE = 10  # tenths of GPUs in one whole GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class GpuAllocation:
 
 @dataclass(frozen=True, slots=True)
 class GpuAssignment:
-    """Assign this waiting member to a running carrier."""
+    """The assignment of a waiting member to GPUs of a running carrier."""
 
     job: str
     allocation: GpuAllocation
@@ -30,7 +30,7 @@ class GpuAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch a carrier for these waiting members."""
+    """The launch of a carrier for waiting members."""
 
     members: tuple[str, ...]  # in waiting order; the carrier has the first member's place in the queue
     slots: Mapping[str, int]
@@ -39,8 +39,8 @@ class Launch:
 class Row:
     """Free tenths of each GPU of an instance.
 
-    A part is taken from the GPU with the fewest free tenths that suffice, so that whole GPUs stay free. Whole GPUs are
-    taken in the order of their indexes.
+    A part of a GPU is taken from the GPU with the fewest free tenths that suffice, so that whole GPUs stay free. Whole
+    GPUs are taken in the order of their indexes.
     """
 
     def __init__(self, gpus: int, taken: Iterable[GpuAllocation] = ()) -> None:
@@ -68,7 +68,7 @@ class Row:
             self._free[gpu] += allocation.tenths
 
     def place(self, size: int, other: "Row | None" = None) -> tuple[int, ...] | None:
-        """Return the GPUs for a member that needs `size` tenths; None: there is no place.
+        """Return the GPUs for a member that needs `size` tenths, or None if there is no place.
 
         :param other: another state of the same GPUs; the place must be free in both states.
         """

@@ -1,4 +1,4 @@
-"""Convert carriers to jobs of one instance for `plan_instances`: their priority, runtime, and cost of a stop."""
+"""Convert carriers to jobs of one instance for `plan_instances`, with priority, runtime, and the cost of a stop."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,8 +12,8 @@ EMPTY_CARRIER_PRIORITY = -(10**9)  # the priority of a carrier without members
 def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
     """Yield each carrier as a job of one instance.
 
-    Its priority is the highest of its members, and the cost of stopping it is the sum over its members. A carrier on
-    which no member stays counts as stopping, so its instance is as good as free.
+    The job's priority is the highest of the carrier's members. The cost of stopping the job is the sum over the
+    members. A carrier that all members leave counts as stopping, so its instance is as good as free.
     """
     return (_as_job(packing, carrier, now) for carrier in packing.carriers.values())
 
@@ -49,7 +49,7 @@ def _start(job: ActiveJob | WaitingJob, now: float) -> float:
 
 
 def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[ActiveJob], carrier: Carrier) -> float | None:
-    """Return the seconds from the latest start of a member until all members have ended; None: unknown.
+    """Return the seconds from the latest start of a member until all members have ended, or None if not known.
 
     :param times: start and runtime of each member.
     """
@@ -61,13 +61,13 @@ def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[Active
 
 
 def _idle_since(staying: Sequence[ActiveJob]) -> float | None:
-    """Return since when all members have been idle; None: some are not, or it is not known."""
+    """Return the time since which all members have been idle, or None if one is not idle or this is not known."""
     times = [job.idle_since for job in staying if job.idle_since is not None]
     return max(times) if times and len(times) == len(staying) else None
 
 
 def bin_as_waiting_job(it: Bin) -> WaitingJob:
-    """Return a waiting job for a new carrier: its leader, with the longest runtime of all members."""
+    """Return a waiting job that stands for a new carrier: the leader, with the longest runtime of all members."""
     return replace(
         it.leader,
         max_runtime=_longest([job.max_runtime for job in it.members]),

@@ -47,7 +47,8 @@ class MemberHolds:
     def of(self, decided: Plan) -> tuple[Hold, ...]:
         """Return all holds of a plan, including those from the planner of instances."""
         found = (*self._of_allocations(decided), *self._of_bins(decided), *self._plan_independent)
-        longer: dict[int, tuple[str, ...]] = {}  # most holds share the same tuple of blockers, which may be long
+        # cache: most holds share the same tuple of blockers, which may be long
+        longer: dict[int, tuple[str, ...]] = {}
         for hold in found:
             if id(hold.blockers) not in longer:
                 longer[id(hold.blockers)] = tuple(self._with_members(hold.blockers))

@@ -35,4 +35,4 @@ _BY_FAMILY: Mapping[str, Mapping[str, int]] = {
 GPUS: Mapping[str, int] = {
     f"ml.{family}.{size}": count for family, sizes in _BY_FAMILY.items() for size, count in sizes.items()
 }
-"""SageMaker's instance type -> accelerators of one instance; types that are missing are unknown or have none."""
+"""SageMaker's instance type -> accelerators of one instance. A missing type is unknown or has no accelerators."""

@@ -15,7 +15,7 @@ from job_queue.scheduler.victims import Guarantees, VictimKey, victim_order
 
 @dataclass
 class Bin:
-    """A carrier that does not exist yet, and the members that it would be launched for, in waiting order."""
+    """A carrier that does not exist yet, and the members for which it would be launched, in waiting order."""
 
     row: Row
     members: list[WaitingJob]
@@ -27,10 +27,10 @@ class Bin:
 
 
 class Packing:
-    """The allocations on all carriers, while members are given GPUs one after the other in waiting order.
+    """The GPU allocations on all carriers, updated while members get GPUs one by one in waiting order.
 
-    :param snapshot: with the members among `active` and `waiting`.
-    :param reserved_carriers: carriers that all members leave because their instances are reserved for others.
+    :param snapshot: a snapshot whose `active` and `waiting` jobs include the members.
+    :param reserved_carriers: carriers that all members leave because their instances are reserved for other jobs.
     """
 
     def __init__(self, snapshot: Snapshot, reserved_carriers: Collection[str] = ()) -> None:
@@ -45,7 +45,7 @@ class Packing:
         self.carrier_attempt = members_by_carrier(snapshot)
         self.evictions: dict[str, Evict] = {}
         self._free: dict[str, Row] = {}  # carrier -> GPUs without a member
-        # carrier -> GPUs without a member and not promised, once stopping and evicted members are gone
+        # carrier -> GPUs that are not promised and have no member once stopping and evicted members have ended
         self._soon: dict[str, Row] = {}
         for name, carrier in self.carriers.items():
             self._free[name] = Row(carrier.gpus, map(_allocation, self.carrier_attempt[name]))
@@ -54,7 +54,7 @@ class Packing:
         self._failed_searches: list[tuple[object, int]] = []
         self._victim_keys: dict[str, VictimKey] = {}  # cache of sort keys in victim order
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
-        self._kept: dict[str, str] = {}  # carrier -> the patient member that its allocations are kept for
+        self._kept: dict[str, str] = {}  # carrier -> the patient member for which its GPUs are kept
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.allocations: dict[str, GpuAssignment] = {}
         self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have an allocation
@@ -72,9 +72,9 @@ class Packing:
     # --- existing allocations ---------------------------------------------------------------------------------
 
     def allocate(self, member: WaitingJob, closed: Collection[str] = ()) -> bool:
-        """Give a member free GPUs, or promise it GPUs that will be free. Return whether one of these was possible.
+        """Give a member free GPUs, or promise it GPUs that will be free. Return whether either was possible.
 
-        :param closed: carriers that it may not join.
+        :param closed: carriers that the member may not join.
         """
         size = member.gpus or 0
         for at_once in (True, False):
@@ -113,7 +113,7 @@ class Packing:
             self.promised[member.name] = allocation.carrier
 
     def keep(self, member: WaitingJob) -> None:
-        """Keep a carrier, with all GPUs that become free, for a member that has waited longer than `patience`."""
+        """Keep one carrier, with all its GPUs that become free, for a member that has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -150,7 +150,8 @@ class Packing:
     def make_room(self, member: WaitingJob) -> bool:
         """Evict members of lower priority from one carrier, and promise their GPUs; return whether that was possible.
 
-        No victim is needless. If there are several such carriers, the one with the least valuable victims is chosen.
+        Only members that are needed as victims are evicted. If several carriers are possible, the carrier with the
+        least valuable victims is chosen.
         """
         like_it = (member.kind, member.project, member.gpus, member.demand)
         if any(like_it == other and member.priority <= priority for other, priority in self._failed_searches):
@@ -174,7 +175,10 @@ class Packing:
         return True
 
     def _victims_on(self, carrier: Carrier, member: WaitingJob) -> Sequence[ActiveJob]:
-        """Return the victims on a carrier that free enough GPUs, in victim order, none needless; empty: impossible."""
+        """Return the members to evict from a carrier so that enough of its GPUs are free, in victim order.
+
+        The result has only victims that are needed. The result is empty if there are not enough victims.
+        """
         row, size = self._soon[carrier.name].copy(), member.gpus or 0
         leaving: list[ActiveJob] = []
         lower = [job for job in self.staying(carrier.name) if job.priority < member.priority and self._may_leave(job)]
@@ -207,7 +211,7 @@ class Packing:
         return self._victim_keys[job.name]
 
     def _slots_of(self, job: ActiveJob) -> Mapping[str, int]:
-        """Return one instance of the carrier's pool, as if a member held it.
+        """Return one slot of the carrier's pool, as if the member held it.
 
         A member holds no slots, but victim order and the pool's guaranteed runtime depend on slots.
         """
@@ -236,9 +240,9 @@ class Packing:
         self._soon[carrier] = Row(self.carriers[carrier].gpus)
 
     def _allocations_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, GpuAllocation]] | None:
-        """Return an allocation on another carrier for each member that stays on this one; None: there are not enough.
+        """Return an allocation on another carrier for each staying member, or None if a member finds no place.
 
-        The allocations are free now and not promised.
+        The allocated GPUs are free now and promised to no other member.
         """
         own = self.carriers[name]
         others = {

@@ -24,8 +24,8 @@ from job_queue.scheduler.sharing.spending import Spending
 def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     """Return the decisions of one cycle. The order of `active`, `waiting` and `carriers` does not matter.
 
-    :param explained: whether to explain why the other jobs wait, which takes half of the time. If not, the plan has no
-        holds.
+    :param explained: whether to explain why the other jobs wait. Explanations take half of the time. Without them, the
+        plan has no holds.
     """
     if not snapshot.carriers and all(job.gpus is None for job in snapshot.waiting):
         return plan_instances(snapshot, explained=explained)
@@ -49,7 +49,7 @@ class _SharedPlan:
         charged = replace(snapshot, active=(*snapshot.active, *carriers_as_jobs(self._packing, snapshot.now)))
         spending = Spending(charged)
         order = WaitingOrder(snapshot, held_lately(charged), spending)
-        # No backoffs: a member on an existing carrier needs no launch.
+        # Backoffs do not count: a member on an existing carrier needs no launch.
         everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
         candidates, refused = find_candidates(everyone, ShareTree(snapshot.policy, spending.overspent), order, spending)
         self._holds = MemberHolds(snapshot, self._packing)
@@ -95,10 +95,10 @@ class _SharedPlan:
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> set[str]:
-        """Return the carriers that a member may not join, because it would keep their instances from other jobs longer.
+        """Return the carriers that a member may not join, because it would delay the start of other jobs there.
 
-        The other jobs are patient jobs that come before it in its project, and jobs for which the carrier will be
-        evicted when the guaranteed runtimes of its members are over.
+        These other jobs are patient jobs that come before the member in its project, and jobs for which a carrier will
+        be evicted when the guaranteed runtimes of its members are over.
         """
         pools = {
             pool
@@ -117,10 +117,10 @@ class _SharedPlan:
         }
 
     def _join_after(self, decided: Plan) -> bool:
-        """Let members join carriers that were closed to them only for patient jobs that start in the plan.
+        """Let members join carriers that were closed only because of patient jobs which the plan starts.
 
-        Otherwise a job might be evicted for a member although GPUs of a carrier are free for it. Return whether a
-        member joins.
+        Otherwise a job might be evicted for a member although GPUs of a carrier are free for that member. Return
+        whether a member joins a carrier.
         """
         started = {start.job for start in decided.starts}
         waits = [it for it in self._patient if it.name not in started]
@@ -140,7 +140,7 @@ class _SharedPlan:
     def _plan_instances(self, *, explained: bool = False, without: str | None = None) -> Plan:
         """Return the plan of whole instances.
 
-        :param without: a carrier that is treated as if no member stayed on it.
+        :param without: a carrier that is treated as if all its members had left.
         """
         snapshot, packing = self._snapshot, self._packing
         carriers = (
@@ -186,7 +186,7 @@ class _SharedPlan:
                 )
 
     def _blocked(self, decided: Plan) -> list[WaitingJob]:
-        """Return the members for which no carrier starts, neither now nor on slots that are being freed already."""
+        """Return the members for which no carrier starts, neither now nor on slots that are already being freed."""
         served = {start.job for start in decided.starts}
         served |= decided.reservations.keys() - {eviction.claimant for eviction in decided.evictions}
         bins = [it for it in self._packing.bins if it.leader.name not in served]
@@ -194,7 +194,7 @@ class _SharedPlan:
         return [member for member in self._unplaced if member.name in blocked]
 
     def _consolidates(self, decided: Plan) -> bool:
-        """Move the members of one carrier to others, if another job can start on its instance only then.
+        """Move the members of one carrier to others, if this lets another job start on the carrier's instance.
 
         Return whether members were moved.
         """
@@ -216,7 +216,7 @@ class _SharedPlan:
         carrier_attempt = {
             job.name: job.allocation.carrier for job in self._snapshot.active if job.allocation is not None
         }
-        # Members of an evicted carrier leave with it, and are not evicted one by one.
+        # Members of an evicted carrier leave with the carrier, and are not evicted one by one.
         leaving = [it for it in packing.evictions.values() if carrier_attempt[it.job] not in gone]
         return replace(
             decided,
@@ -249,14 +249,14 @@ def _due_for_eviction(snapshot: Snapshot) -> set[str]:
 
 
 def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
-    """Return the member with only those pools whose instances are shared and have enough GPUs."""
+    """Return the member with only the pools that are shared and whose instances have enough GPUs."""
     gpus = {pool.name: (pool.gpus or 0) * WHOLE for pool in policy.pools}
     able = tuple(need for need in member.demand if all(gpus.get(pool, 0) >= (member.gpus or 0) for pool in need))
     return replace(member, demand=able)
 
 
 def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the carriers that all members leave, if their instances are reserved for jobs that cannot join them."""
+    """Yield the carriers that all members leave, if the instances are reserved for jobs that cannot join a carrier."""
     carrier_attempt = members_by_carrier(snapshot)
     left = [
         carrier
@@ -306,7 +306,7 @@ def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ())
 
 
 def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, ...]:
-    """Return the empty carriers to stop: their instances are needed, or they were kept for `keep_warm` seconds.
+    """Return the empty carriers to stop: their instances are needed, or were kept for `keep_warm` seconds.
 
     Carriers that have been empty for the longest time come first.
     """

@@ -14,14 +14,14 @@ from msgspec import inspect
 from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.documents.policy_schema import UNLIMITED, Policy, Pool, Prices
 
-LARGEST_AMOUNT: Final = 1e18  # largest amount; a whole number in JSON may be too large for a float
+LARGEST_AMOUNT: Final = 1e18  # a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
-"""Reads a value at a path of the document; raises DocumentError."""
+"""A function that reads the value at a path of the document, or raises DocumentError."""
 
 
 class DocumentError(ValueError):
-    """A fault in a document. Path and message name its location, such as policy.pools[0].capacity."""
+    """A fault in a document. Path and message name the location, such as policy.pools[0].capacity."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -196,7 +196,7 @@ def _part(kind: inspect.DataclassType) -> Reader:
 
 
 def _either(kind: inspect.UnionType) -> Reader:
-    """Return the reader of a value of one type, or of a number that may also be a word or a mapping of fields."""
+    """Return the reader of an optional value, or of a number that may also be a word or a mapping of fields."""
     types = [it for it in kind.types if not isinstance(it, inspect.NoneType)]
     if len(types) == 1:
         return _reader_of(types[0], {})
@@ -238,9 +238,11 @@ def _one_of(words: type[Enum]) -> Reader:
 
 
 def _pool(pool: Pool, path: str) -> Pool:
-    """Check the fields of a pool against each other, and return the pool; a shared pool gets its number of GPUs.
+    """Check the fields of a pool against each other, and return the pool. A shared pool gets its number of GPUs.
 
-    The field `capacity` is optional with a training plan, which has a capacity of its own.
+    The field `capacity` is optional only with a training plan, because the plan has a capacity of its own.
+
+    :raises DocumentError: the fields contradict each other, or a field is missing.
     """
     known = GPUS.get(pool.instance_type or "")
     gpus = pool.gpus or known if pool.shared else None
@@ -266,7 +268,7 @@ def _check_unique(names: Iterable[str], path: str) -> None:
 
 
 def _faults(kind: inspect.Type, value: object, where: str, words: Mapping[str, str]) -> Iterator[str]:
-    """Yield the faults of a value by a type of the schema.
+    """Yield the faults of a value, by the bounds of its type in the schema.
 
     :param where: words for the value's place, such as `capacity of p5`; empty for the policy.
     :param words: words for error messages (see `policy_schema`).

@@ -1,12 +1,12 @@
 """The schema of the policy: pools, the departments and projects that share them, and the rules of sharing.
 
-The types of the fields state the bounds, and the text below a field is its meaning. `policy_document.py`
-reads a document by this schema, `domain/policy_validation.py` has the rules across fields, and docs/openapi.yaml and
-docs/scheduling.md are generated from it.
+The type of a field states its bounds, and the text below a field states its meaning. `policy_document.py` reads a
+document by this schema, and `domain/policy_validation.py` has the rules across fields. docs/openapi.yaml and
+docs/scheduling.md are generated from this schema.
 
-`extra` has a type's words for error messages. The text `fault` follows the name of a field with a wrong value; `below`
-and `above` replace it for values below and above the bounds. `expected` names the possible values, `content` the keys
-and values of a mapping, and `entry` one entry of it.
+`extra` of a type has words for error messages. `fault` follows the name of a field with a wrong value. `below` and
+`above` replace `fault` for values below and above the bounds. `expected` names the possible values. `content` names
+the keys and values of a mapping, and `entry` names one entry of a mapping.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ MOST_POOLS = 100
 MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time grows with them
 MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
 MOST_PRICES = 500
-HIGHEST_PRICE = 1_000_000  # an hour, in any currency
-MAX_PRIORITY = 999_999_999  # the largest absolute value, so that inverted priorities have ten digits
+HIGHEST_PRICE = 1_000_000  # price of an hour, in any currency
+MAX_PRIORITY = 999_999_999  # largest absolute value of a priority, so that inverted priorities have ten digits
 MOST_WAITING = 100_000
 WIDEST_WINDOW = 10_000
 
@@ -134,7 +134,7 @@ class BudgetKind(StrEnum):
     """The effect of a spent budget on waiting jobs. Running jobs continue in both cases."""
 
     HARD = "hard"  # no job starts before the next period
-    SOFT = "soft"  # its jobs come last, and get slots that no other job needs
+    SOFT = "soft"  # the jobs come after all others; beyond quota they get only slots that no other job needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class Pool:
     name: Name
     """The name, which is also a value of the tag `pools`."""
     capacity: Instances = field(default_factory=lambda: UNLIMITED)
-    """The number of instances. With a training plan, the capacity is the plan's current number of instances and at most
-    this number. Only a pool with a training plan may omit it."""
+    """The number of instances. With a training plan, the capacity is the plan's current number of instances, but at
+    most this number. Only a pool with a training plan may omit it."""
     instance_type: InstanceType | None = None
     """The instance type. Only the single pool of a policy may omit it."""
     training_plan: TrainingPlanArn | None = None
@@ -153,8 +153,8 @@ class Pool:
     spot: bool = False
     """True to run jobs here as spot training. Without `spot` and `training_plan`, jobs run on demand."""
     min_runtime: Seconds | None = None
-    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
-    and the pool's over that of the settings."""
+    """The seconds after a job's start in which the job is not evicted. The project's value takes precedence over the
+    pool's, and the pool's over that of the settings."""
     keep_warm: WarmSeconds | None = None
     """The seconds for which SageMaker keeps a job's instances after its end, if matching jobs wait when the job starts;
     not together with `spot`. In a shared pool, a carrier without members is kept for the same time."""
@@ -177,14 +177,14 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Department:
-    """Projects that share a quota."""
+    """A group of projects that share a quota."""
 
     name: Name
     """The name, by which projects refer to the department."""
     quota: Share = field(default_factory=dict)
     """The slots that the department is entitled to."""
     limit: Share = field(default_factory=dict)
-    """The largest number of slots that it may hold; a pool that is not named has no limit."""
+    """The largest number of slots that the department may hold; a pool that is not named has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Budget:
     counted from Monday 1970-01-05."""
     kind: BudgetKind = BudgetKind.HARD
     """The effect of a spent budget on waiting jobs. With `hard`, no job starts before the next period. With `soft`, the
-    jobs come after all others, and beyond quota they get only what no other job needs."""
+    jobs come after all others, and beyond quota they get only slots that no other job needs."""
 
     @property
     def seconds(self) -> float:
@@ -207,7 +207,7 @@ class Budget:
 
     @property
     def days(self) -> int | None:
-        """The length of a period in days; None: a calendar month."""
+        """The length of a period in days, or None for a calendar month."""
         return _NAMED_PERIODS[self.period] if isinstance(self.period, str) else self.period
 
     @property
@@ -218,7 +218,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project, which jobs count for: its shares of the pools and the permissions of its users."""
+    """A project, to which jobs belong: its shares of the pools and the permissions of its users."""
 
     name: Name
     """The name, which is the value of a job's tag `project`."""
@@ -227,47 +227,48 @@ class Project:
     quota: Share = field(default_factory=dict)
     """The slots that the project is entitled to."""
     limit: Share = field(default_factory=dict)
-    """The largest number of slots that it may hold; a pool that is not named has no limit."""
+    """The largest number of slots that the project may hold; a pool that is not named has no limit."""
     over_quota: Literal["none", "low", "medium", "high"] | Weight | None = None
     """The weight in the sharing of slots beyond all quotas: none 0, low 1, medium 2, high 3, or a number. By default
     the weight is the project's quota, or 1 if the quota is 0."""
     pools: tuple[Text, ...] = ()
-    """The pools that its jobs may use, in order of preference; by default all. A job is tried in the pools of its
-    request's instance type. For a pool of another type, the job needs the tag `pools`, or `InstancePreferences` in its
-    request."""
+    """The pools that the project's jobs may use, in order of preference; by default all. A job is tried in the pools of
+    its request's instance type. For a pool of another type, the job needs the tag `pools`, or `InstancePreferences` in
+    its request."""
     interactive_pools: tuple[Text, ...] = ()
-    """The pools of its interactive jobs, in place of `pools`."""
+    """The pools of the project's interactive jobs, in place of `pools`."""
     training_pools: tuple[Text, ...] = ()
-    """The pools of its jobs that are not interactive, in place of `pools`."""
+    """The pools of the project's jobs that are not interactive, in place of `pools`."""
     min_runtime: Seconds | None = None
-    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
-    and the pool's over that of the settings."""
+    """The seconds after a job's start in which the job is not evicted. The project's value takes precedence over the
+    pool's, and the pool's over that of the settings."""
     members: tuple[Text, ...] = ()
     """ARN patterns of the callers who may submit jobs to the project; by default all callers. In all patterns, `*`
     matches neither `/` nor `:`."""
     admins: tuple[Text, ...] = ()
-    """ARN patterns of the callers who may cancel and change its jobs; they may also submit jobs to it."""
+    """ARN patterns of the callers who may cancel and change the project's jobs; they may also submit jobs to it."""
     roles: tuple[Text, ...] = ()
-    """ARN patterns of the execution roles that its jobs may have; by default all roles that the queue may pass on."""
+    """ARN patterns of the execution roles that the project's jobs may have; by default all roles that the queue may
+    pass on."""
     buckets: tuple[Text, ...] = ()
-    """The permitted locations of all S3 addresses in its jobs' requests: names of buckets, or a name and folders
-    (`shared/vision`); by default all locations."""
+    """The permitted locations of all S3 addresses in requests of the project's jobs: names of buckets, or a name and
+    folders (`shared/vision`); by default all locations."""
     priority_ceiling: PriorityCeiling | None = None
-    """The highest priority that its jobs may have."""
+    """The highest priority that the project's jobs may have."""
     budget: Budget | None = None
-    """The budget of all its jobs together."""
+    """The budget of all jobs of the project together."""
     owner_budget: Budget | None = None
-    """The budget of the jobs of each owner in it."""
+    """The budget of each owner's jobs in the project."""
     owners_share: bool = False
-    """True if jobs of different owners in it may share an instance (docs/sharing.md)."""
+    """True if jobs of different owners in the project may share an instance (docs/sharing.md)."""
 
     @property
     def weight(self) -> float | None:
-        """The weight beyond all quotas as a number; None: the quota, or 1 where the quota is 0."""
+        """The weight beyond all quotas as a number, or None for the default: the quota, or 1 if the quota is 0."""
         return _OVER_QUOTA_WEIGHTS[self.over_quota] if isinstance(self.over_quota, str) else self.over_quota
 
     def pools_for(self, *, interactive: bool) -> tuple[str, ...]:
-        """Return the pools that a kind of job may use, in order of preference; empty: all."""
+        """Return the pools that jobs of the project may use, in order of preference. Empty means all pools."""
         return (self.interactive_pools if interactive else self.training_pools) or self.pools
 
 
@@ -280,8 +281,8 @@ class Settings:
     max_waiting: Annotated[int, Meta(ge=1, le=MOST_WAITING)] = 1000
     """The largest number of waiting jobs of one owner. A preempted job waits again in any case."""
     min_runtime: Seconds | None = None
-    """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
-    and the pool's over that of the settings."""
+    """The seconds after a job's start in which the job is not evicted. The project's value takes precedence over the
+    pool's, and the pool's over that of the settings."""
     patience: Seconds | None = 1800
     """The seconds of waiting after which free slots are kept for a job that smaller jobs pass; null: never."""
     aging: Aging | None = None
@@ -290,8 +291,8 @@ class Settings:
     """The order of a project's jobs of equal priority: the longest wait first, or the shortest expected runtime
     first."""
     stretch: Annotated[float, Meta(gt=0, le=10_000)] = 20
-    """With `order: shortest`: for `stretch` times its expected runtime after its submission, a job is passed by shorter
-    jobs that come later."""
+    """With `order: shortest`: the longest time after its submission in which later and shorter jobs can pass a job, as
+    a multiple of the job's expected runtime."""
     backfill: Backfill = Backfill.BOUNDED
     """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs whose MaxRuntimeInSeconds ends
     before the patient job can start. With `predicted`: also jobs that are expected to end before that start; no slots

@@ -51,7 +51,7 @@ def read_scenario(path: Path) -> Snapshot:
 
 
 def scenario_from_document(content: object) -> Snapshot:
-    """Return the snapshot that a scenario describes. Without `now`, its time is the latest time in the scenario.
+    """Return the snapshot that a scenario describes. Without `now`, the time is the latest time in the scenario.
 
     :raises DocumentError: the document is not a scenario; the message names the path of the fault.
     """
@@ -82,9 +82,9 @@ def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Sna
     """Expand the shorthand `reserved_for` of the scenario format.
 
     The slots of the stopping job are reserved for the waiting job. The scenario's own reservation for the waiting job
-    may include these slots or not. So they are added only if that reservation is not enough for the waiting job.
+    may already include these slots, so they are added only if that reservation is not enough for the waiting job.
 
-    :param makes_room_for: stopping job -> the waiting job that it makes room for.
+    :param makes_room_for: stopping job -> the waiting job that gets its slots.
     """
     demands = {job.name: job.demand for job in snapshot.waiting}
     stopping: dict[str, Counter[str]] = defaultdict(Counter)
@@ -101,7 +101,7 @@ def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Sna
 
 
 def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
-    """Return a job and the name of the job that it stops for; None: it stops for no other job."""
+    """Return an active job, and the name of the waiting job for which it stops, or None if there is no such job."""
     readers = _JOB | {
         "slots": _need,
         "state": _active_state,
@@ -143,12 +143,15 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     if "gpus" in fields and any(sum(need.values()) != 1 for need in fields["demand"]):
         raise DocumentError(f"{path}.demand", "a job that asks for GPUs runs on 1 instance")
-    fields.pop("checkpoint", None)  # checkpoint of a job that ran before; used only once it runs
+    fields.pop("checkpoint", None)  # the checkpoint of an earlier attempt; a plan uses checkpoints of active jobs only
     return WaitingJob(name=fields.pop("job"), **_not_preemptible(fields, path))
 
 
 def _not_preemptible(fields: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the fields of a job; an interactive one is not preemptible."""
+    """Return the fields of a job, with `preemptible` false if the job is interactive.
+
+    :raises DocumentError: the job is interactive and says that it is preemptible.
+    """
     if not fields.get("interactive"):
         return fields
     if fields.get("preemptible"):
@@ -183,7 +186,7 @@ def _allocation(content: object, path: str) -> GpuAllocation:
 
 
 def _tenths(value: object, path: str) -> int:
-    """Read a number of whole GPUs, or a part of one in steps of 0.1; return tenths."""
+    """Read whole GPUs, or a part of one GPU in steps of 0.1. Return tenths of GPUs."""
     tenths = round(document.amount(value, path) * WHOLE, 6)
     if not tenths or tenths != int(tenths) or (tenths > WHOLE and tenths % WHOLE):
         raise DocumentError(path, f"must be whole GPUs, or tenths of one such as 0.5, not {shown(value)}")

@@ -17,16 +17,14 @@ MAX_ROUNDS = 50  # maximum number of plans in a run
 
 @dataclass
 class ScenarioRun:
-    """A snapshot to which plans are applied; its time does not change."""
+    """A snapshot to which plans are applied. The time of the snapshot does not change."""
 
     snapshot: Snapshot
 
     def apply(self, decided: Plan) -> bool:
         """Carry out a plan: stopping jobs end, starting jobs run, evicted jobs stop, new jobs start.
 
-        All members of an evicted carrier stop with it.
-
-        Return whether anything changed.
+        All members of an evicted carrier stop with the carrier. Return whether anything changed.
         """
         before = self.snapshot
         evicted = {eviction.job for eviction in decided.evictions}

@@ -1,4 +1,4 @@
-"""Explain why each job waits: a reason, a message with figures, the jobs ahead of it, and those that block it."""
+"""Explain why each job waits: a reason, a message with figures, the jobs ahead of it, and the jobs that block it."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ def _is_beyond_its_group(candidate: Candidate, state: PlanState) -> bool:
 
 
 class _JobsLackingSlots:
-    """The jobs so far that lack slots, by the pools that they need."""
+    """The jobs added so far, which lack slots, grouped by the pools that they need."""
 
     def __init__(self) -> None:
         self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
@@ -149,7 +149,7 @@ class _Reasons:
             reason = self._refused[job.name]
             project = self._state.tree.project(job.project)
             if reason is WaitReason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
-                # the job would wait for quota even after another job of its owner has ended
+                # The job would wait for quota even after another job of its owner has ended.
                 reason = WaitReason.OVER_QUOTA_NON_PREEMPTIBLE
                 return reason, self._over_non_preemptible_quota(project, job.demand)
             return reason, self._refusal(job, reason)
@@ -167,9 +167,9 @@ class _Reasons:
         return reason, message
 
     def _reason(self, candidate: Candidate, *, others_ahead: bool) -> WaitReason:
-        """Return the first reason that applies.
+        """Return the first reason that applies to a job.
 
-        :param others_ahead: whether earlier jobs of its project that need the same pools also lack slots.
+        :param others_ahead: whether earlier jobs of the same project that need the same pools also lack slots.
         """
         state = self._state
         if candidate.name in state.reservations:
@@ -189,7 +189,7 @@ class _Reasons:
         return WaitReason.BEHIND_HIGHER_PRIORITY if others_ahead else WaitReason.WAITING_FOR_CAPACITY
 
     def _at_its_share(self, project: ShareNode, need: Slots) -> tuple[ShareNode, str] | None:
-        """Return the node and the pool in which the job would exceed the entitlement while other nodes hold slots."""
+        """Return a node and a pool where the job would exceed the entitlement and other nodes hold slots, or None."""
         for node, pool, count in _asked(project, need):
             held = node.projected[pool]
             if held + count > node.entitlement[pool] and self._projected[pool] > held:
@@ -217,7 +217,7 @@ class _Reasons:
         return f"{why} It needs {needs}."
 
     def _needs_of(self, alternatives: Demand) -> str:
-        """Return `2 instances of p5; 1 of 4 is free, ...`."""
+        """Return text such as `2 instances of p5; 1 of 4 is free, ...`."""
         needs = [dict(need) for need in alternatives]
         pools = _pools_in_order(needs)
         figures = [(f"{pool}: " if len(pools) > 1 else "") + self._parts.figures(pool) for pool in pools]
@@ -262,7 +262,7 @@ class _Reasons:
                 )
 
     def _outside_training_plan(self, job: WaitingJob) -> str:
-        """Return when the training plans of the job's pools begin, or by when the job would have to end."""
+        """Return when the training plans of the job's pools begin, or the times by which the job would have to end."""
         plans = {pool.name: pool.plan_name for pool in self._snapshot.policy.pools}
         messages = []
         for pool in _pools_in_order(job.demand):
@@ -329,7 +329,7 @@ class _Reasons:
         return f"{clock(until)}, in {duration(until - self._now)}"
 
     def _set_aside(self, candidate: Candidate) -> str:
-        """Return which slots are reserved for a job, and which stops it waits for."""
+        """Return which slots are reserved for a job, and which jobs have to stop before the job starts."""
         slots = self._state.reservations[candidate.name]
         aside = f"{demand([slots]).capitalize()} {'is' if sum(slots.values()) == 1 else 'are'} set aside for it"
         if not any(covers(slots, need) for need in candidate.alternatives):
@@ -374,7 +374,7 @@ def _asked(project: ShareNode, need: Slots) -> Iterator[tuple[ShareNode, str, in
 
 
 def _over_quota(project: ShareNode, need: Slots) -> list[tuple[ShareNode, str]]:
-    """Return where non-preemptible jobs would exceed the quota with this alternative: node and pool."""
+    """Return each node and pool where non-preemptible jobs would exceed the quota with this alternative."""
     return [
         (node, pool)
         for node, pool, count in _asked(project, need)
@@ -392,9 +392,9 @@ def _in_serving_order(
 ) -> Iterator[WaitingJob]:
     """Yield the jobs in the order in which they would be served if slots came free one after the other.
 
-    Jobs that cannot be served at all keep their position among the jobs of their project.
+    Jobs that are not candidates keep their position among the jobs of their project.
 
-    :param waiting: in waiting order.
+    :param waiting: the jobs in waiting order.
     """
     usage: dict[ShareNode, Counter[str]] = {}  # projected usage, including the jobs yielded so far
     queued: dict[ShareNode, deque[WaitingJob]] = {}

@@ -29,7 +29,7 @@ NOT_ENOUGH = "stopping all that may be stopped would not free enough"
 
 
 def of_pool(pool: str) -> str:
-    """Format a pool, such as ` of p5`; empty for the default pool, which is the only pool without a policy."""
+    """Format a pool, such as ` of p5`. Return an empty text for the default pool, the only pool without a policy."""
     return "" if pool == DEFAULT else f" of {pool}"
 
 
@@ -83,7 +83,7 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _SlotUser:
-    """A job that holds slots of a pool once the plan is carried out."""
+    """A job that holds slots of a pool after the plan is carried out."""
 
     key: WaitingKey
     count: int
@@ -162,7 +162,7 @@ class MessageParts:
         return tuple(sorted(self._in_group[candidate.group])) if candidate.group else ()
 
     def group(self, candidate: Candidate) -> str:
-        """Return how many jobs of the candidate's group are active, and how many may be."""
+        """Return how many jobs of the candidate's group are active, and how many are allowed."""
         return group_limit(candidate.job, *self._state.groups.count_and_limit(candidate))
 
     # --- interactive jobs -------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class MessageParts:
         return tuple(sorted(it.name for it in live if it.interactive and it.owner == job.owner))
 
     def owner_limit(self, job: WaitingJob) -> str:
-        """Return how many interactive jobs an owner may have at a time, and which there are."""
+        """Return how many interactive jobs an owner may have at a time, and the names of the present ones."""
         most, names = self._snapshot.policy.interactive.max_per_owner, self.interactive_of_owner(job)
         jobs = "job" if most == 1 else "jobs"
         may = f"An owner may have {most} interactive {jobs} at a time (interactive.max_per_owner in the policy)"
@@ -209,9 +209,9 @@ class MessageParts:
         return ", ".join(parts)
 
     def _leaving(self, pools: Pools) -> list[str]:
-        """Return the jobs whose slots are being freed in these pools; the first few by name, the others as "".
+        """Return the jobs that are freeing slots in these pools: the first few by name, each other one as "".
 
-        The empty strings are there for `join`, which formats them as a number of jobs.
+        `join` needs the empty strings, because it shows the other jobs as a number.
         """
         found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
         return _named([user for _, user in sorted(found.items())])
@@ -238,7 +238,7 @@ class MessageParts:
     # --- jobs that keep their slots ---------------------------------------------------------------------
 
     def protected(self, candidate: Candidate) -> str:
-        """Return why no job makes room: first for jobs of the project, then for other projects.
+        """Return why no job makes room: first for the jobs of the project, then for other projects.
 
         An example: `No job of its project there has a lower priority than 3. Other projects keep theirs: nlp holds 2
         and is due 2.`
@@ -266,7 +266,7 @@ class MessageParts:
         return f"Other projects keep theirs: {'; '.join(rights)}."
 
     def _holders_of(self, pools: Pools) -> list[tuple[ShareNode, str]]:
-        """Return the projects that hold slots, each with the pool; most slots first."""
+        """Return the projects that hold slots, each with the pool. The project with most slots comes first."""
         found = [
             (self._state.tree.project(name), pool)
             for name, jobs in self._staying.items()
@@ -276,7 +276,7 @@ class MessageParts:
         return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].policy_index, held[1]))
 
     def _right(self, project: ShareNode, pool: str, claimant: ShareNode) -> str:
-        """Return why a project keeps its slots, compared on the level where its path and the claimant's differ."""
+        """Return why a project keeps its slots: a comparison at the nodes where project and claimant compete."""
         side = diverging_nodes(claimant, project)[1]
         holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
         if side.projected[pool] <= side.entitlement[pool]:
@@ -287,7 +287,7 @@ class MessageParts:
         return f"{holds} and is due {side.entitlement[pool]}, but {self._protections(jobs)}"
 
     def _protections(self, jobs: Iterable[ActiveJob]) -> str:
-        """Return `a and b (may not be stopped); c (still being launched)`."""
+        """Return text such as `a and b (may not be stopped); c (still being launched)`."""
         names: dict[str, list[str]] = defaultdict(list)
         for job in jobs:
             names[self._protection(job)].append(job.name)
@@ -313,9 +313,10 @@ def _count(users: Iterable[_SlotUser]) -> str:
 
 
 def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
-    """Return which job of the project comes first.
+    """Return a sentence about the first job of the project that is ahead and also lacks slots.
 
-    If that job entered later and is expected to be shorter, also return until when new jobs may pass.
+    If that job was submitted later and is expected to be shorter, add the time after which new jobs can no longer
+    pass.
     """
     name = f"{first.name} ({_precedence(first, snapshot)})" if first else "another"
     others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"
@@ -338,16 +339,16 @@ def _precedence(job: WaitingJob, snapshot: Snapshot) -> str:
 
 
 def _runtime(job: WaitingJob) -> str:
-    """Format an expected runtime: `1 h 0 min`; `24 h 0 min (nothing is known of it)`."""
+    """Format an expected runtime, such as `1 h 0 min` or `24 h 0 min (nothing is known of it)`."""
     unknown = " (nothing is known of it)" if job.expected is None and job.max_runtime is None else ""
     return f"{duration(expected_runtime(job))}{unknown}"
 
 
 def group_limit(job: WaitingJob, used: int, most: int) -> str:
-    """Return how many jobs of a job's group are active or will be, and how many may be.
+    """Return how many jobs of a job's group are active or about to start, and how many are allowed.
 
-    :param used: jobs that are counted in the group.
-    :param most: jobs of the group that may be active at a time.
+    :param used: number of jobs that are counted in the group.
+    :param most: number of jobs of the group that may be active at a time.
     """
     are = "job is" if used == 1 else "jobs are"
     may = f"{most} may be at a time (tag max_parallel)"
@@ -360,7 +361,7 @@ def level(node: ShareNode) -> str:
 
 
 def lately(node: ShareNode, pool: str) -> str:
-    """Return use lately, such as `; it has held 3.5 on average lately, where its share would be 2.0`.
+    """Return the recent use of a node, such as `; it has held 3.5 on average lately, where its share would be 2.0`.
 
     The text is empty if past use does not count.
     """
@@ -371,7 +372,7 @@ def lately(node: ShareNode, pool: str) -> str:
 
 
 def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
-    """Return whose budget is spent, how much was used, and when the next period begins."""
+    """Return a sentence that says whose budget is spent, how much was used, and when the next period begins."""
     account = spending.forbids(job)
     spent = spending.spent(account) if account else None
     assert account is not None

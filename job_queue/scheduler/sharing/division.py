@@ -14,7 +14,7 @@ class Recipient:
     """A department or project among which slots are divided."""
 
     quota: int
-    weight: Fraction  # its part of the slots over quota, relative to the others'
+    weight: Fraction  # part of the slots over quota, relative to the other recipients' weights
     request: int
 
 
@@ -29,7 +29,8 @@ class Past:
 def divide(have: int, recipients: Sequence[Recipient]) -> list[int]:
     """Divide a parent's slots among its children, given in policy order.
 
-    Each child first gets its quota, up to its request. The rest is divided by weight among children that request more.
+    Each child first gets its quota, up to its request. The rest is divided by weight among children that request more
+    than their quota.
     """
     guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     total = sum(guaranteed)
@@ -46,15 +47,16 @@ def divide_by_past(
 ) -> tuple[list[int], list[Fraction]]:
     """Divide like `divide`, with past use. Return the slots of each child, and its exact fair share without past use.
 
-    Slots over quota are divided in proportion to max(0, over + fair - lately) of each child. `over` are the slots over
-    quota that it would get without past use. `fair` is `over` plus the smaller of its quota and its request. `lately`
-    are the slots that it held on average. So a child that has held less than its fair share gets more than `over` until
-    it has caught up. Without quotas this is KAI-Scheduler's time-based fair share, weight + k (weight - use), with
-    k = 1. Past use does not change quotas.
+    Slots over quota are divided in proportion to max(0, over + fair - lately) of each child. `over` is the number of
+    slots over quota that the child would get without past use. `fair` is `over` plus the smaller of the child's quota
+    and request. `lately` is the number of slots that the child held on average. So a child that has held less than its
+    fair share gets more than `over` until it has caught up. Past use does not change quotas.
 
-    The parts are rounded down, and each remaining slot goes to another child. First come the children that hold such a
-    slot already, so that no job is stopped for a fraction of a slot. The next are the children whose fraction has grown
-    most by past use.
+    Without quotas this is KAI-Scheduler's time-based fair share, weight + k (weight - use), with k = 1.
+
+    The parts are rounded down, and each remaining slot goes to another child. Children that already hold such a slot
+    come first, so that no job is stopped for a fraction of a slot. Children whose fraction has grown most by past use
+    come next.
     """
     guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     rest = have - sum(guaranteed)
@@ -85,10 +87,10 @@ def divide_by_past(
 
 
 def _by_weight(rest: int, requests: Sequence[tuple[int, Fraction]]) -> tuple[list[Fraction], bool]:
-    """Divide slots by weight among children that request them; no child gets more than its request.
+    """Divide slots by weight among children that request slots. No child gets more than its request.
 
-    A child whose part exceeds its request gets its request, and the rest is divided again among the others. Return the
-    parts, and whether the whole rest is divided. If not, the parts are whole numbers.
+    A child whose part exceeds its request gets its request, and the rest is divided again among the other children.
+    Return the parts, and whether the whole rest is divided. If the rest is not divided, the parts are whole numbers.
 
     :param requests: request and weight of each child.
     """
@@ -98,7 +100,7 @@ def _by_weight(rest: int, requests: Sequence[tuple[int, Fraction]]) -> tuple[lis
     left, weights = rest, sum((requests[place][1] for place in requesting), Fraction(0))
     for done, place in enumerate(requesting):
         request, weight = requests[place]
-        if request * weights > left * weight:  # from here on each request exceeds its part
+        if request * weights > left * weight:  # this request, and each later one, exceeds its part
             for other in requesting[done:]:
                 parts[other] = left * requests[other][1] / weights
             return parts, True
@@ -110,11 +112,11 @@ def _by_weight(rest: int, requests: Sequence[tuple[int, Fraction]]) -> tuple[lis
 def _round_down(
     parts: Sequence[Fraction], total: int, holds: Sequence[int] = (), without: Sequence[Fraction] = ()
 ) -> list[int]:
-    """Round parts down, and give the remaining slots one each: largest remainder, then policy order.
+    """Round parts down, and give one remaining slot each to the children with the largest remainders.
 
-    With past use the order is: children that already hold more than their rounded part, largest growth of the remainder
-    by past use, largest remainder. Growth is compared before the remainder itself, because a child with a small weight
-    has a small remainder unless it is far behind its fair share.
+    Children with equal remainders are in policy order. With past use the order is: children that already hold more than
+    their rounded part, largest growth of the remainder by past use, largest remainder. Growth is compared before the
+    remainder, because a child with a small weight has a small remainder unless it is far behind its fair share.
 
     :param holds: slots over quota that each child holds; empty: past use does not count.
     :param without: the parts without past use.

@@ -31,7 +31,7 @@ class Lately:
 
 
 def held_lately(snapshot: Snapshot) -> Lately | None:
-    """Return the recent use; None: the policy has no `usage_half_life`."""
+    """Return the recent use, or None if the policy has no `usage_half_life`."""
     half_life = snapshot.policy.settings.usage_half_life
     if half_life is None:
         return None

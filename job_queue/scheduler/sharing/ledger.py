@@ -18,7 +18,7 @@ LN2 = log(2)
 
 
 def decay(seconds: float, half_life: float) -> float:
-    """Return the factor by which use counts after that many seconds."""
+    """Return the factor by which use counts when it is this many seconds old."""
     return exp(-LN2 * max(0.0, seconds) / half_life)
 
 
@@ -33,9 +33,9 @@ def remembers(policy: Policy) -> bool:
 
 
 def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
-    """Return the time before which ended attempts do not count any more, in seconds since the epoch.
+    """Return the time before which ended attempts no longer count, in seconds since the epoch.
 
-    :param half_lives: half-lives after which use no longer counts: after 10, a thousandth is left.
+    :param half_lives: age in half-lives at which use no longer counts; after 10 half-lives, a thousandth is left.
     """
     half_life = policy.settings.usage_half_life
     times = [now if half_life is None else now - half_lives * half_life]
@@ -162,7 +162,7 @@ class UseLedger:
             self._accounts[project].enter(owner, slots, began, ended)
 
     def past_use(self, now: float) -> dict[str, PastUse]:
-        """Return the past use for a snapshot at `now`, which must not be before the last end that was entered."""
+        """Return the past use for a snapshot at `now`, which must not be before the latest entered end."""
         return {name: account.past_use(now) for name, account in self._accounts.items()}
 
 

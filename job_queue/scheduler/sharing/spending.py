@@ -10,7 +10,7 @@ from job_queue.scheduler.documents.policy_schema import HOUR, Budget, BudgetKind
 from job_queue.scheduler.model import ActiveJob, Snapshot, WaitingJob
 
 Account = tuple[str, str | None]
-"""A project and one of its owners; None: the project itself."""
+"""A project and the owner of jobs in it; with None instead of an owner, the project itself."""
 
 _DAY = 86400
 _FIRST_MONDAY = 4  # days from the epoch to the first Monday, 1970-01-05
@@ -51,9 +51,9 @@ class Spent:
         return self.seconds / HOUR
 
     def changes(self, now: float) -> float:
-        """Return when the budget will be spent or its next period begins, in seconds since the epoch.
+        """Return the time at which the budget will be spent or its next period begins, in seconds since the epoch.
 
-        Infinite if the budget is not spent and no instance is active.
+        Return infinity if the budget is not spent and no instance is active.
         """
         ends = period_end(self.budget, now)
         if self.is_over:
@@ -74,12 +74,12 @@ class Spending:
             self._active[job.project, job.owner].append(job)
 
     def __bool__(self) -> bool:
-        """Return whether there is any budget."""
+        """Return whether the policy has a budget."""
         return bool(self._projects)
 
     @property
     def overspent(self) -> frozenset[str]:
-        """The projects whose soft budget is spent: they come last."""
+        """The projects whose soft budget is spent, which are served last."""
         return frozenset(name for name in self._projects if self._is_over((name, None), BudgetKind.SOFT))
 
     def comes_last(self, project: str, owner: str) -> bool:
@@ -87,7 +87,7 @@ class Spending:
         return project in self._projects and self._is_over((project, owner), BudgetKind.SOFT)
 
     def forbids(self, job: WaitingJob | ActiveJob) -> Account | None:
-        """Return the account whose spent hard budget forbids the job to start; None: no account."""
+        """Return the account whose spent hard budget forbids the job to start, or None if there is none."""
         if job.project in self._projects:
             for account in ((job.project, None), (job.project, job.owner)):
                 if self._is_over(account, BudgetKind.HARD):
@@ -95,7 +95,7 @@ class Spending:
         return None
 
     def spent(self, account: Account) -> Spent | None:
-        """Return the spent part of a project's or an owner's budget; None: there is no such budget."""
+        """Return the spent part of a project's or an owner's budget, or None if there is no such budget."""
         if account not in self._found:
             budget = _budget(self._projects.get(account[0]), account)
             if budget is None:

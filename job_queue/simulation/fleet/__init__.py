@@ -1,1 +1,1 @@
-"""The simulated fleet: runs, attempts and carriers, and the slots that they leave free."""
+"""The simulated fleet: jobs, attempts and carriers, and the slots that they leave free."""

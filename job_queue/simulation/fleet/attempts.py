@@ -1,4 +1,4 @@
-"""Simulated jobs and their attempts, converted from and to the jobs of a snapshot."""
+"""Simulated jobs and their attempts, and their conversion from and to the jobs of a snapshot."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,23 +20,23 @@ from job_queue.scheduler import (
 )
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-SHORTEST_TIMER = 60.0  # seconds between two timers for the decay of past use, at least
-TIMERS_PER_HALF_LIFE = 50  # timers for the decay of past use
+SHORTEST_TIMER = 60.0  # minimum seconds between two timers for the decay of past use
+TIMERS_PER_HALF_LIFE = 50  # number of timers in a half-life of past use
 
 
 @dataclass(slots=True)
 class JobRun:
-    """The history of a job. Times are seconds since the beginning of the simulation."""
+    """The history of a simulated job. Times are on the simulator's clock (`Simulator.now`)."""
 
     job: SimulatedJob
-    ended: float | None = None  # None: it has not finished
-    starts: list[float] = field(default_factory=list)  # starts of its attempts
+    ended: float | None = None  # None: the job has not finished
+    starts: list[float] = field(default_factory=list)  # starts of the attempts
     preemptions: int = 0
     done: float = 0  # seconds of work that are done and not lost
     lost: float = 0  # seconds of work that preemptions lost
-    provisioned: float = 0  # seconds of its first provisioning
-    restarts: float = 0  # seconds of stopping, and of provisioning again
-    trained: list[tuple[float, float]] = field(default_factory=list)  # begin and end, by ended attempt
+    provisioned: float = 0  # seconds of the first provisioning
+    restarts: float = 0  # seconds of stopping, and of repeated provisioning
+    trained: list[tuple[float, float]] = field(default_factory=list)  # begin and end of training, by ended attempt
 
 
 @dataclass(eq=False, slots=True)
@@ -46,16 +46,16 @@ class SimulatedAttempt:
     run: JobRun
     slots: Slots
     launched: float
-    trains: float  # time at which its instances are up and it begins to train
+    trains: float  # time at which the instances are up and the training begins
     stopping: bool = False
-    expected: float | None = None  # seconds from the launch until its end
+    expected: float | None = None  # expected seconds from the launch to the end
     seen: ActiveJob | None = None  # the job in the first snapshot, if it was active there
-    allocation: GpuAllocation | None = None  # a member has an allocation and no slots
+    allocation: GpuAllocation | None = None  # for a member, which has no slots
 
     def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
-        """Return the attempt as the planner sees it.
+        """Return the attempt as a job for the planner.
 
-        :param checkpoint: time of its last checkpoint; None: it has none.
+        :param checkpoint: time of the last checkpoint; None: there is none.
         :param at_first: whether nothing has happened since the first snapshot.
         """
         job, seen = self.run.job, self.seen
@@ -97,7 +97,7 @@ def expiries(snapshot: Snapshot) -> list[float]:
 def use_timers(snapshot: Snapshot) -> list[float]:
     """Return the times at which past use may change a plan although no event happens.
 
-    Shares change as past use decays, budgets are spent, and new budget periods begin.
+    Shares change when past use decays, when a budget is spent, and when a new budget period begins.
     """
     times = list(Spending(snapshot).changes())
     half_life = snapshot.policy.settings.usage_half_life
@@ -113,7 +113,7 @@ def guarantees(policy: Policy) -> frozenset[float]:
 
 
 def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:
-    """Return the slots of each pool that are not held; negative if more are held than there are."""
+    """Return the slots of each pool that are not held. A number is negative if more slots are held than exist."""
     at_the_time = replace(world, now=now)
     free = {pool.name: at_the_time.capacity(pool) - world.external.get(pool.name, 0) for pool in world.policy.pools}
     for slots in held:
@@ -123,7 +123,7 @@ def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, 
 
 
 def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
-    """Return the job as it waits for the first time."""
+    """Return a simulated job as a job that waits for the first time."""
     return WaitingJob(
         job.name,
         job.project,
@@ -143,7 +143,7 @@ def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
 def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overheads) -> SimulatedJob:
     """Return a job of a snapshot as a simulated job.
 
-    :param runtime: seconds from its start to its end.
+    :param runtime: seconds from the job's start to its end.
     """
     if isinstance(job, WaitingJob):
         demand, gpus = job.demand, job.gpus
@@ -164,11 +164,12 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
 
 
 def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough: int) -> tuple[list[WaitingJob], bool]:
-    """Return the waiting jobs that the queue would read, and whether some were left out.
+    """Return the waiting jobs that the queue would read, and whether jobs were left out.
 
     The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
-    :param enough: the largest number of jobs that are returned of each waiting queue; the first in serving order.
+    :param enough: the largest number of jobs that are returned for each waiting queue. These are the first in serving
+        order.
     """
     found: list[WaitingJob] = []
     queues: dict[tuple[str, bool, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)

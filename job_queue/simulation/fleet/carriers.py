@@ -9,7 +9,7 @@ from job_queue.scheduler import Carrier, JobState, Policy, Slots, WaitingJob
 
 
 class SimulatedCarriers:
-    """The carriers of the fleet, their owners, and since when they are empty."""
+    """The carriers of the fleet, their owners, and the times since which they are empty."""
 
     def __init__(self, policy: Policy) -> None:
         self._gpus = {pool.name: pool.gpus or 0 for pool in policy.pools}
@@ -24,7 +24,7 @@ class SimulatedCarriers:
 
     @property
     def all(self) -> tuple[Carrier, ...]:
-        """The carriers as the planner sees them."""
+        """The carriers, as the planner gets them."""
         return tuple(self._by_name.values())
 
     def held(self) -> Iterable[Slots]:
@@ -36,7 +36,7 @@ class SimulatedCarriers:
         self._by_name[carrier.name] = carrier
 
     def launch(self, leader: WaitingJob, slots: Slots, now: float) -> Carrier:
-        """Return a new carrier; it is part of the fleet after `enter`.
+        """Return a new carrier, which becomes a part of the fleet by `enter`.
 
         :param leader: the first of the members for which the carrier is launched.
         """
@@ -56,7 +56,7 @@ class SimulatedCarriers:
         return carrier
 
     def mark_running(self, name: str, now: float) -> None:
-        """Mark a starting carrier as running, since its instance is up; a stopping or removed one stays as it is."""
+        """Mark a starting carrier as running. Carriers in other states, and removed carriers, are not changed."""
         carrier = self._by_name.get(name)
         if carrier is not None and carrier.state is JobState.STARTING:
             self._by_name[name] = replace(carrier, state=JobState.RUNNING, empty_since=now)
@@ -70,7 +70,10 @@ class SimulatedCarriers:
         return name not in self._by_name or self._by_name[name].state is JobState.STOPPING
 
     def remove(self, name: str) -> tuple[Carrier, str]:
-        """Remove a carrier whose instance is free, and return it and its owner ("" for a carrier of the snapshot)."""
+        """Remove a carrier whose instance is free. Return the carrier and its owner.
+
+        The owner is "" for a carrier of the snapshot.
+        """
         return self._by_name.pop(name), self._owners.pop(name, "")
 
     def add_member(self, name: str) -> None:
@@ -80,13 +83,13 @@ class SimulatedCarriers:
             self._by_name[name] = replace(self._by_name[name], empty_since=None)
 
     def remove_member(self, name: str, now: float) -> None:
-        """Count a member as gone; `empty_since` is `now` if it was the last."""
+        """Count a member as gone. If it was the last member, the carrier is empty since `now`."""
         self._members[name] -= 1
         if name in self._by_name and not self._members[name]:
             self._by_name[name] = replace(self._by_name[name], empty_since=now)
 
     def empty_until(self) -> list[float]:
-        """Return for each running and empty carrier the time at which its keep-warm time ends."""
+        """Return the times at which empty and running carriers have been kept long enough."""
         return [
             (it.started if it.empty_since is None else it.empty_since) + self._keep[it.pool]
             for it in self._by_name.values()

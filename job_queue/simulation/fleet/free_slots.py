@@ -1,4 +1,4 @@
-"""The times at which slots came free within a step; a job that takes such slots starts at that time."""
+"""The times at which slots were freed within a step. A job that takes such slots starts at that time."""
 
 from collections import defaultdict
 from math import inf
@@ -9,7 +9,7 @@ LONG_AGO = -inf
 
 
 class FreeSlots:
-    """The times at which slots came free in the present step."""
+    """The times at which slots were freed in the present step."""
 
     def __init__(self) -> None:
         self._freed: dict[str, list[tuple[float, int]]] = defaultdict(list)
@@ -19,7 +19,7 @@ class FreeSlots:
         self._freed.clear()
 
     def free(self, time: float, slots: Slots) -> None:
-        """Record that slots came free at this time."""
+        """Record that slots were freed at this time."""
         for pool, count in slots.items():
             self._freed[pool].append((time, count))
 
@@ -35,9 +35,9 @@ class FreeSlots:
                 freed.insert(0, (LONG_AGO, idle))
 
     def take(self, slots: Slots) -> float | None:
-        """Take the slots that have been free for the longest time, and return when the last of them came free.
+        """Take the slots that have been free for the longest time, and return the time when the last of them was freed.
 
-        None: before the step, or unknown.
+        Return None if that was before the step, or is not known.
         """
         since = LONG_AGO
         for pool, count in slots.items():

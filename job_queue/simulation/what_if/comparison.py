@@ -1,4 +1,4 @@
-"""Preview another policy, or other capacities: the starts, evictions and waits that would change, now and later."""
+"""Compare two policies, or other capacities, on the live queue: changed starts, evictions and waits."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +8,13 @@ from job_queue.scheduler import Evict, Hold, JobState, Plan, Slots, Snapshot, St
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
-NOTICEABLE = 300.0  # seconds by which a wait must differ to be reported; futures have steps of this size
-NOTICEABLE_PART = 0.1  # or this part of the wait, if that is longer
+NOTICEABLE = 300.0  # smallest reported difference of a wait, in seconds; futures have steps of this size
+NOTICEABLE_PART = 0.1  # smallest reported difference as a part of the wait; the larger of the two counts
 
 
 @dataclass(frozen=True, slots=True)
 class UnstartableJob:
-    """A waiting job that could start under the policy in force but not under the other, even on an idle fleet."""
+    """A waiting job that could start on an idle fleet under the policy in force, but not under the other policy."""
 
     job: str
     project: str
@@ -28,12 +28,12 @@ class WaitChange:
 
     job: str
     project: str
-    before: float  # inf: not within the horizon
-    after: float
+    before: float  # start under the policy in force; inf: after the horizon
+    after: float  # start under the other policy
 
     @property
     def difference(self) -> float:
-        """The seconds that it waits longer; negative: shorter."""
+        """The seconds that the job waits longer. A negative number means that the job waits shorter."""
         return self.after - self.before
 
 
@@ -42,12 +42,12 @@ class ProjectFigures:
     """The figures of a project under both policies."""
 
     project: str
-    waiting: int  # jobs
+    waiting: int  # number of waiting jobs
     known: int  # waiting jobs whose start is known, or known to be after the horizon
-    wait_before: float | None  # mean wait of the known ones from now on, in seconds; at most the horizon
-    wait_after: float | None
-    used_before: Slots  # once the present plan is carried out; reserved slots count as used
-    used_after: Slots
+    wait_before: float | None  # mean wait of the `known` jobs from now on, in seconds; each at most the horizon
+    wait_after: float | None  # the same under the other policy
+    used_before: Slots  # slots in use after the present plan is carried out; reserved slots count as used
+    used_after: Slots  # the same under the other policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ class PolicyComparison:
     """The differences between two policies. `starts`, `kept_waiting` and `evictions` compare one cycle of each now."""
 
     starts: tuple[Start, ...]
-    kept_waiting: tuple[str, ...]  # jobs that start now under the policy in force, but not under the other
+    kept_waiting: tuple[str, ...]  # jobs that start now under the policy in force, but not under the other policy
     evictions: tuple[Evict, ...]
     unstartable: tuple[UnstartableJob, ...]
-    waits: tuple[WaitChange, ...]  # the largest change first; without the jobs in `starts`
+    waits: tuple[WaitChange, ...]  # the largest change first; jobs in `starts` are left out
     projects: tuple[ProjectFigures, ...]
     waiting: int  # all waiting jobs
     known: int  # waiting jobs whose start is known under both policies, or known to be after the horizon
-    futures: int
-    all_examined: bool  # whether there was time to examine for every job whether it can start at all
+    futures: int  # number of simulated futures
+    all_examined: bool  # whether there was time to examine all jobs for `unstartable`
 
 
 def compare(
@@ -78,15 +78,16 @@ def compare(
     :param before: the queue under the policy in force.
     :param after: the same jobs, runtimes and arrivals under another policy.
     :param horizon: seconds from now that are simulated; 0: only the present plans are compared.
-    :param may_go_on: asked before each slow step. If False, the comparison contains the results so far.
-    :param on_progress: called with the finished part of the first future; an error that it raises ends the comparison.
+    :param may_go_on: called before each slow step. After False, the comparison contains the results so far.
+    :param on_progress: called with the finished part of the first future. An error that this function raises ends the
+        comparison.
     """
     now, then = plan(before.snapshot), plan(after.snapshot)
     starts_now, starts_then = set(now.begins), set(then.begins)
     evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
     futures = PairedFutures(before, after, horizon, may_go_on, on_progress)
     if horizon > 0:
-        futures.simulate(1)  # first, so that on_progress can end a slow comparison early
+        futures.simulate(1)  # comes first, so that on_progress can end a slow comparison early
     unstartable, all_examined = _newly_unstartable(before.snapshot, after.snapshot, starts_then, may_go_on)
     if horizon > 0:
         futures.simulate()
@@ -137,7 +138,7 @@ def _needs(job: WaitingJob) -> object:
 
 
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
-    """Return why the job would wait if it were alone, all pools had their instances, and nothing held it."""
+    """Return why the job would wait if it were the only job, all pools were idle, and nothing delayed the job."""
     free = replace(job, held=False, backoff_until=None, after=(), more_wait=False, max_runtime=None)
     empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={})
     decided = plan(replace(empty, waiting=(free,)))
@@ -158,7 +159,7 @@ def _changed_waits(snapshot: Snapshot, expected: Starts, reported: set[str]) -> 
 
 
 def _is_noticeable(wait: WaitChange, now: float) -> bool:
-    if wait.before == wait.after:  # also if both are after the horizon
+    if wait.before == wait.after:  # includes the case that both are after the horizon
         return False
     return abs(wait.difference) >= max(NOTICEABLE, NOTICEABLE_PART * (min(wait.before, wait.after) - now))
 
@@ -171,7 +172,7 @@ def _figures(
 ) -> Iterator[ProjectFigures]:
     names = dict.fromkeys(project.name for it in (after, before) for project in it.policy.projects)
     used_before, used_after = _used(before, now), _used(after, then)
-    held = {hold.job for hold in now.holds if hold.reason is WaitReason.HELD_BY_USER}  # they wait for a person
+    held = {hold.job for hold in now.holds if hold.reason is WaitReason.HELD_BY_USER}  # these jobs wait for a person
     for name in names:
         waiting = [job.name for job in before.waiting if job.project == name]
         known = [it for it in waiting if it in expected.before and it in expected.after and it not in held]
@@ -193,7 +194,7 @@ def _mean_wait(starts: Mapping[str, float], jobs: list[str], now: float, horizon
 
 
 def _used(snapshot: Snapshot, decided: Plan) -> dict[str, Counter[str]]:
-    """Return the slots that each project uses after the plan was carried out; reserved slots count as used."""
+    """Return the slots that each project uses after the plan is carried out. Reserved slots count as used."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     leaving = {evict.job for evict in decided.evictions} | set(decided.closes)
     projects = {job.name: job.project for job in snapshot.active} | {job.name: job.project for job in snapshot.waiting}

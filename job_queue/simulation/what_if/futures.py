@@ -12,28 +12,28 @@ from job_queue.simulation.forecast import JOBS_IN_ALL_FUTURES, Doubt, Estimate, 
 from job_queue.simulation.workload import SimulatedJob
 
 MOST_FUTURES = 5
-GOLDEN_RATIO = 0.618033988749895  # multiples of it modulo 1 are spread evenly, however many there are
+GOLDEN_RATIO = 0.618033988749895  # multiples of this number modulo 1 are spread evenly, however many there are
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """The start of each waiting job under each policy: epoch seconds, or `inf` if not within the horizon.
+    """The start of each waiting job under each policy: epoch seconds, or `inf` if after the horizon.
 
-    A job that is missing has an unknown start: it waits for jobs whose ends are unknown.
+    A job is missing if its start is unknown, because it waits for jobs whose ends are unknown.
     """
 
     before: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
-    futures: int = 0  # simulated futures; each start is their median
+    futures: int = 0  # number of simulated futures; each start is the median of its futures
 
 
 class PairedFutures:
-    """Simulates futures one after the other, each under both policies: as many as are fast to simulate.
+    """A series of futures, each simulated under both policies. Their number is limited so that they take little time.
 
     :param horizon: seconds from now that are simulated.
-    :param may_go_on: asked at each moment of a future. If False, only the finished futures count.
+    :param may_go_on: called at each moment of a future. After False, only the finished futures count.
     :param on_progress: called at each moment of the first future with its finished part, under both policies together.
-        An error that it raises ends the simulation.
+        An error that this function raises ends the simulation.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PairedFutures:
         may_go_on: Callable[[], bool],
         on_progress: Callable[[float], None] = lambda done: None,
     ) -> None:
-        self._policies = (after, before)  # the proposed policy first, because it is more often the slow one
+        self._policies = (after, before)  # the other policy comes first, because it is more often slow to simulate
         self._horizon = horizon
         self._may_go_on = may_go_on
         self._on_progress = on_progress
@@ -54,7 +54,7 @@ class PairedFutures:
         self._done = 0
 
     def simulate(self, most: int = MOST_FUTURES) -> None:
-        """Simulate futures until `most` are done; fewer if that would be slow."""
+        """Simulate futures until `most` are done, or fewer if there are many live jobs or `may_go_on` returns False."""
         while self._done < min(most, self._most) and self._may_go_on():
             simulated = [self._future(basis, done) for basis, done in zip(self._policies, (0.0, 0.5), strict=True)]
             if not self._may_go_on():
@@ -65,7 +65,7 @@ class PairedFutures:
             self._done += 1
 
     def starts(self) -> Starts:
-        """Return the medians of the futures that are done."""
+        """Return the median starts of the finished futures."""
         after, before = self._found
         return Starts(dict(_medians(before)), dict(_medians(after)), self._done)
 
@@ -86,7 +86,7 @@ def _future(
 ) -> dict[str, float | None]:
     """Return the start of each job in one future; `inf`: after the horizon; None: unknown.
 
-    Runtimes depend only on the number of the future and the jobs' names, arrivals only on the number.
+    Runtimes depend only on the number of the future and the job's name. Arrivals depend only on the number.
     """
     runtimes = {
         name: (likely[int(_quantile(name, number) * len(likely))],) for name, likely in basis.runtimes.items() if likely
@@ -107,12 +107,12 @@ def _future(
 
 
 def _quantile(name: str, number: int) -> float:
-    """Return the quantile of a job's runtime in a future; over many futures, a job's quantiles are spread evenly."""
+    """Return the quantile of a job's runtime in a future. Over many futures, a job's quantiles are spread evenly."""
     return (Random(name).random() + number * GOLDEN_RATIO) % 1  # noqa: S311  (no secret)
 
 
 def _served(arriving: Iterable[SimulatedJob], policy: Policy) -> Iterator[SimulatedJob]:
-    """Yield the arriving jobs for which the policy has a project and pools; it would refuse the others."""
+    """Yield the arriving jobs for which the policy has a project and pools. Other jobs would be refused."""
     projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}
     for job in arriving:
         demand = tuple(need for need in job.demand if need.keys() <= pools)
