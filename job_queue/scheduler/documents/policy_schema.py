@@ -282,6 +282,12 @@ class Settings:
     min_runtime: Seconds | None = None
     """The seconds after its start in which a job is not evicted. The project's value takes precedence over the pool's,
     and the pool's over that of the settings."""
+    preempted_min_runtime: Seconds = 2100
+    """The seconds after its start in which a job is not evicted if it was preempted once in the day before that start.
+    Each further preemption within that day doubles them. A longer `min_runtime` takes precedence; 0: preemptions do not
+    count."""
+    preempted_min_runtime_limit: Seconds = 14_400
+    """The largest number of seconds that preemptions can lead to."""
     patience: Seconds | None = 1800
     """The seconds of waiting after which free slots are kept for a job that smaller jobs pass; null: never."""
     aging: Aging | None = None
@@ -292,7 +298,7 @@ class Settings:
     stretch: Annotated[float, Meta(gt=0, le=10_000)] = 20
     """With `order: shortest`: for `stretch` times its expected runtime after its submission, a job is passed by shorter
     jobs that come later."""
-    backfill: Backfill = Backfill.BOUNDED
+    backfill: Backfill = Backfill.PREDICTED
     """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs whose MaxRuntimeInSeconds ends
     before the patient job can start. With `predicted`: also jobs that are expected to end before that start; no slots
     are kept for a patient job whose start is unknown."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_queue.prediction.runtimes import JobTraits
-from job_queue.scheduler import Order, Policy, Pool, Project, Settings
+from job_queue.scheduler import Backfill, Order, Policy, Pool, Project, Settings
 from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.metrics import finish_time_fairness, metrics_of, percentile, wait
 from job_queue.simulation.simulator import Simulator
@@ -19,7 +19,7 @@ def a_job(name: str, submitted: float, work: float, priority: int = 1, instances
     return SimulatedJob(name, "all", priority, ({"p5": instances},), submitted, work)
 
 
-def a_policy(capacity: int = 1, **settings: float | None) -> Policy:
+def a_policy(capacity: int = 1, **settings: float | str | None) -> Policy:
     quota = {"p5": capacity}
     return Policy((Pool("p5", capacity),), (Project("all", quota=quota),), settings=Settings(**settings))  # type: ignore[arg-type]
 
@@ -68,7 +68,9 @@ def test_slots_are_kept_for_a_patient_gang_from_the_moment_its_patience_ends() -
     """Two one-slot jobs in turns would keep the gang out for ever; nothing but time passes when its patience ends."""
     small = [a_job(f"small{number}", number * 700, 1300) for number in range(20)]
     gang = a_job("gang", 1, 100, instances=2)
-    patient, starved = (simulated(a_policy(2, patience=patience), *small, gang) for patience in (2000, None))
+    patient, starved = (
+        simulated(a_policy(2, patience=patience, backfill=Backfill.BOUNDED), *small, gang) for patience in (2000, None)
+    )
     assert patient["gang"].starts[0] < starved["gang"].starts[0]
     assert patient["gang"].starts[0] > 2001
     assert all(run.ended for run in patient.values())
