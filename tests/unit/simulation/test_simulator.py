@@ -81,6 +81,17 @@ def test_a_guarantee_ends_without_any_other_event() -> None:
     assert runs["high"].starts == [900 + 50]
 
 
+def test_each_preemption_within_a_day_doubles_the_guaranteed_runtime() -> None:
+    """Urgent jobs run for 200 s each, and stopping takes 50 s."""
+    urgent = {at: a_job(f"at {at}", at, 100, priority=2) for at in (600, 900, 3300, 100_000, 100_300)}
+    runs = simulated(a_policy(), a_job("low", 0, 200_000), *urgent.values())
+    starts = [runs[job.name].starts[0] for job in urgent.values()]
+    assert starts[:3] == [650, 850 + 2100 + 50, 3200 + 4200 + 50]
+    assert starts[3] == 100_050, "8,400 s after its last start nothing is guaranteed"
+    assert starts[4] == 100_250 + 2100 + 50, "a day later the first three preemptions count no more"
+    assert runs["low"].preemptions == 5
+
+
 def test_by_order_of_shortest_with_predictions_a_users_short_jobs_pass_anothers_long_ones() -> None:
     """The first six of each are history; then four long jobs come, and four short ones after them."""
     ada, bob = JobTraits("all", "ada", size="1"), JobTraits("all", "bob", size="1")
