@@ -1,5 +1,7 @@
 """Preemptions of a job: which are stored, and which count for its guaranteed runtime."""
 
+from typing import Any
+
 from job_queue.adapters.items import job_from, job_item
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
@@ -10,7 +12,7 @@ from tests.jobs import NOW, a_job
 DAY = 24 * 3600
 
 
-def running(**changes: object) -> Job:
+def running(**changes: Any) -> Job:
     return a_job(state=JobState.RUNNING, launched="job1-qstamp-1", started=iso(NOW), slots={"p5": 1}, **changes)
 
 

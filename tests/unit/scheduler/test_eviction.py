@@ -69,7 +69,7 @@ def test_the_projects_guarantee_comes_before_the_setting(policy: Any, guaranteed
     ],
 )
 def test_each_preemption_doubles_the_guaranteed_runtime(
-    settings: dict[str, float], preemptions: int, guaranteed: int
+    settings: dict[str, Any], preemptions: int, guaranteed: int
 ) -> None:
     policy = a_policy(1, **settings)
     for ran in {max(0, guaranteed - 1), guaranteed}:
