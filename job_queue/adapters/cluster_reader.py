@@ -1,14 +1,14 @@
 """The reads of the cluster's state: metadata, jobs of each kind, and the outlook if plans depend on it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
-from job_queue.domain.expectations.outlook import RECENT_SECONDS, Outlook, plans_with_outlook
+from job_queue.domain.expectations.outlook import RECENT_SECONDS, Outlook, backfills_by_outlook, plans_with_outlook
 from job_queue.domain.job import ExternalTrainingJob, Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import Policy, remembers
@@ -99,14 +99,14 @@ def cluster_reads(
     The number of reads does not depend on the number of waiting jobs.
 
     :param now: epoch seconds.
-    :param ahead: also read the outlook, even if the policy's plans do not depend on it.
+    :param ahead: also read the whole outlook, even if the policy's plans do not depend on it.
     :param for_plans: also read the other data that the policy's plans depend on.
     """
     policy = policies.of(metadata.policy).policy
     queues = tuple(sorted(metadata.waiting_queues))
     waiting = _waiting_queue_reads(repository, queues, policy.settings.window)
     further: list[Callable[[], Any]] = [
-        repository.outlook.latest,
+        repository.outlook.latest if ahead or remembers(policy) else repository.outlook.for_readers,
         partial(repository.attempts.ended_since, now - RECENT_SECONDS, now),
     ]
     in_use: Callable[[], Any] = partial(_in_use, repository)
@@ -133,6 +133,17 @@ def read_cluster_state(
     return cluster
 
 
+def with_expected_runtimes(repository: JobRepository, cluster: ClusterState, now: float) -> ClusterState:
+    """Return the state with the outlook's part for readers, if a job has waited so long that backfill depends on it.
+
+    This read follows the others, so that a cycle without such a job makes no call more.
+    """
+    policy = cluster.applied.policy
+    if _calls_ahead(policy) or not backfills_by_outlook(policy, cluster.waiting.values(), now):
+        return cluster
+    return replace(cluster, outlook=repository.outlook.for_readers())
+
+
 def observe_cluster_state(
     repository: JobRepository,
     policies: Policies,
@@ -148,7 +159,7 @@ def observe_cluster_state(
     Only cycles start jobs. If a cycle has written meanwhile, the active jobs are read again.
 
     :param now: epoch seconds.
-    :param ahead: also read the outlook.
+    :param ahead: also read the whole outlook.
     :param for_plans: also read the other data that the policy's plans depend on.
     """
     metadata = repository.metadata()
@@ -157,7 +168,8 @@ def observe_cluster_state(
     external, *others = parallel([repository.external, *reads.calls[1:]])
     applied = policies.of(metadata.policy)
     again = [repository.active()] if repository.cycle_wrote_since(metadata) else []
-    return reads.state_of(metadata, applied, external, [active, *again], others)
+    cluster = reads.state_of(metadata, applied, external, [active, *again], others)
+    return with_expected_runtimes(repository, cluster, now) if for_plans and not ahead else cluster
 
 
 def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalTrainingJob]]:

@@ -133,7 +133,7 @@ def _camel(name: str) -> str:
 
 # --- jobs --------------------------------------------------------------------------------------------
 
-_JOB = Form(Job, if_any=("after", "founders", "lastSlots", "leftIdle", "places", "plans", "unheard"))
+_JOB = Form(Job, if_any=("after", "founders", "lastSlots", "leftIdle", "places", "plans", "preempted", "unheard"))
 HISTORY = Form(HistoryEntry)
 ATTEMPT = Form(EndedAttempt, if_any=("carrier",), nulls=True)
 

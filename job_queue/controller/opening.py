@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from job_queue.adapters.cluster_reader import cluster_reads, read_cluster_state
+from job_queue.adapters.cluster_reader import cluster_reads, read_cluster_state, with_expected_runtimes
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, LeaseHeld
 from job_queue.adapters.telemetry import log
@@ -102,10 +102,11 @@ class Opening(ControllerPart):
 
         :param again: whether to read again even if the state was read before.
         """
-        if opened.cluster is not None and not again:
-            return opened.cluster
-        metadata = opened.metadata if opened.is_current and not again else None
-        return read_cluster_state(self._repository, self._policies, self._parallel, self._clock(), metadata)
+        cluster = None if again else opened.cluster
+        if cluster is None:
+            metadata = opened.metadata if opened.is_current and not again else None
+            cluster = read_cluster_state(self._repository, self._policies, self._parallel, self._clock(), metadata)
+        return with_expected_runtimes(self._repository, cluster, self._clock())
 
     def _acquire(self) -> Lease | LeaseHeld:
         return self._repository.acquire(self._holder, self._clock())

@@ -181,6 +181,7 @@ class ClusterState:
                 _active(
                     job,
                     policy,
+                    now,
                     self.metadata.checkpoints,
                     stays=job.name in unrecorded or job.is_stop_denied(now),
                     expected=expected.get(job.name),
@@ -193,6 +194,7 @@ class ClusterState:
                 _waiting(
                     job,
                     policy,
+                    now,
                     warm=job.name in warm,
                     more_wait=job.waiting_queue in self.cut,
                     expected=expected.get(job.name),
@@ -236,6 +238,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
 def _active(
     job: Job,
     policy: Policy,
+    now: float,
     checkpoints: KnownCheckpoints,
     *,
     stays: bool,
@@ -264,6 +267,7 @@ def _active(
         max_parallel=job.max_parallel,
         allocation=job.allocation,
         kind=job.kind or "",
+        preemptions=job.preemptions(now),
     )
 
 
@@ -284,7 +288,9 @@ def _carrier(job: Job, now: float) -> Carrier:
     )
 
 
-def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool, expected: float | None) -> WaitingJob:
+def _waiting(
+    job: Job, policy: Policy, now: float, *, warm: bool, more_wait: bool, expected: float | None
+) -> WaitingJob:
     demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
@@ -310,4 +316,5 @@ def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool, expected:
         max_parallel=job.max_parallel,
         gpus=job.gpus,
         kind=job.kind or "",
+        preemptions=job.preemptions(now),
     )

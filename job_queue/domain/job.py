@@ -7,7 +7,7 @@ from typing import Any
 
 from job_queue.domain.backoff import LASTING_SECONDS
 from job_queue.domain.launching.numbers import Ranges
-from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState
+from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState, recent_preemptions
 
 PARKED = 7_000_000_000  # added to the end of the parking, to get a position above all inverted priorities
 FOR_EVER = 2_999_999_999  # epoch seconds, for jobs that are parked until a change; the sum with PARKED has ten digits
@@ -20,6 +20,7 @@ Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
 
 
+MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
 
 
@@ -106,6 +107,7 @@ class Job:
     cancelled: bool = False  # a user has cancelled the job
     evicted_for: str | None = None  # the job for which this job was asked to stop
     evicted_by: str | None = None  # the rule of that eviction
+    preempted: tuple[int, ...] = ()  # epoch seconds of the preemptions in the last day, at most MOST_PREEMPTIONS
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # the job was preempted before
@@ -154,6 +156,15 @@ class Job:
     def address(self) -> str | None:
         """The name of the current attempt in SageMaker; for a member on a carrier, after the carrier's attempt."""
         return f"{self.carrier_attempt}/{self.launched}" if self.carrier_attempt else self.launched
+
+    def preemptions(self, now: float) -> int:
+        """Return how many preemptions count for the guaranteed runtime of the current attempt, or of a start now."""
+        return recent_preemptions(self.preempted, epoch(self.started) if self.started else now)
+
+    def with_preemption(self, now: float) -> tuple[int, ...]:
+        """Return the times of its preemptions that still count, and of one more."""
+        counted = (time for time in self.preempted if recent_preemptions([time], now))
+        return (*counted, int(now))[-MOST_PREEMPTIONS:]
 
     @property
     def waiting_state(self) -> JobState:

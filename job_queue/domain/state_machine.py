@@ -396,7 +396,8 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
 def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
     if _is_evicted(job) and not ending.out_of_time:
-        new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
+        waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=job.with_preemption(now))
+        new = replace(waits, state=JobState.PREEMPTED, ran=True)
         also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
             also = f"; {job.launched} was deleted in SageMaker"

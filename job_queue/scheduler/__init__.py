@@ -55,6 +55,7 @@ from job_queue.scheduler.model import (
 from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
 from job_queue.scheduler.sharing.spending import Spending, period_end, period_start
+from job_queue.scheduler.victims import PREEMPTIONS_COUNT_SECONDS, Guarantees, recent_preemptions
 from job_queue.scheduler.what_if import Figure, OutOfTimeError, WhatIf, WhatIfOutcome
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "LAST_RESORT",
     "GpuAllocation",
     "GpuAssignment",
+    "Guarantees",
     "Hold",
     "Interactive",
     "JobState",
@@ -85,6 +87,7 @@ __all__ = [
     "NOTHING_TO_DO",
     "Order",
     "OutOfTimeError",
+    "PREEMPTIONS_COUNT_SECONDS",
     "PastUse",
     "PausedPool",
     "Plan",
@@ -122,6 +125,7 @@ __all__ = [
     "period_start",
     "plan",
     "policy_from_document",
+    "recent_preemptions",
     "remembers",
     "sentence",
     "shown",

@@ -91,6 +91,7 @@ class WaitingJob:
     max_parallel: int | None = None  # number of jobs of the group that may be active at a time
     gpus: int | None = None  # for a member: tenths of GPUs of one instance; the demand is then one instance
     kind: str = ""  # for a member: only members of the same kind share an instance
+    preemptions: int = 0  # within the last day
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class ActiveJob:
     kind: str = ""
     lost: float | None = None  # instance-seconds that a stop would lose; None: computed from the times
     held_since: float | None = None  # time since which the slots are held, if not since `started`
+    preemptions: int = 0  # within the day before the start
 
     @property
     def charged_since(self) -> float | None:

@@ -324,7 +324,9 @@ class PlanState:
             for victim in self._starts[candidate.project].values()
             if (other := victim.start) is not None
             and other.rank < candidate.rank
-            and (candidate.key < other.key or not guaranteed(candidate.job.project, victim.slots))
+            and (
+                candidate.key < other.key or not guaranteed(candidate.job.project, victim.slots, other.job.preemptions)
+            )
         ]
         return sorted(lower, key=lambda victim: victim.key)
 

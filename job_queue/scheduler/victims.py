@@ -4,7 +4,7 @@ Each sort key ends in a name or a position, so no two keys are equal.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -12,6 +12,9 @@ from job_queue.scheduler.candidates import Candidate, same_size_alternatives
 from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareNode, ShareTree, reclaim_key
 from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
+
+PREEMPTIONS_COUNT_SECONDS = 24 * 3600  # for so long a preemption counts for the guaranteed runtime
+MOST_DOUBLINGS = 60  # more are beyond any limit
 
 VictimKey = tuple[bool, float, float, float, float, str]
 
@@ -53,16 +56,41 @@ def work_done(job: ActiveJob, now: float) -> float:
     return 0.0 if job.started is None else max(0.0, now - job.started) * sum(job.slots.values())
 
 
+def recent_preemptions(times: Iterable[float], now: float) -> int:
+    """Return how many of these preemptions count for the guaranteed runtime of a start at `now`.
+
+    :param times: when the job was preempted, in seconds.
+    """
+    return sum(now - PREEMPTIONS_COUNT_SECONDS < time for time in times)
+
+
 class Guarantees:
-    """The guaranteed runtime of jobs: the `min_runtime` of the project, else of the pool, else of the settings."""
+    """The guaranteed runtime of jobs: the `min_runtime` of the project, else of the pool, else of the settings.
+
+    A job that was preempted within a day has at least `preempted_min_runtime`, doubled with each further preemption.
+    """
 
     def __init__(self, policy: Policy) -> None:
+        self._after_first = policy.settings.preempted_min_runtime
+        self._limit = policy.settings.preempted_min_runtime_limit
         self._default = policy.settings.min_runtime or 0
         self._pools = {pool.name: pool.min_runtime for pool in policy.pools if pool.min_runtime is not None}
         self._projects = {project.name: project.min_runtime for project in policy.projects}
 
-    def runtime(self, project: str, slots: Slots) -> float:
-        """Return the guaranteed seconds from a job's start. For several pools, the longest guarantee counts."""
+    def runtime(self, project: str, slots: Slots, preemptions: int) -> float:
+        """Return the guaranteed seconds from a job's start. For several pools, the longest guarantee counts.
+
+        :param preemptions: preemptions of the job within the day before its start.
+        """
+        return max(self._min_runtime(project, slots), self._after(preemptions))
+
+    def _after(self, preemptions: int) -> float:
+        """Return the guaranteed seconds after this number of preemptions within a day."""
+        if preemptions < 1:
+            return 0.0
+        return min(self._after_first * 2.0 ** min(preemptions - 1, MOST_DOUBLINGS), self._limit)
+
+    def _min_runtime(self, project: str, slots: Slots) -> float:
         own = self._projects.get(project)
         if own is not None:
             return own
@@ -70,15 +98,18 @@ class Guarantees:
 
     def ends(self, job: ActiveJob, now: float) -> float:
         """Return the end of a job's guaranteed runtime, in seconds since the epoch. An unknown start counts as now."""
-        return (now if job.started is None else job.started) + self.runtime(job.project, job.slots)
+        return (now if job.started is None else job.started) + self._of(job)
 
     def allow_to_evict(self, job: ActiveJob, now: float) -> bool:
         """Return whether a job may be evicted, now or, if it is being launched, as soon as it runs."""
         if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:
             return False
         if job.state is JobState.STARTING:
-            return self.runtime(job.project, job.slots) <= 0
+            return self._of(job) <= 0
         return self.ends(job, now) <= now
+
+    def _of(self, job: ActiveJob) -> float:
+        return self.runtime(job.project, job.slots, job.preemptions)
 
 
 @dataclass(eq=False, slots=True)

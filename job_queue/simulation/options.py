@@ -127,7 +127,7 @@ class SimulationOptions:
         "WHAT",
         "what the queue knows of runtimes: nothing (none), a MaxRuntime (max), what the jobs that ended before tell "
         "(predicted), or when each ends (oracle)",
-        "none",
+        "predicted",
     )
     max_factor: float = _option(
         _amount,

@@ -15,6 +15,7 @@ from job_queue.scheduler import (
     ActiveJob,
     Carrier,
     GpuAllocation,
+    Guarantees,
     JobState,
     Launch,
     Plan,
@@ -24,6 +25,7 @@ from job_queue.scheduler import (
     UseLedger,
     WaitingJob,
     plan,
+    recent_preemptions,
     remembers,
 )
 from job_queue.simulation.events import Events
@@ -32,7 +34,7 @@ from job_queue.simulation.fleet.attempts import (
     SimulatedAttempt,
     expiries,
     free_slots,
-    guarantees,
+    guarantee_ends,
     in_window,
     simulated_job,
     use_timers,
@@ -95,7 +97,7 @@ class Simulator:
         self._reserved: dict[str, Slots] = {}
         self._as_waiting: dict[str, WaitingJob] = {}
         self._shared = any(pool.gpus is not None for pool in policy.pools)
-        self._guarantees = guarantees(policy)
+        self._guarantees = Guarantees(policy)
         self._ledger = UseLedger(policy) if remembers(policy) else None
         self._awaited: set[str] = set()  # jobs that waited in the snapshot and have not started since
         self._next_timer: float | None = None
@@ -140,6 +142,8 @@ class Simulator:
             if carrier.state is JobState.STOPPING:
                 self._stop_carrier(carrier.name)
         waiting = [JobRun(simulated_job(job, runtimes.get(job.name, inf), self._overheads)) for job in snapshot.waiting]
+        for run, job in zip(waiting, snapshot.waiting, strict=True):
+            run.evictions = [self._now] * job.preemptions
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
         for arrival in arrivals:
@@ -191,6 +195,7 @@ class Simulator:
         run.provisioned = self._overheads.starting(run.job)
         attempt = SimulatedAttempt(run, slots, launched, launched + run.provisioned, allocation=allocation)
         attempt.expected = self._as_waiting[name].expected
+        attempt.preemptions = recent_preemptions(run.evictions, launched)
         self._add_attempt(attempt)
 
     def _add_attempt(self, attempt: SimulatedAttempt) -> None:
@@ -198,6 +203,8 @@ class Simulator:
         self._active[run.job.name] = attempt
         if attempt.allocation is not None:
             self._carriers.add_member(attempt.allocation.carrier)
+        slots = attempt.slots or self._carriers.slots_of(attempt.allocation)
+        attempt.guaranteed = self._guarantees.runtime(run.job.project, slots, attempt.preemptions)
         ends = attempt.trains + run.job.work - run.done
         if ends < inf and not attempt.stopping:
             self._events.enter(ends, partial(self._end, attempt))
@@ -208,9 +215,11 @@ class Simulator:
         self._as_waiting[job.name] = waiting_job(simulated, job.expected)
         launched = self._now if job.started is None else job.started
         run, trains = JobRun(simulated, starts=[launched]), launched + self._overheads.starting(simulated)
+        run.evictions = [launched] * job.preemptions
         attempt = SimulatedAttempt(
             run, job.slots, launched, trains, expected=job.expected, seen=job, allocation=job.allocation
         )
+        attempt.preemptions = job.preemptions
         attempt.stopping = job.state is JobState.STOPPING
         self._add_attempt(attempt)
         if attempt.stopping:
@@ -233,7 +242,7 @@ class Simulator:
         """Stop the attempts of a pool, because SageMaker takes the instances of its training plan back."""
         for name, attempt in list(self._active.items()):
             if attempt.slots.get(pool) and not attempt.stopping:
-                self._stop(name)
+                self._stop(name, evicted=False)
 
     def _stopping(self, attempt: SimulatedAttempt) -> float:
         """Return the seconds from a stop until the slots or the GPU allocation of an attempt are free."""
@@ -241,7 +250,11 @@ class Simulator:
         alone = allocation is not None and not self._carriers.is_leaving(allocation.carrier)
         return self._overheads.seating if alone else self._overheads.stopping
 
-    def _stop(self, name: str) -> None:
+    def _stop(self, name: str, *, evicted: bool = True) -> None:
+        """Stop an attempt.
+
+        :param evicted: whether it makes room for another job.
+        """
         attempt = self._active[name]
         attempt.stopping = True
         run, worked = attempt.run, max(0.0, self._now - attempt.trains)
@@ -253,6 +266,8 @@ class Simulator:
         stopping = self._stopping(attempt)
         run.restarts += stopping
         run.preemptions += 1
+        if evicted:
+            run.evictions.append(self._now)
         self._events.enter(self._now + stopping, partial(self._stopped, attempt))
 
     def _stopped(self, attempt: SimulatedAttempt) -> None:
@@ -262,7 +277,11 @@ class Simulator:
             return
         self._waiting[name] = attempt.run
         before = self._as_waiting[name]
-        self._as_waiting[name] = replace(before, expected=self._knowledge.expected(attempt.run, known=before.expected))
+        self._as_waiting[name] = replace(
+            before,
+            expected=self._knowledge.expected(attempt.run, known=before.expected),
+            preemptions=recent_preemptions(attempt.run.evictions, self._now),
+        )
 
     def _leave(self, attempt: SimulatedAttempt) -> None:
         """Free the slots or the GPU allocation of an attempt that has ended."""
@@ -352,7 +371,7 @@ class Simulator:
         times = self._carriers.empty_until()
         if settings.patience is not None:
             times += [it.job.submitted + settings.patience + 1 for it in self._waiting.values()]
-        times += [it.launched + guaranteed for guaranteed in self._guarantees for it in self._active.values()]
+        times += guarantee_ends(self._active.values())
         if settings.aging:
             times.append(now + MINUTE)
         if self._ledger and (len(self._events) > self._timers or not self._active):  # else no event ends an active job

@@ -158,6 +158,42 @@ MUTATIONS = (
         "if self._join_after(decided):",
         "if False:",
     ),
+    Mutation(
+        "each preemption doubles the guaranteed runtime",
+        "victims.py",
+        "self._after_first * 2.0 ** min(preemptions - 1, MOST_DOUBLINGS)",
+        "self._after_first",
+    ),
+    Mutation(
+        "the guaranteed runtime after preemptions has a limit",
+        "victims.py",
+        "return min(self._after_first * 2.0 ** min(preemptions - 1, MOST_DOUBLINGS), self._limit)",
+        "return self._after_first * 2.0 ** min(preemptions - 1, MOST_DOUBLINGS)",
+    ),
+    Mutation(
+        "preemptions lower no guaranteed runtime",
+        "victims.py",
+        "return max(self._min_runtime(project, slots), self._after(preemptions))",
+        "return self._after(preemptions) or self._min_runtime(project, slots)",
+    ),
+    Mutation(
+        "a carrier is guaranteed the runtime of its members",
+        "carriers/as_jobs.py",
+        "preemptions=max((job.preemptions for job in staying), default=0)",
+        "preemptions=0",
+    ),
+    Mutation(
+        "a carrier that is due to leave takes no preempted member",
+        "carriers/shared_plan.py",
+        "if any(job.preemptions for job in live):",
+        "if False:",
+    ),
+    Mutation(
+        "the start of a preempted job is not withdrawn for a job behind it",
+        "plan_state.py",
+        "victim.slots, other.job.preemptions)",
+        "victim.slots, 0)",
+    ),
     Mutation("guaranteed runtime", "victims.py", "return self.ends(job, now) <= now", "return True"),
     Mutation(
         "the project's guarantee comes first",

@@ -10,6 +10,7 @@ from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
+from job_queue.scheduler import Settings
 from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables
 from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_REFUSALS = 12  # of an attempt in a minute, throttled calls not counted
 POLICY = (LINES, "control", "policy")
+DAY = 24 * 3600
 
 
 class ViolationError(AssertionError):
@@ -336,6 +338,7 @@ class Invariants:
         self._check_sizes(job, row)
         fixed = job.interactive and job.evicted_for is not None
         require(not fixed, "an interactive job is never preempted", f"{name} is to make room for {job.evicted_for}")
+        self._check_guarantee(job, row)
         if job.state in ("running", "stopping"):
             ours = self._incarnations(job.launched or "", job.submission, job.attempt)
             require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")
@@ -350,6 +353,19 @@ class Invariants:
         if job.state.finished:
             require(not alive, "a finished job has ended", f"{name} is {job.state} while {alive} lives")
             self._check_finished(job, row)
+
+    def _check_guarantee(self, job: Job, row: dict[str, Any]) -> None:
+        """By the ends of its attempts, and not by the preemptions that the queue has counted."""
+        if job.state != "stopping" or job.evicted_for is None or job.started is None:
+            return
+        ends = [epoch(it["ended"]) for it in row["attempts"] if it["outcome"] == "preempted"]
+        started, asked = epoch(job.started), epoch(job.since)
+        lately = sum(started - DAY + 1 < it for it in ends)
+        settings = Settings()  # no policy of a walk has others
+        sure = min(settings.preempted_min_runtime * 2 ** (lately - 1), settings.preempted_min_runtime_limit)
+        found = f"{job.name} was asked to stop after {asked - started:.0f} s, and is sure of {sure:.0f}"
+        holds = not lately or asked >= started + sure - 1
+        require(holds, "no job makes room within its guaranteed runtime", found)
 
     def _check_dependencies(self, job: Job, row: dict[str, Any], attempts: list[TrainingJob]) -> None:
         """By what its user asked for, and not by what the queue has kept of it."""

@@ -1,4 +1,4 @@
-"""Forty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Forty-nine bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -470,6 +470,11 @@ def _missing_attempt_stopped() -> list[Slip]:
     return [("job_queue.controller.stops._can_be_stopped", lambda job: job.state is JobState.STOPPING)]
 
 
+def _preemptions_not_counted() -> list[Slip]:
+    """A job that was preempted is guaranteed no runtime."""
+    return [("job_queue.domain.job.Job.preemptions", lambda self, now: 0)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -542,6 +547,7 @@ BUGS = {
     "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (431,)),
     "missing-attempt-stopped": Bug(_missing_attempt_stopped, (1724,)),
+    "preemptions-not-counted": Bug(_preemptions_not_counted, (0,)),
 }
 
 

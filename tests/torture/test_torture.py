@@ -93,8 +93,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_forty_eight_bugs_are_planted() -> None:
-    assert len(BUGS) == 48
+def test_forty_nine_bugs_are_planted() -> None:
+    assert len(BUGS) == 49
 
 
 def test_a_violation_replays_exactly() -> None:

@@ -1,9 +1,9 @@
 """The outlook: the latest computed expectations about live jobs, such as runtimes and starts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from job_queue.domain.job import Job, epoch
+from job_queue.domain.job import Job, epoch, iso
 from job_queue.scheduler import (
     ActiveJob,
     Backfill,
@@ -100,7 +100,17 @@ class Outlook:
 
 
 def plans_with_outlook(policy: Policy) -> bool:
-    """Return whether a plan depends on expected runtimes or on idle jobs."""
+    """Return whether every plan depends on expected runtimes or on idle jobs."""
+    return policy.settings.order is Order.SHORTEST or policy.settings.idle_after is not None
+
+
+def backfills_by_outlook(policy: Policy, waiting: Iterable[Job], now: float) -> bool:
+    """Return whether expected runtimes decide about slots that are kept for one of these waiting jobs.
+
+    Slots are kept only for a job that has waited longer than `patience`.
+    """
     settings = policy.settings
-    expects = settings.order is Order.SHORTEST or settings.backfill is Backfill.PREDICTED
-    return expects or settings.idle_after is not None
+    if settings.backfill is not Backfill.PREDICTED or settings.patience is None:
+        return False
+    patient_before = iso(now - settings.patience)
+    return any(job.entered < patient_before and not job.held for job in waiting)

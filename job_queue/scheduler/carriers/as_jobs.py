@@ -12,8 +12,9 @@ EMPTY_CARRIER_PRIORITY = -(10**9)  # the priority of a carrier without members
 def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
     """Yield each carrier as a job of one instance.
 
-    The job's priority is the highest of the carrier's members. The cost of stopping the job is the sum over the
-    members. A carrier that all members leave counts as stopping, so its instance is as good as free.
+    The job's priority and number of preemptions are the highest of the carrier's members. The cost of stopping the job
+    is the sum over the members. A carrier that all members leave counts as stopping, so its instance is as good as
+    free.
     """
     return (_as_job(packing, carrier, now) for carrier in packing.carriers.values())
 
@@ -41,6 +42,7 @@ def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
         owner=carrier.owner or min((job.owner for job in there), default=""),
         held_since=carrier.started,
         lost=sum(packing.work_lost(job) for job in staying) / carrier.gpus,
+        preemptions=max((job.preemptions for job in staying), default=0),
     )
 
 

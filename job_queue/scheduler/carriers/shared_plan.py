@@ -241,7 +241,11 @@ def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     policy = snapshot.policy
     pools = tuple(replace(it, min_runtime=None) for it in policy.pools)
     projects = tuple(replace(it, min_runtime=None) for it in policy.projects)
-    without = replace(policy, pools=pools, projects=projects, settings=replace(policy.settings, min_runtime=0))
+    settings = replace(policy.settings, min_runtime=0)
+    live: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
+    if any(job.preemptions for job in live):
+        settings = replace(settings, preempted_min_runtime=0)
+    without = replace(policy, pools=pools, projects=projects, settings=settings)
     if without == policy or not snapshot.carriers or not snapshot.waiting:
         return set()
     decided = _SharedPlan(replace(snapshot, policy=without)).decide(explained=False)

@@ -283,6 +283,12 @@ class Settings:
     min_runtime: Seconds | None = None
     """The seconds after a job's start in which the job is not evicted. The project's value takes precedence over the
     pool's, and the pool's over that of the settings."""
+    preempted_min_runtime: Seconds = 2100
+    """The seconds after a job's start in which the job is not evicted if it was preempted once in the day before that
+    start. Each further preemption within that day doubles the seconds. A longer `min_runtime` takes precedence; 0:
+    preemptions do not count."""
+    preempted_min_runtime_limit: Seconds = 14_400
+    """The largest number of seconds that preemptions can lead to."""
     patience: Seconds | None = 1800
     """The seconds of waiting after which free slots are kept for a job that smaller jobs pass; null: never."""
     aging: Aging | None = None
@@ -293,7 +299,7 @@ class Settings:
     stretch: Annotated[float, Meta(gt=0, le=10_000)] = 20
     """With `order: shortest`: the longest time after its submission in which later and shorter jobs can pass a job, as
     a multiple of the job's expected runtime."""
-    backfill: Backfill = Backfill.BOUNDED
+    backfill: Backfill = Backfill.PREDICTED
     """The jobs that may use slots that are kept for a patient job. With `bounded`: jobs whose MaxRuntimeInSeconds ends
     before the patient job can start. With `predicted`: also jobs that are expected to end before that start; no slots
     are kept for a patient job whose start is unknown."""

@@ -261,6 +261,7 @@ _JOB: dict[str, Reader] = {
     "max_parallel": _at_least_one,
     "expected": document.amount,
     "kind": document.text,
+    "preemptions": document.count,
 }
 """Fields that active and waiting jobs have in common."""
 

@@ -40,7 +40,7 @@ class ScenarioRun:
             if job.started is not None:
                 ended.append((job.project, job.owner, job.slots, job.started))
             if job.comes_back:
-                waiting[job.name] = _waiting(job, before)
+                waiting[job.name] = replace(_waiting(job, before), preemptions=job.preemptions + 1)
         for start in decided.starts:
             active.append(_starting(waiting.pop(start.job), start.slots, None, before.now))
         for it in decided.allocations:
@@ -111,7 +111,7 @@ def _waiting(job: ActiveJob, before: Snapshot) -> WaitingJob:
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
     """Return the fields that active and waiting jobs have in common."""
     names = ("name", "project", "priority", "entered", "preemptible", "interactive", "max_runtime", "expected")
-    return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel", "kind")}
+    return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel", "kind", "preemptions")}
 
 
 def plan_to_document(decided: Plan) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from job_queue.scheduler import (
     ActiveJob,
     GpuAllocation,
     JobState,
-    Policy,
     Settings,
     Slots,
     Snapshot,
@@ -32,6 +31,7 @@ class JobRun:
     ended: float | None = None  # None: the job has not finished
     starts: list[float] = field(default_factory=list)  # starts of the attempts
     preemptions: int = 0
+    evictions: list[float] = field(default_factory=list)  # times of the preemptions that raise its guaranteed runtime
     done: float = 0  # seconds of work that are done and not lost
     lost: float = 0  # seconds of work that preemptions lost
     provisioned: float = 0  # seconds of the first provisioning
@@ -51,6 +51,8 @@ class SimulatedAttempt:
     expected: float | None = None  # expected seconds from the launch to the end
     seen: ActiveJob | None = None  # the job in the first snapshot, if it was active there
     allocation: GpuAllocation | None = None  # for a member, which has no slots
+    preemptions: int = 0  # within the day before the launch
+    guaranteed: float = 0.0  # guaranteed seconds from the launch
 
     def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
         """Return the attempt as a job for the planner.
@@ -83,6 +85,7 @@ class SimulatedAttempt:
             owner=job.owner,
             allocation=self.allocation,
             kind=job.kind,
+            preemptions=self.preemptions,
         )
 
 
@@ -106,10 +109,17 @@ def use_timers(snapshot: Snapshot) -> list[float]:
     return times
 
 
-def guarantees(policy: Policy) -> frozenset[float]:
-    """Return the different guaranteed runtimes of the policy."""
-    runtimes = [pool.min_runtime for pool in policy.pools] + [project.min_runtime for project in policy.projects]
-    return frozenset(seconds for seconds in (*runtimes, policy.settings.min_runtime) if seconds)
+def guarantee_ends(attempts: Iterable[SimulatedAttempt]) -> list[float]:
+    """Return the times at which the guaranteed runtimes of attempts, and of the carriers of members, are over."""
+    ends: list[float] = []
+    carriers: dict[str, tuple[float, float]] = {}  # -> latest launch and longest guaranteed runtime of its members
+    for it in attempts:
+        if it.guaranteed:
+            ends.append(it.launched + it.guaranteed)
+        if it.allocation is not None:
+            launched, guaranteed = carriers.get(it.allocation.carrier, (0.0, 0.0))
+            carriers[it.allocation.carrier] = max(launched, it.launched), max(guaranteed, it.guaranteed)
+    return ends + [launched + guaranteed for launched, guaranteed in carriers.values() if guaranteed]
 
 
 def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 
-from job_queue.scheduler import Carrier, JobState, Policy, Slots, WaitingJob
+from job_queue.scheduler import NOTHING, Carrier, GpuAllocation, JobState, Policy, Slots, WaitingJob
 
 
 class SimulatedCarriers:
@@ -26,6 +26,11 @@ class SimulatedCarriers:
     def all(self) -> tuple[Carrier, ...]:
         """The carriers, as the planner gets them."""
         return tuple(self._by_name.values())
+
+    def slots_of(self, allocation: GpuAllocation | None) -> Slots:
+        """Return the slots of the carrier on which an allocation is; none without an allocation."""
+        carrier = self._by_name.get(allocation.carrier) if allocation else None
+        return {carrier.pool: 1} if carrier else NOTHING
 
     def held(self) -> Iterable[Slots]:
         """Yield the slots of each carrier."""

@@ -1,5 +1,6 @@
 """What a submission and an event cost: AWS calls one after the other, up to CreateTrainingJob, whatever the backlog."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from job_queue.adapters.items import job_item, live_key
 from job_queue.adapters.metadata import Policies
+from job_queue.adapters.records.outlook_record import OUTLOOK
 from job_queue.controller.cycle import Controller
 from job_queue.services.submission import SubmissionService
 from tests.jobs import a_job
@@ -136,3 +138,37 @@ def test_a_first_job_of_its_kind_takes_one_more_look() -> None:
     queue.controller.wake(queue.invocation(), accepted.metadata)
     assert queue.state("job1") == "running"
     assert meter.depth_at_create <= MOST_OF_FIRST
+
+
+@pytest.mark.parametrize(
+    ("settings", "waited", "rows"),
+    [
+        pytest.param({}, 1800, [], id="within patience"),
+        pytest.param({}, 1900, ["told"], id="longer than patience"),
+        pytest.param({"patience": 600}, 700, ["told"], id="a shorter patience"),
+        pytest.param({"patience": None}, 1900, [], id="no patience"),
+        pytest.param({"backfill": "bounded"}, 1900, [], id="bounded"),
+        pytest.param({"order": "shortest"}, 60, ["told"], id="shortest first"),
+        pytest.param({"order": "shortest"}, 1900, ["told"], id="shortest first, longer than patience"),
+        pytest.param({"usage_half_life": 600}, 1900, ["latest"], id="past use"),
+    ],
+)
+def test_a_cycle_reads_expected_runtimes_only_if_its_plan_depends_on_them(
+    settings: dict[str, Any], waited: float, rows: list[str]
+) -> None:
+    queue = Harness(slots=1)
+    document = {"pools": [{"name": "default", "capacity": 1}], "projects": [{"name": "default"}], "settings": settings}
+    queue.repository.apply_policy(json.dumps(document), 0, "ada", queue.now)
+    queue.submit("runs")
+    queue.submit("waits", instances=1)
+    queue.now += waited
+    read: list[str] = []
+    get = queue.tables.get
+
+    def counted(table: str, key: Any, **options: Any) -> Any:
+        read.extend([key["position"]] if key.get("line") == OUTLOOK else [])
+        return get(table, key, **options)
+
+    queue.tables.get = counted  # type: ignore[method-assign]
+    queue.wake()
+    assert read == rows

@@ -44,6 +44,21 @@ def test_a_slot_is_free_only_when_sagemaker_says_so_and_the_stop_is_asked_for_ag
     assert queue.states() == {"low": "preempted", "high": "running"}
 
 
+def test_a_preempted_job_is_guaranteed_a_runtime() -> None:
+    queue = Harness(slots=1)
+    queue.submit("low", 1)
+    queue.submit("high", 2)
+    queue.end("low-qstamp-1", "Stopped")
+    queue.end("high-qstamp-1")
+    assert queue.state("low") == "running"
+    began = queue.now
+    queue.submit("urgent", 2)
+    while queue.now < began + 2100:
+        assert queue.states() == {"low": "running", "urgent": "pending"}
+        queue.tick()
+    assert queue.states() == {"low": "stopping", "urgent": "pending"}
+
+
 def test_slots_freed_for_a_gang_are_not_taken_by_a_lower_priority() -> None:
     queue = Harness(slots=2)
     queue.submit("a", 1)

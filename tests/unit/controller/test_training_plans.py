@@ -190,6 +190,7 @@ def test_who_is_cut_off_was_preempted_whatever_sagemaker_calls_it(status: str, f
     queue.end("a-qstamp-1", status, failure=failure)
     job = queue.job("a")
     assert (job.state, job.attempt, job.retried, job.cut_off) == ("preempted", 2, 0, None)
+    assert job.preempted == (), "it made room for no job"
     assert queue.record("a").attempts[0].outcome == "preempted"
     assert causes(queue, "a")[-1] == "cut off: SageMaker has taken the instances of the training plan winter back"
     queue.training.plans[ARN] = (a_plan(starts=2 * HOUR),)

@@ -185,6 +185,8 @@ def _policy(world: Digits, kind: Kind) -> Policy:
         ),
         settings=Settings(
             min_runtime=world.choose((0, 0, 900)) if kind.guarantees else 0,
+            preempted_min_runtime=800 if kind.guarantees else 0,
+            preempted_min_runtime_limit=2000,
             patience=world.choose((None, 1000.0)) if kind.patience else None,
             aging=world.choose((None, None, 600.0)) if kind.aging else None,
             protect_project_quota=world.choose((True, True, False)),
@@ -207,6 +209,7 @@ def _waiting(digits: Digits, name: str, pools: tuple[str, ...], projects: tuple[
         backoff_until=NOW + digits.choose((0, 60)) if digits.choose(RARELY) else None,
         max_runtime=digits.choose((None, 1200.0, 86400.0)),
         expected=digits.choose((None, 300.0, 4000.0)),
+        preemptions=digits.choose((0, 0, 1)),
     )
 
 
@@ -233,7 +236,8 @@ def _active(
         max_runtime=digits.choose((None, 1800.0, 86400.0)),
     )
     makes_room_for = digits.choose((None, *names)) if state is JobState.STOPPING else None
-    return replace(job, expected=digits.choose((None, 1800.0, 9000.0))), makes_room_for
+    expected, preemptions = digits.choose((None, 1800.0, 9000.0)), digits.choose((0, 0, 0, 1, 2, 3))
+    return replace(job, expected=expected, preemptions=preemptions), makes_room_for
 
 
 def _fitting(active: list[ActiveJob], capacities: Mapping[str, int]) -> list[ActiveJob]:

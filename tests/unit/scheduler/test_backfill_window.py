@@ -60,7 +60,7 @@ def test_who_starts_beside_a_blocked_gang(jobs: tuple[Any, ...], policy: Policy)
     ],
 )
 def test_slots_are_kept_for_a_patient_job(jobs: tuple[Any, ...]) -> None:
-    policy = a_policy(4, [project("a", 4), project("b", 0)])
+    policy = a_policy(4, [project("a", 4), project("b", 0)], backfill=Backfill.BOUNDED)
     decided = plan(a_snapshot(*jobs, policy=policy))
     assert not decided.starts
     assert reasons(decided)["small"] is WaitReason.KEPT_FOR_PATIENT_JOB
@@ -86,7 +86,7 @@ def test_slots_are_kept_for_a_patient_job(jobs: tuple[Any, ...]) -> None:
     ],
 )
 def test_who_starts_beside_a_gang_of_which_the_start_is_predicted(jobs: tuple[Any, ...]) -> None:
-    assert list(started(plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED))))) == ["small"]
+    assert list(started(plan(a_snapshot(*jobs, policy=a_policy(4))))) == ["small"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_who_starts_beside_a_gang_of_which_the_start_is_predicted(jobs: tuple[An
     ],
 )
 def test_slots_are_kept_as_far_as_a_predicted_start_needs_them(jobs: tuple[Any, ...]) -> None:
-    decided = plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED)))
+    decided = plan(a_snapshot(*jobs, policy=a_policy(4)))
     assert not decided.starts
     assert reasons(decided)["small"] is WaitReason.KEPT_FOR_PATIENT_JOB
 
@@ -107,19 +107,19 @@ def test_slots_are_kept_as_far_as_a_predicted_start_needs_them(jobs: tuple[Any, 
 def test_what_is_free_is_set_aside_for_others_while_nobody_knows_when_the_gang_could_start() -> None:
     """One slot is free and one is being freed: together they are what `pair` needs."""
     jobs = (active("long", 2, priority=9), stopping("goes", priority=9), patient_gang(), waiting("pair", 2))
-    decided = plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED)))
+    decided = plan(a_snapshot(*jobs, policy=a_policy(4)))
     assert decided.reservations == {"pair": {"p5": 2}}
-    assert not plan(a_snapshot(*jobs, policy=a_policy(4))).reservations
+    assert not plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.BOUNDED))).reservations
 
 
-def test_what_is_only_expected_lets_nobody_pass_without_the_setting() -> None:
+def test_expected_runtimes_let_no_job_pass_with_bounded_backfill() -> None:
     jobs = (long(expected=7200.0), patient_gang(), small(expected=60.0))
-    assert not plan(a_snapshot(*jobs, policy=a_policy(4))).starts
+    assert not plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.BOUNDED))).starts
 
 
 def test_who_is_expected_to_run_longer_hides_no_shorter_one_of_the_same_demand() -> None:
     jobs = (long(expected=7200.0), patient_gang(), small(expected=3700.0, waited=90), waiting("quick", expected=60.0))
-    assert list(started(plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED))))) == ["quick"]
+    assert list(started(plan(a_snapshot(*jobs, policy=a_policy(4))))) == ["quick"]
 
 
 def test_no_more_is_kept_than_the_share_allows() -> None:

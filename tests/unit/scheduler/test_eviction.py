@@ -1,10 +1,12 @@
 """Who may be made to leave inside a project (section 4), each rule with its counter-case."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from job_queue.scheduler import ActiveJob, Evict, Project, Rule, Slots, plan
+from job_queue.scheduler import ActiveJob, Evict, JobState, Project, Rule, Slots, plan
+from job_queue.scheduler.documents.scenario_run import ScenarioRun
 from tests.builders import (
     NOW,
     a_policy,
@@ -48,6 +50,51 @@ def test_the_projects_guarantee_comes_before_the_setting(policy: Any, guaranteed
     for ran in {max(0, guaranteed - 1), guaranteed}:
         decided = plan(a_snapshot(active("low", ran=ran), waiting("high", priority=9), policy=policy))
         assert bool(decided.evictions) is (ran >= guaranteed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "preemptions", "guaranteed"),
+    [
+        pytest.param({}, 0, 0, id="none"),
+        pytest.param({}, 1, 2100, id="one"),
+        pytest.param({}, 2, 4200, id="two"),
+        pytest.param({}, 4, 14_400, id="the limit"),
+        pytest.param({}, 10**9, 14_400, id="more than can be doubled"),
+        pytest.param({"preempted_min_runtime": 100, "preempted_min_runtime_limit": 350}, 2, 200, id="other settings"),
+        pytest.param({"preempted_min_runtime": 100, "preempted_min_runtime_limit": 350}, 3, 350, id="another limit"),
+        pytest.param({"preempted_min_runtime": 0}, 3, 0, id="off"),
+        pytest.param({"min_runtime": 3000}, 1, 3000, id="min_runtime is longer"),
+        pytest.param({"min_runtime": 3000}, 2, 4200, id="min_runtime is shorter"),
+        pytest.param({"min_runtime": 20_000}, 9, 20_000, id="min_runtime is longer than the limit"),
+    ],
+)
+def test_each_preemption_doubles_the_guaranteed_runtime(
+    settings: dict[str, Any], preemptions: int, guaranteed: int
+) -> None:
+    policy = a_policy(1, **settings)
+    for ran in {max(0, guaranteed - 1), guaranteed}:
+        job = active("low", ran=ran, preemptions=preemptions)
+        decided = plan(a_snapshot(job, waiting("high", priority=9), policy=policy))
+        assert bool(decided.evictions) is (ran >= guaranteed)
+
+
+def test_a_preempted_job_that_is_being_launched_is_not_waited_for_as_a_victim() -> None:
+    jobs = (active("held", priority=9), waiting("high", 2, priority=9))
+    keeps = plan(a_snapshot(*jobs, starting("low"), policy=a_policy(2)))
+    preempted = plan(a_snapshot(*jobs, starting("low", preemptions=1), policy=a_policy(2)))
+    assert not keeps.evictions and not preempted.evictions
+    free = (starting("low"), waiting("pair", 2, priority=9))
+    assert plan(a_snapshot(*free, policy=a_policy(2))).reservations == {"pair": {"p5": 1}}
+    free = (starting("low", preemptions=1), waiting("pair", 2, priority=9))
+    assert not plan(a_snapshot(*free, policy=a_policy(2))).reservations
+
+
+def test_an_eviction_is_counted_once_the_job_has_stopped() -> None:
+    run = ScenarioRun(a_snapshot(active("low", preemptions=1), waiting("high", priority=9), policy=a_policy(1)))
+    run.apply(plan(replace(run.snapshot, now=NOW + 9000)))
+    assert [(job.name, job.state, job.preemptions) for job in run.snapshot.active] == [("low", JobState.STOPPING, 1)]
+    run.apply(plan(run.snapshot))
+    assert [(job.name, job.preemptions) for job in run.snapshot.waiting if job.name == "low"] == [("low", 2)]
 
 
 @pytest.mark.parametrize(

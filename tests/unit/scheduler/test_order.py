@@ -1,5 +1,7 @@
 """Who is served first (section 2), each rule with its counter-case."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,6 +119,8 @@ def test_aging_raises_a_place_by_one_priority_per_interval(waited: float, first:
     assert list(started(plan(a_snapshot(*jobs, policy=a_policy(1, aging=1000, min_runtime=60))))) == [first]
     # Without a guaranteed runtime the higher priority would preempt it at once, so it is not even started.
     assert list(started(plan(a_snapshot(*jobs, policy=a_policy(1, aging=1000))))) == ["new"]
+    preempted = replace(jobs[0], preemptions=1), jobs[1]
+    assert list(started(plan(a_snapshot(*preempted, policy=a_policy(1, aging=1000))))) == [first]
 
 
 def test_aging_does_not_help_to_preempt() -> None:

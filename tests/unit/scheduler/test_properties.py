@@ -559,7 +559,10 @@ def goes_beyond_its_share(name: str, snapshot: Snapshot, decided: Plan) -> bool:
 
 def guaranteed(job: ActiveJob, snapshot: Snapshot) -> float:
     own = next(it.min_runtime for it in snapshot.policy.projects if it.name == job.project)
-    return (snapshot.policy.settings.min_runtime or 0) if own is None else own
+    settings = snapshot.policy.settings
+    after, limit = settings.preempted_min_runtime, settings.preempted_min_runtime_limit
+    grown = min(after * 2 ** (job.preemptions - 1), limit) if job.preemptions else 0
+    return max((settings.min_runtime or 0) if own is None else own, grown)
 
 
 def is_below(active: ActiveJob, job: WaitingJob) -> bool:

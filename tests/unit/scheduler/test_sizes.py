@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.scheduler import PausedPool, Slots, WaitReason, WhatIf, plan
+from job_queue.scheduler import Backfill, PausedPool, Slots, WaitReason, WhatIf, plan
 from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.model import is_larger
 from job_queue.services.advice import advise
@@ -104,7 +104,8 @@ def test_it_starts_smaller_where_what_was_promised_will_not_come() -> None:
 def test_a_patient_one_keeps_slots_for_the_smallest_size() -> None:
     """With that it starts: what it keeps stands idle for no longer than until then."""
     patient, rigid = waiting("e", *SIZES, waited=3600), waiting("e", 8, waited=3600)
-    decided = plan(a_snapshot(active("long", 7), patient, waiting("small", 1), policy=8))
+    bounded = a_policy(8, backfill=Backfill.BOUNDED)
+    decided = plan(a_snapshot(active("long", 7), patient, waiting("small", 1), policy=bounded))
     assert reasons(decided)["small"] is WaitReason.KEPT_FOR_PATIENT_JOB
     # The first that ends leaves it enough: only who has ended by then may pass.
     soon, later = active("soon", 1, ran=0, max_runtime=3600), active("later", 6, ran=0, max_runtime=86400)

@@ -108,8 +108,10 @@ def test_a_max_runtime_lets_small_jobs_pass_a_gang_that_waits(
     """Kept slots are used by a job that ends before the gang can start; that is known of runtimes or not."""
     path = tmp_path / "trace.csv"
     path.write_text(HEADER + "long,0,20000,8,1,,\ngang,10,100,16,2,,\nshort,3000,100,8,1,,\n")
-    plain = simulated(capsys, path, "--capacity", 2, "--priorities", 1)
-    told = simulated(capsys, path, "--capacity", 2, "--priorities", 1, "--runtimes", "max")
+    policy = tmp_path / "bounded.yaml"
+    policy.write_text("{pools: [{name: p5, capacity: 2}], projects: [{name: a}], settings: {backfill: bounded}}")
+    plain = simulated(capsys, path, "--policy", policy, "--priorities", 1, "--runtimes", "none")
+    told = simulated(capsys, path, "--policy", policy, "--priorities", 1, "--runtimes", "max")
     assert told["policies"][0]["overall"]["wait"] < plain["policies"][0]["overall"]["wait"] / 1.5
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from job_queue.scheduler import (
     ActiveJob,
+    Backfill,
     Calendar,
     JobState,
     PausedPool,
@@ -39,7 +40,7 @@ OVERHEADS = Overheads(provisioning=100, stopping=50, checkpoint_every=1000)
 
 
 def a_snapshot(
-    *jobs: ActiveJob | WaitingJob, capacity: int = 1, external: int = 0, **settings: float | None
+    *jobs: ActiveJob | WaitingJob, capacity: int = 1, external: int = 0, **settings: float | str | None
 ) -> Snapshot:
     project = Project("all", quota={"p5": capacity})
     policy = Policy((Pool("p5", capacity),), (project,), settings=Settings(**settings))  # type: ignore[arg-type]
@@ -95,7 +96,8 @@ def test_a_gang_waits_for_all_its_slots() -> None:
 
 def test_slots_are_kept_for_a_patient_gang_in_the_forecast_too() -> None:
     jobs = runs("a", 0), runs("b", 0), waits("gang", 3000, slots=2), waits("small", 5)
-    estimates = told(a_snapshot(*jobs, capacity=2, patience=1800), {"a": 4000, "b": 7000, "gang": 2000, "small": 100})
+    snapshot = a_snapshot(*jobs, capacity=2, patience=1800, backfill=Backfill.BOUNDED)
+    estimates = told(snapshot, {"a": 4000, "b": 7000, "gang": 2000, "small": 100})
     assert starts(estimates) == {"gang": 7000, "small": 9000}
 
 

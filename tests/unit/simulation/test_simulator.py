@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_queue.prediction.runtimes import JobTraits
-from job_queue.scheduler import Order, Policy, Pool, Project, Settings
+from job_queue.scheduler import Backfill, Order, Policy, Pool, Project, Settings
 from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.metrics import finish_time_fairness, metrics_of, percentile, wait
 from job_queue.simulation.simulator import Simulator
@@ -19,7 +19,7 @@ def a_job(name: str, submitted: float, work: float, priority: int = 1, instances
     return SimulatedJob(name, "all", priority, ({"p5": instances},), submitted, work)
 
 
-def a_policy(capacity: int = 1, **settings: float | None) -> Policy:
+def a_policy(capacity: int = 1, **settings: float | str | None) -> Policy:
     quota = {"p5": capacity}
     return Policy((Pool("p5", capacity),), (Project("all", quota=quota),), settings=Settings(**settings))  # type: ignore[arg-type]
 
@@ -68,7 +68,9 @@ def test_slots_are_kept_for_a_patient_gang_from_the_moment_its_patience_ends() -
     """Two one-slot jobs in turns would keep the gang out for ever; nothing but time passes when its patience ends."""
     small = [a_job(f"small{number}", number * 700, 1300) for number in range(20)]
     gang = a_job("gang", 1, 100, instances=2)
-    patient, starved = (simulated(a_policy(2, patience=patience), *small, gang) for patience in (2000, None))
+    patient, starved = (
+        simulated(a_policy(2, patience=patience, backfill=Backfill.BOUNDED), *small, gang) for patience in (2000, None)
+    )
     assert patient["gang"].starts[0] < starved["gang"].starts[0]
     assert patient["gang"].starts[0] > 2001
     assert all(run.ended for run in patient.values())
@@ -77,6 +79,17 @@ def test_slots_are_kept_for_a_patient_gang_from_the_moment_its_patience_ends() -
 def test_a_guarantee_ends_without_any_other_event() -> None:
     runs = simulated(a_policy(min_runtime=900), a_job("low", 0, 5000), a_job("high", 10, 100, priority=2))
     assert runs["high"].starts == [900 + 50]
+
+
+def test_each_preemption_within_a_day_doubles_the_guaranteed_runtime() -> None:
+    """Urgent jobs run for 200 s each, and stopping takes 50 s."""
+    urgent = {at: a_job(f"at {at}", at, 100, priority=2) for at in (600, 900, 3300, 100_000, 100_300)}
+    runs = simulated(a_policy(), a_job("low", 0, 200_000), *urgent.values())
+    starts = [runs[job.name].starts[0] for job in urgent.values()]
+    assert starts[:3] == [650, 850 + 2100 + 50, 3200 + 4200 + 50]
+    assert starts[3] == 100_050, "8,400 s after its last start nothing is guaranteed"
+    assert starts[4] == 100_250 + 2100 + 50, "a day later the first three preemptions count no more"
+    assert runs["low"].preemptions == 5
 
 
 def test_by_order_of_shortest_with_predictions_a_users_short_jobs_pass_anothers_long_ones() -> None:
