@@ -15,7 +15,14 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
     Its priority is the highest of its members, and the cost of stopping it is the sum over its members. A carrier on
     which no member stays counts as stopping, so its instance is as good as free.
     """
-    return (_as_job(packing, carrier, now) for carrier in packing.carriers.values())
+    return (carrier_as_job(packing, carrier, now) for carrier in packing.carriers.values())
+
+
+def carrier_as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
+    """Return a carrier as a job of one instance. It is made again only after the carrier's members have changed."""
+    if carrier.name not in packing.as_jobs:
+        packing.as_jobs[carrier.name] = _as_job(packing, carrier, now)
+    return packing.as_jobs[carrier.name]
 
 
 def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
