@@ -141,6 +141,38 @@ def shared(active: int, waiting: int, projects: int = 20) -> Snapshot:
     return Snapshot(policy, NOW, tuple(running), tuple(line), carriers=tuple(carriers))
 
 
+def reclaim(instances: int, gang: int, *, whole: bool = False) -> Snapshot:
+    """Return a snapshot with full instances, of which a gang of another project reclaims some.
+
+    This is the work of BenchmarkReclaimLargeJobs of KAI-Scheduler: one-GPU jobs fill all instances of eight GPUs.
+
+    :param instances: the instances of the pool.
+    :param gang: the whole instances that the gang needs.
+    :param whole: whether the jobs have whole instances, eight times as many, and do not share any.
+    """
+    size, count = (8 * gang, 8 * instances) if whole else (gang, instances)
+    projects = (Project("holder", quota={"p5": count - size}), Project("claimant", quota={"p5": size}))
+    began, gpus = NOW - 9000, None if whole else 8
+    carriers = tuple(
+        Carrier(f"c{n:04}", "p5", "holder", "", 8, JobState.RUNNING, began) for n in range(0 if whole else instances)
+    )
+    running = tuple(
+        ActiveJob(
+            name=f"a{n}",
+            project="holder",
+            priority=1,
+            slots={"p5": 1} if whole else {},
+            state=JobState.RUNNING,
+            entered=began,
+            started=began + n / 10,
+            allocation=None if whole else GpuAllocation(carriers[n // 8].name, (n % 8,)),
+        )
+        for n in range(8 * instances)
+    )
+    line = (WaitingJob("gang", "claimant", 1, ({"p5": size},), NOW - 60),)
+    return Snapshot(Policy((Pool("p5", count, gpus=gpus),), projects), NOW, running, line, carriers=carriers)
+
+
 def seconds(snapshot: Snapshot, tries: int) -> tuple[float, int, int]:
     """Return the processor seconds of the best try, and the plan's numbers of evictions and starts."""
     best = float("inf")

@@ -38,6 +38,8 @@ class Admission:
         self._migration = Migration(snapshot, state)
         self._first = True
         self._passed_over: dict[str, int] = {}  # project -> highest rank that was not admitted in this phase
+        # Alternatives of the job that is tried, and their claims. A search without success does not change them:
+        self._claims: list[tuple[Slots, SlotClaim]] = []
 
     def begin(self, *, first: bool) -> None:
         """Begin a phase."""
@@ -109,6 +111,7 @@ class Admission:
         free_slots = in_share
         possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
         may_preempt = self._may_preempt(candidate)
+        self._claims.clear()
         return self._try(
             candidate,
             (self._start_on_free_slots, self._prefer_unclaimed(candidate, free_slots)),
@@ -139,7 +142,11 @@ class Admission:
         return True
 
     def _try(self, candidate: Candidate, *strategies: tuple[Callable[[Candidate, Slots], bool], list[Slots]]) -> bool:
-        return any(strategy(candidate, need) for strategy, needs in strategies for need in needs)
+        for strategy, needs in strategies:
+            for need in needs:
+                if strategy(candidate, need):
+                    return True
+        return False
 
     # --- admission checks -------------------------------------------------------------------------------
 
@@ -289,7 +296,7 @@ class Admission:
     def _evict(self, search: Callable[[SlotClaim], VictimSearch | None], candidate: Candidate, need: Slots) -> bool:
         """Evict victims, reserve their slots and the available slots for the job, and cancel needless evictions."""
         state = self._state
-        found = search(self._claim(candidate, need, self._missing(candidate, need)))
+        found = search(self._claim_for_evictions(candidate, need))
         if found is None:
             return False
         before = {pool: state.available_soon(pool) for pool in state.free}
@@ -300,6 +307,14 @@ class Admission:
         state.cancel_needless_evictions(tries=NEEDLESS_TRIES)
         state.add_surplus(before)
         return True
+
+    def _claim_for_evictions(self, candidate: Candidate, need: Slots) -> SlotClaim:
+        for other, claim in self._claims:
+            if other is need:
+                return claim
+        claim = self._claim(candidate, need, self._missing(candidate, need))
+        self._claims.append((need, claim))
+        return claim
 
     def _claim(self, candidate: Candidate, need: Slots, missing: Slots, *, launching: bool = False) -> SlotClaim:
         """Return the input of a search for victims.

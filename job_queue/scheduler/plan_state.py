@@ -99,7 +99,7 @@ class PlanState:
         :param taken: slots reserved for other jobs that are transferred to this job.
         """
         own = self.reservations[name].get(pool, 0) if name in self.reservations else 0
-        windows = self._in_windows_of_others(pool, name)
+        windows = self._in_windows_of_others(pool, name) if self.windows else 0
         return self.free[pool] + self.freeing[pool] - self._reserved[pool] + taken + own - windows
 
     def available_now(self, pool: str, name: str = "", taken: int = 0, *, include_windows: bool = False) -> int:
@@ -122,8 +122,12 @@ class PlanState:
 
     def is_free(self, candidate: Candidate, need: Slots, *, include_windows: bool = False) -> bool:
         """Return whether all slots of an alternative are free for the candidate."""
-        name = candidate.name
-        return all(n <= self.available_now(pool, name, include_windows=include_windows) for pool, n in need.items())
+        for pool, count in need.items():
+            if self.free[pool] < count:  # no more than these are available
+                return False
+            if self.available_now(pool, candidate.name, include_windows=include_windows) < count:
+                return False
+        return True
 
     def surplus(self, pool: str) -> int:
         """Return the available slots that this plan's victims free beyond the need of their claimants."""
@@ -147,8 +151,12 @@ class PlanState:
         if bound is not Bound.LIMIT_NOW:  # current usage does not include reservations
             own = self.reserved_for(candidate)
             freed = Counter(own) + Counter(freed) if own and freed else own or freed
-        nodes = (candidate.project,) if project_only else candidate.project.path
-        return all(fits(node, need, bound, freed) for node in nodes)
+        if project_only:
+            return fits(candidate.project, need, bound, freed)
+        for node in candidate.project.path:  # noqa: SIM110  (faster than a generator)
+            if not fits(node, need, bound, freed):
+                return False
+        return True
 
     def within_limits(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
         """Return whether project and department stay within their limits, now and after all stops.
@@ -414,8 +422,12 @@ class PlanState:
 
     def _most_valuable_needless_victim(self, tries: int | None) -> Victim | None:
         best: Victim | None = None
+        available: dict[str, int] = {}
         for size, victims in self._evicted_by_size.items():
-            if victims and all(count <= self.available_soon(pool) for pool, count in size):
+            for pool, _ in size:
+                if pool not in available:
+                    available[pool] = self.available_soon(pool)
+            if victims and all(count <= available[pool] for pool, count in size):
                 for victim in islice(reversed(victims), tries):
                     if best is not None and victim.key < best.key:
                         break

@@ -1,6 +1,6 @@
 """Plan jobs of whole instances: starts, evictions, and reasons why jobs wait. Planning is pure and deterministic."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
@@ -9,7 +9,7 @@ from job_queue.scheduler.admission import Admission
 from job_queue.scheduler.candidates import Candidate, Groups, find_candidates, requests
 from job_queue.scheduler.explain.holds import explain
 from job_queue.scheduler.fair_share import ServingOrder, ShareNode, ShareTree
-from job_queue.scheduler.model import Evict, Plan, Slots, Snapshot, Start
+from job_queue.scheduler.model import Evict, Hold, Plan, Slots, Snapshot, Start
 from job_queue.scheduler.ordering import WaitingKey, WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.lately import held_lately
@@ -27,6 +27,12 @@ def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     :param explained: whether to explain why the other jobs wait. Explanations take half of the time. Without them, the
         plan has no holds.
     """
+    decided, holds = decide(snapshot)
+    return replace(decided, holds=holds()) if explained else decided
+
+
+def decide(snapshot: Snapshot) -> tuple[Plan, Callable[[], tuple[Hold, ...]]]:
+    """Return the decisions of one cycle without holds, and a function that returns the holds."""
     # 1. Find the candidates: the jobs that would start if there were enough free slots.
     lately, spending = held_lately(snapshot), Spending(snapshot)
     snapshot = _without_overspent_moves(snapshot, spending)
@@ -41,16 +47,16 @@ def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     state = PlanState(snapshot, candidates, tree, groups)
     # 4. Go through the candidates: start, wait, or evict others. Then cancel evictions that are not needed.
     _AdmissionLoop(snapshot, state, candidates).run()
-    # 5. Explain why each other job waits.
-    return Plan(
+    decided = Plan(
         starts=tuple(Start(job.name, dict(state.started[job.name])) for job in candidates if job.name in state.started),
         evictions=_evictions(state, candidates),
-        holds=explain(snapshot, candidates, refused, state, order, spending) if explained else (),
         reservations=dict(sorted(state.reservations.items())),
         shares=shares,
         capacities=capacities,
         calendars=snapshot.calendars,
     )
+    # 5. Explain why each other job waits.
+    return decided, lambda: explain(snapshot, candidates, refused, state, order, spending)
 
 
 def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot:

@@ -185,12 +185,16 @@ def _lower_priority_victims(search: VictimSearch, pool: str) -> Iterable[Victim]
     def is_lower(victim: Victim) -> bool:
         return victim.priority < claim.rank
 
+    if not claim.withdrawable and not claim.victims.slots_below(claim.project, claim.rank, pool):
+        return ()
     active: Iterable[Victim] = claim.victims.in_pool(claim.project, pool, claim.launching)
     if claim.rank >= LOWEST_INTERACTIVE:
         active = sorted(active, key=claim.victim_order)
-    lower = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))
-    starts = (start for start in claim.withdrawable if pool in start.slots)
-    return (victim for victim in merge(lower, starts, key=claim.victim_order) if victim not in search.chosen)
+    lower: Iterable[Victim] = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))
+    if claim.withdrawable:
+        starts = (start for start in claim.withdrawable if pool in start.slots)
+        lower = merge(lower, starts, key=claim.victim_order)
+    return (victim for victim in lower if victim not in search.chosen)
 
 
 class _Reclaim:
@@ -271,8 +275,10 @@ class _Reclaim:
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.in_pool(project, pool, self._claim.launching):
+            if victim in self._search.chosen:
+                continue
             lacked = [other for other in victim.slots if other != pool and self._search.lacking.get(other, 0) > 0]
-            if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):
+            if all(self._may_lose(project, other) for other in lacked):
                 return victim
         return None
 
@@ -326,6 +332,8 @@ class Migration:
         """Find the jobs that migrate for this claim, no more than needed. Return None if they do not suffice."""
         if not any(pool in self._groups for pool in claim.need):
             return None
+        if not any(count > 0 for pool, count in self._state.free.items() if pool not in claim.need):
+            return None  # no job can move
         search, free = VictimSearch(claim, Bound.ENTITLEMENT), _FreeSlots(self._state, claim.need)
         for pool in claim.need:
             while search.needs_more(pool):

@@ -16,7 +16,14 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
     is the sum over the members. A carrier that all members leave counts as stopping, so its instance is as good as
     free.
     """
-    return (_as_job(packing, carrier, now) for carrier in packing.carriers.values())
+    return (carrier_as_job(packing, carrier, now) for carrier in packing.carriers.values())
+
+
+def carrier_as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
+    """Return a carrier as a job of one instance. It is made again only after the carrier's members have changed."""
+    if carrier.name not in packing.as_jobs:
+        packing.as_jobs[carrier.name] = _as_job(packing, carrier, now)
+    return packing.as_jobs[carrier.name]
 
 
 def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:

@@ -4,13 +4,22 @@ A member never takes GPUs that are promised to an earlier member. Evictions of w
 of instances, which treats carriers as jobs of one instance.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush, merge
+from itertools import islice
 
 from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation, GpuAssignment, Row, allocation_on
-from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, Evict, JobState, Rule, Snapshot, WaitingJob
+from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, Evict, JobState, Rule, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.victims import Guarantees, VictimKey, victim_order
+
+_Host = tuple[int, str]
+"""A carrier that takes moved members: its free tenths of GPUs, and its name."""
+
+_Like = tuple[str, str, frozenset[str]]
+"""The kind, project and pools of a member, which determine the carriers that it may join."""
 
 
 @dataclass
@@ -24,6 +33,15 @@ class Bin:
     def leader(self) -> WaitingJob:
         """The member whose place in the waiting queue counts for the carrier."""
         return self.members[0]
+
+
+@dataclass
+class _Rooms:
+    """The carriers on which a member's GPUs can be freed by evictions, least valuable victims first."""
+
+    # keys of the victims, most valuable first; the carrier; its number of changes at that time; the victims
+    heap: list[tuple[list[VictimKey], str, int, Sequence[ActiveJob]]] = field(default_factory=list)
+    seen: int = 0  # changes of carriers that are taken into account
 
 
 class Packing:
@@ -42,7 +60,12 @@ class Packing:
         self._classes: dict[tuple[str, str], list[Carrier]] = defaultdict(list)  # (kind, project) -> carriers
         for carrier in self.carriers.values():
             self._classes[carrier.kind, carrier.project].append(carrier)
+        self._active: dict[_Like, dict[str, Carrier]] = {}  # cache of the carriers that a member may join, by name
         self.carrier_attempt = members_by_carrier(snapshot)
+        self._staying = {
+            name: [job for job in jobs if job.state is not JobState.STOPPING]
+            for name, jobs in self.carrier_attempt.items()
+        }
         self.evictions: dict[str, Evict] = {}
         self._free: dict[str, Row] = {}  # carrier -> GPUs without a member
         # carrier -> GPUs that are not promised and have no member once stopping and evicted members have ended
@@ -50,20 +73,32 @@ class Packing:
         for name, carrier in self.carriers.items():
             self._free[name] = Row(carrier.gpus, map(_allocation, self.carrier_attempt[name]))
             self._soon[name] = Row(carrier.gpus, map(_allocation, self.staying(name)))
-        # members (kind, project, GPUs, demand) and priorities for which no victims were found
-        self._failed_searches: list[tuple[object, int]] = []
+        # (members, carriers closed to them) -> the fewest tenths of GPUs for which there was no place
+        self._no_place: dict[tuple[_Like, frozenset[str]], int] = {}
+        # (members, tenths of GPUs) -> the highest priority for which no victims were found
+        self._failed_searches: dict[tuple[_Like, int], int] = {}
+        self._rooms: dict[tuple[_Like, int, int], _Rooms] = defaultdict(_Rooms)  # also by tenths of GPUs and priority
+        self._changed: dict[tuple[str, str], list[str]] = defaultdict(list)  # (kind, project) -> changed carriers
+        self._changes: dict[str, int] = defaultdict(int)  # carrier -> number of changes
+        self._whole: dict[str, ActiveJob] = {}  # cache of members as if they held an instance
         self._victim_keys: dict[str, VictimKey] = {}  # cache of sort keys in victim order
         self._evictable: dict[str, bool] = {}  # cache: whether a member may be evicted
         self._kept: dict[str, str] = {}  # carrier -> the patient member for which its GPUs are kept
+        self._keepers: set[str] = set()  # members for which a carrier is kept
+        self._none_to_keep: dict[_Like, int] = {}  # members -> the fewest tenths of GPUs for which no carrier was left
+        self.as_jobs: dict[str, ActiveJob] = {}  # carrier -> its job in the planner of instances; unchanged carriers
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.allocations: dict[str, GpuAssignment] = {}
         self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have an allocation
         self.bins: list[Bin] = []
 
-    def staying(self, carrier: str) -> list[ActiveJob]:
+    def carriers_of(self, member: WaitingJob) -> Sequence[Carrier]:
+        """Return the carriers of the member's kind and project."""
+        return self._classes.get((member.kind, member.project), ())
+
+    def staying(self, carrier: str) -> Sequence[ActiveJob]:
         """Return the members of a carrier that are neither stopping nor evicted by this plan."""
-        jobs = self.carrier_attempt[carrier]
-        return [job for job in jobs if job.state is not JobState.STOPPING and job.name not in self.evictions]
+        return self._staying[carrier]
 
     def is_emptied(self, carrier: str) -> bool:
         """Return whether no member stays on or joins a carrier: its instance is as good as free."""
@@ -71,16 +106,18 @@ class Packing:
 
     # --- existing allocations ---------------------------------------------------------------------------------
 
-    def allocate(self, member: WaitingJob, closed: Collection[str] = ()) -> bool:
+    def allocate(self, member: WaitingJob, closed: frozenset[str] = frozenset()) -> bool:
         """Give a member free GPUs, or promise it GPUs that will be free. Return whether either was possible.
 
         :param closed: carriers that the member may not join.
         """
-        size = member.gpus or 0
+        size, like = member.gpus or 0, (_like(member), closed)
+        # GPUs only become fewer until members are evicted, and a member that finds none leaves none for larger ones.
+        if member.name not in self._keepers and size >= self._no_place.get(like, size + 1):
+            return False
         for at_once in (True, False):
             found = []
-            for carrier in self._of(member):
-                name = carrier.name
+            for name, carrier in self._of(member).items():
                 if (at_once and not carrier.takes_members) or name in closed:
                     continue
                 row = self._soon[name]
@@ -91,21 +128,26 @@ class Packing:
                 *_, name, gpus = min(found)
                 self._give(member, allocation_on(name, gpus, size), at_once=at_once)
                 return True
+        self._no_place[like] = min(size, self._no_place.get(like, size))
         return False
 
-    def _of(self, member: WaitingJob) -> Iterable[Carrier]:
+    def _of(self, member: WaitingJob) -> Mapping[str, Carrier]:
         """Return the active carriers of the member's kind, project and pools that are not reserved for others."""
-        pools = {pool for need in member.demand for pool in need}
-        return (
-            carrier
-            for carrier in self._classes.get((member.kind, member.project), ())
-            if carrier.pool in pools
-            if carrier.state in (JobState.STARTING, JobState.RUNNING) and carrier.name not in self._reserved_carriers
-        )
+        like = _like(member)
+        if like not in self._active:
+            self._active[like] = {
+                carrier.name: carrier
+                for carrier in self.carriers_of(member)
+                if carrier.pool in like[-1]
+                if carrier.state in (JobState.STARTING, JobState.RUNNING)
+                and carrier.name not in self._reserved_carriers
+            }
+        return self._active[like]
 
     def _give(self, member: WaitingJob, allocation: GpuAllocation, *, at_once: bool) -> None:
         self._soon[allocation.carrier].take(allocation)
         self.joining[allocation.carrier].append(member)
+        self._note_change(allocation.carrier)
         if at_once:
             self._free[allocation.carrier].take(allocation)
             self.allocations[member.name] = GpuAssignment(member.name, allocation)
@@ -117,27 +159,40 @@ class Packing:
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
-        able = [it for it in self._of(member) if it.name not in self._kept and it.gpus * WHOLE >= (member.gpus or 0)]
+        size, like = member.gpus or 0, _like(member)
+        if size >= self._none_to_keep.get(like, size + 1):
+            return
+        able = [
+            (self._soon[name].free, name)
+            for name, it in self._of(member).items()
+            if name not in self._kept and it.gpus * WHOLE >= size
+        ]
         if able:
-            best = max(able, key=lambda carrier: (self._soon[carrier.name].free, carrier.name))
-            self._kept[best.name] = member.name
+            self._kept[max(able)[1]] = member.name
+            self._keepers.add(member.name)
+        else:
+            self._none_to_keep[like] = size
 
     # --- new carriers -----------------------------------------------------------------------------------
 
     def launch_for(self, members: Iterable[WaitingJob]) -> None:
         """Pack members, in waiting order, into new carriers by first fit, separately by kind and project."""
         self.bins = []
-        classes: dict[tuple[str, str], list[Bin]] = defaultdict(list)
+        classes: dict[object, list[Bin]] = defaultdict(list)  # kind, project and demand -> bins
+        full: dict[object, int] = {}  # the same and the size -> the first bins, which have no place
         for member in members:
-            size, bins = member.gpus or 0, classes[member.kind, member.project]
-            for it in bins:
-                if it.row.free < size or it.leader.demand != member.demand:
-                    continue
+            demand = tuple(tuple(sorted(need.items())) for need in member.demand)
+            size, like = member.gpus or 0, (member.kind, member.project, demand)
+            bins, first = classes[like], full.get((like, size), 0)
+            for place in range(first, len(bins)):
+                it = bins[place]
                 if (gpus := it.row.place(size)) is not None:
                     it.row.take(allocation_on("", gpus, size))
                     it.members.append(member)
+                    full[like, size] = place
                     break
             else:
+                full[like, size] = len(bins)
                 row = Row(min(self._gpus[pool] for need in member.demand for pool in need))
                 gpus = row.place(size)
                 assert gpus is not None, "members are asked for nothing but pools that they fit into"
@@ -153,35 +208,63 @@ class Packing:
         Only members that are needed as victims are evicted. If several carriers are possible, the carrier with the
         least valuable victims is chosen.
         """
-        like_it = (member.kind, member.project, member.gpus, member.demand)
-        if any(like_it == other and member.priority <= priority for other, priority in self._failed_searches):
+        size, like = member.gpus or 0, _like(member)
+        if member.priority <= self._failed_searches.get((like, size), member.priority - 1):
             return False
-        found = []
-        for carrier in self._of(member):
-            if carrier.state is JobState.RUNNING and (victims := self._victims_on(carrier, member)):
-                keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)
-                found.append((keys, carrier.name, victims))
-        if not found:
-            self._failed_searches.append((like_it, member.priority))
+        rooms = self._rooms_for(member)
+        if not rooms.heap:
+            self._failed_searches[like, size] = member.priority
             return False
         self._failed_searches.clear()
-        _, name, victims = min(found, key=lambda it: it[:2])
+        _, name, _, victims = rooms.heap[0]
         for victim in victims:
-            self.evictions[victim.name] = Evict(victim.name, member.name, Rule.PREEMPT)
             self._soon[name].leave(_allocation(victim))
-        gpus = self._soon[name].place(member.gpus or 0)
+        self._evict(name, [Evict(victim.name, member.name, Rule.PREEMPT) for victim in victims])
+        gpus = self._soon[name].place(size)
         assert gpus is not None
-        self._give(member, allocation_on(name, gpus, member.gpus or 0), at_once=False)
+        self._give(member, allocation_on(name, gpus, size), at_once=False)
         return True
 
-    def _victims_on(self, carrier: Carrier, member: WaitingJob) -> Sequence[ActiveJob]:
+    def _rooms_for(self, member: WaitingJob) -> _Rooms:
+        """Return the carriers on which room can be made for a member; only changed carriers are looked at again."""
+        place = (_like(member), member.gpus or 0, member.priority)
+        able, changed = self._of(member), self._changed[member.kind, member.project]
+        if place in self._rooms:
+            rooms = self._rooms[place]
+            names: Iterable[str] = dict.fromkeys(changed[rooms.seen :])
+        else:
+            rooms, names = self._rooms[place], able
+        rooms.seen = len(changed)
+        for name in names:
+            if name in able and able[name].state is JobState.RUNNING and (victims := self._victims_on(name, member)):
+                keys = sorted((self._victim_key(victim) for victim in victims), reverse=True)
+                heappush(rooms.heap, (keys, name, self._changes[name], victims))
+        while rooms.heap and rooms.heap[0][2] != self._changes[rooms.heap[0][1]]:
+            heappop(rooms.heap)
+        return rooms
+
+    def _evict(self, carrier: str, evictions: Iterable[Evict]) -> None:
+        """Enter evictions of members of a carrier."""
+        self.evictions.update((it.job, it) for it in evictions)
+        self._staying[carrier] = [job for job in self._staying[carrier] if job.name not in self.evictions]
+        self._no_place.clear()
+        self._note_change(carrier)
+
+    def _note_change(self, carrier: str) -> None:
+        """Note that the members of a carrier have changed, so that nothing is reused that depends on them."""
+        it = self.carriers[carrier]
+        self._changed[it.kind, it.project].append(carrier)
+        self._changes[carrier] += 1
+        self.as_jobs.pop(carrier, None)
+
+    def _victims_on(self, carrier: str, member: WaitingJob) -> Sequence[ActiveJob]:
         """Return the members to evict from a carrier so that enough of its GPUs are free, in victim order.
 
         The result has only victims that are needed. The result is empty if there are not enough victims.
         """
-        row, size = self._soon[carrier.name].copy(), member.gpus or 0
+        row, size = self._soon[carrier].copy(), member.gpus or 0
         leaving: list[ActiveJob] = []
-        lower = [job for job in self.staying(carrier.name) if job.priority < member.priority and self._may_leave(job)]
+        lower = [job for job in self.staying(carrier) if job.priority < member.priority and self._may_leave(job)]
         for job in sorted(lower, key=self._victim_key):
             if row.place(size) is not None:
                 break
@@ -200,67 +283,85 @@ class Packing:
     def _may_leave(self, job: ActiveJob) -> bool:
         if job.name not in self._evictable:
             runs = job.state is JobState.RUNNING
-            whole = replace(job, slots=self._slots_of(job))
-            self._evictable[job.name] = runs and self._guarantees.allow_to_evict(whole, self._now)
+            self._evictable[job.name] = runs and self._guarantees.allow_to_evict(self._as_whole(job), self._now)
         return self._evictable[job.name]
 
     def _victim_key(self, job: ActiveJob) -> VictimKey:
         if job.name not in self._victim_keys:
-            whole = replace(job, slots=self._slots_of(job))
-            self._victim_keys[job.name] = victim_order(whole, self._now, self._settings.idle_after)
+            self._victim_keys[job.name] = victim_order(self._as_whole(job), self._now, self._settings.idle_after)
         return self._victim_keys[job.name]
 
-    def _slots_of(self, job: ActiveJob) -> Mapping[str, int]:
-        """Return one slot of the carrier's pool, as if the member held it.
+    def _as_whole(self, job: ActiveJob) -> ActiveJob:
+        """Return a member as if it held one slot of its carrier's pool.
 
         A member holds no slots, but victim order and the pool's guaranteed runtime depend on slots.
         """
-        return {self.carriers[job.allocation.carrier].pool: 1} if job.allocation else NOTHING
+        if job.name not in self._whole:
+            slots: Slots = {self.carriers[job.allocation.carrier].pool: 1} if job.allocation else NOTHING
+            self._whole[job.name] = replace(job, slots=slots)
+        return self._whole[job.name]
 
     # --- consolidation ----------------------------------------------------------------------------------
 
-    def movable(self) -> Iterable[str]:
-        """Return the carriers whose members could all move to other running carriers, least work lost first."""
-        found = []
+    def movable(self) -> Iterator[str]:
+        """Yield the carriers whose members could all move to other running carriers, least work lost first.
+
+        No member may be evicted before the last carrier was yielded.
+        """
+        able = []
         for name, carrier in self.carriers.items():
             staying = self.staying(name)
             if carrier.state is not JobState.RUNNING or not staying or self.joining[name]:
                 continue
-            if all(map(self._may_leave, staying)) and self._allocations_elsewhere(name) is not None:
-                found.append((sum(self.work_lost(job) for job in staying), name))
-        return [name for _, name in sorted(found)]
+            if all(map(self._may_leave, staying)):
+                able.append((sum(self.work_lost(job) for job in staying), name))
+        hosts = self._hosts() if able else {}
+        return (name for _, name in sorted(able) if self._allocations_elsewhere(name, hosts) is not None)
 
     def move(self, carrier: str, claimant: str) -> None:
         """Evict all members of a carrier, and reserve allocations on other carriers for them."""
-        places = self._allocations_elsewhere(carrier)
+        places = self._allocations_elsewhere(carrier, self._hosts())
         assert places is not None
-        for job, allocation in places:
-            self.evictions[job.name] = Evict(job.name, claimant, Rule.CONSOLIDATE)
+        self._evict(carrier, [Evict(job.name, claimant, Rule.CONSOLIDATE) for job, _ in places])
+        for _, allocation in places:
             self._soon[allocation.carrier].take(allocation)
         self._soon[carrier] = Row(self.carriers[carrier].gpus)
 
-    def _allocations_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, GpuAllocation]] | None:
+    def _hosts(self) -> Mapping[object, Sequence[_Host]]:
+        """Return the carriers that take moved members, fewest free GPUs first, by kind, project and pool."""
+        found: dict[object, list[_Host]] = defaultdict(list)
+        for name, it in self.carriers.items():
+            if it.takes_members and name not in self._kept and not self.is_emptied(name):
+                found[it.kind, it.project, it.pool].append((self._soon[name].free, name))
+        for hosts in found.values():
+            hosts.sort()
+        return found
+
+    def _allocations_elsewhere(
+        self, name: str, hosts: Mapping[object, Sequence[_Host]]
+    ) -> Sequence[tuple[ActiveJob, GpuAllocation]] | None:
         """Return an allocation on another carrier for each staying member, or None if a member finds no place.
 
         The allocated GPUs are free now and promised to no other member.
         """
         own = self.carriers[name]
-        others = {
-            it.name: (self._soon[it.name].copy(), self._free[it.name])
-            for it in self._classes[own.kind, own.project]
-            if it is not own and it.pool == own.pool
-            if it.takes_members and it.name not in self._kept and not self.is_emptied(it.name)
-        }
+        others = hosts.get((own.kind, own.project, own.pool), ())
+        used: dict[str, Row] = {}  # carriers that get some of these members
         found = []
         for job in sorted(self.staying(name), key=lambda it: (-_allocation(it).size, it.name)):
             size = _allocation(job).size
-            able = [(soon.free, it, gpus) for it, (soon, free) in others.items() if (gpus := soon.place(size, free))]
-            if not able:
+            unused = islice(others, bisect_left(others, (size, "")), None)
+            for free, it in merge(unused, sorted((row.free, it) for it, row in used.items())):
+                row = used.get(it, self._soon[it])
+                if it == name or row.free != free:  # itself, or what was free before it got some of these members
+                    continue
+                if (gpus := row.place(size, self._free[it])) is not None:
+                    allocation = allocation_on(it, gpus, size)
+                    used.setdefault(it, row.copy()).take(allocation)
+                    found.append((job, allocation))
+                    break
+            else:
                 return None
-            _, best, gpus = min(able)
-            allocation = allocation_on(best, gpus, size)
-            others[best][0].take(allocation)
-            found.append((job, allocation))
         return found
 
     def work_lost(self, job: ActiveJob) -> float:
@@ -277,6 +378,10 @@ def members_by_carrier(snapshot: Snapshot) -> dict[str, list[ActiveJob]]:
         if job.allocation is not None and job.allocation.carrier in found:
             found[job.allocation.carrier].append(job)
     return found
+
+
+def _like(member: WaitingJob) -> _Like:
+    return member.kind, member.project, frozenset(pool for need in member.demand for pool in need)
 
 
 def _allocation(job: ActiveJob) -> GpuAllocation:

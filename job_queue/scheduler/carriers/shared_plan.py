@@ -4,21 +4,24 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import cache
 
 from job_queue.scheduler.candidates import Candidate, Groups, find_candidates
 from job_queue.scheduler.carriers.allocations import WHOLE, Launch
-from job_queue.scheduler.carriers.as_jobs import bin_as_waiting_job, carriers_as_jobs
+from job_queue.scheduler.carriers.as_jobs import bin_as_waiting_job, carrier_as_job, carriers_as_jobs
 from job_queue.scheduler.carriers.holds import MemberHolds
 from job_queue.scheduler.carriers.packing import Packing, members_by_carrier
 from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareTree
-from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, JobState, Plan, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, Hold, JobState, Plan, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import WaitingOrder
-from job_queue.scheduler.planner import plan_instances
+from job_queue.scheduler.planner import decide, plan_instances
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
+from job_queue.scheduler.victims import VictimKey, victim_order
 
 
 def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
@@ -64,7 +67,8 @@ class _SharedPlan:
         self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
         self._unplaced: list[WaitingJob] = []
-        self._due_for_eviction = _due_for_eviction(snapshot)
+        self._due_for_eviction = frozenset(_due_for_eviction(snapshot))
+        self._explain_instances: Callable[[], tuple[Hold, ...]] = tuple  # explains the last plan of whole instances
 
     def decide(self, *, explained: bool) -> Plan:
         """Return the plan."""
@@ -72,16 +76,18 @@ class _SharedPlan:
         for candidate in self._candidates:
             self._allocation(candidate)
         packing.launch_for(self._unplaced)
-        decided = self._plan_instances(explained=explained)
+        decided = self._plan_instances()
         if self._join_after(decided):
-            decided = self._plan_instances(explained=explained)
+            decided = self._plan_instances()
         blocked = self._blocked(decided)
         if made_room := {member.name for member in blocked if packing.make_room(member)}:
             packing.launch_for([member for member in self._unplaced if member.name not in made_room])
-            decided = self._plan_instances(explained=explained)
+            decided = self._plan_instances()
+        explain = self._explain_instances
         if self._consolidates(decided):
-            decided = self._plan_instances(explained=explained)
-        return self._complete(decided, explained=explained)
+            decided = self._plan_instances()
+            explain = self._explain_instances
+        return self._complete(replace(decided, holds=explain()) if explained else decided, explained=explained)
 
     def _allocation(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
@@ -94,7 +100,7 @@ class _SharedPlan:
         # Members without GPUs count as well, so that carriers are launched for no more members than a group allows.
         self._groups.enter(candidate)
 
-    def _closed_to(self, candidate: Candidate) -> set[str]:
+    def _closed_to(self, candidate: Candidate) -> frozenset[str]:
         """Return the carriers that a member may not join, because it would delay the start of other jobs there.
 
         These other jobs are patient jobs that come before the member in its project, and jobs for which a carrier will
@@ -109,9 +115,10 @@ class _SharedPlan:
         if not pools:
             return self._due_for_eviction
         end = self._snapshot.now + candidate.assumed_runtime
+        carriers = self._packing.carriers_of(candidate.job)
         return self._due_for_eviction | {
             job.name
-            for job in carriers_as_jobs(self._packing, self._snapshot.now)
+            for job in (carrier_as_job(self._packing, it, self._snapshot.now) for it in carriers)
             if pools & job.slots.keys() and job.max_runtime is not None and job.started is not None
             if end > job.started + job.max_runtime
         }
@@ -137,8 +144,8 @@ class _SharedPlan:
         self._packing.launch_for(self._unplaced)
         return len(self._unplaced) < len(unplaced)
 
-    def _plan_instances(self, *, explained: bool = False, without: str | None = None) -> Plan:
-        """Return the plan of whole instances.
+    def _plan_instances(self, *, without: str | None = None) -> Plan:
+        """Return the plan of whole instances, without holds.
 
         :param without: a carrier that is treated as if all its members had left.
         """
@@ -153,16 +160,16 @@ class _SharedPlan:
             held = [reserved.pop(member.name) for member in it.members if member.name in reserved]
             if held:
                 reserved[it.leader.name] = held[0]
-        return plan_instances(
+        decided, self._explain_instances = decide(
             replace(
                 snapshot,
                 active=(*whole, *carriers),
                 waiting=(*self._others, *map(bin_as_waiting_job, packing.bins)),
                 reserved=reserved,
                 carriers=(),
-            ),
-            explained=explained,
+            )
         )
+        return decided
 
     def _in_groups(self) -> Iterator[ActiveJob]:
         """Yield members that are active or get GPUs as jobs without slots, so that they count in their groups."""
@@ -198,14 +205,43 @@ class _SharedPlan:
 
         Return whether members were moved.
         """
-        for carrier in self._packing.movable():
+        served = decided.reservations.keys() | {start.job for start in decided.starts}
+        jobs = (*self._others, *(it.leader for it in self._packing.bins))
+        lacking = {job.name for job in jobs if not (job.held or job.after)} - served
+        if not lacking:
+            return False
+
+        @cache
+        def gained(carrier: str) -> tuple[AbstractSet[str], int]:
             without = self._plan_instances(without=carrier)
-            gained = without.reservations.keys() - decided.reservations.keys()
-            # Jobs with a reservation in `decided` are served without the move. The move must not add evictions.
-            if gained and len(without.evictions) <= len(decided.evictions):
-                self._packing.move(carrier, min(gained))
+            return without.reservations.keys() & lacking, len(without.evictions)
+
+        most_valuable = self._most_valuable_carriers()
+        for carrier in self._packing.movable():
+            # Whatever is possible without another carrier of its group is possible without the most valuable one, too,
+            # because that one is evicted last.
+            if not gained(most_valuable[self._group_of(carrier)])[0]:
+                continue
+            claimants, evictions = gained(carrier)
+            if claimants and evictions <= len(decided.evictions):  # the move must not add evictions
+                self._packing.move(carrier, min(claimants))
                 return True
         return False
+
+    def _group_of(self, carrier: str) -> tuple[str, str, str]:
+        """Return the pool, project and owner of a carrier. Once they are free, instances of a group are the same."""
+        job = carrier_as_job(self._packing, self._packing.carriers[carrier], self._snapshot.now)
+        return next(iter(job.slots)), job.project, job.owner
+
+    def _most_valuable_carriers(self) -> dict[tuple[str, str, str], str]:
+        """Return the running carrier of each group that would be evicted last."""
+        now, idle_after = self._snapshot.now, self._snapshot.policy.settings.idle_after
+        last: dict[tuple[str, str, str], tuple[VictimKey, str]] = {}
+        for job in carriers_as_jobs(self._packing, now):
+            if job.state is JobState.RUNNING:
+                group, entry = self._group_of(job.name), (victim_order(job, now, idle_after), job.name)
+                last[group] = max(entry, last.get(group, entry))
+        return {group: name for group, (_, name) in last.items()}
 
     # --- the complete plan ------------------------------------------------------------------------------
 
@@ -246,7 +282,7 @@ def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     if any(job.preemptions for job in live):
         settings = replace(settings, preempted_min_runtime=0)
     without = replace(policy, pools=pools, projects=projects, settings=settings)
-    if without == policy or not snapshot.carriers or not snapshot.waiting:
+    if without == policy or not snapshot.carriers or all(job.gpus is None for job in snapshot.waiting):
         return set()
     decided = _SharedPlan(replace(snapshot, policy=without)).decide(explained=False)
     return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers}
