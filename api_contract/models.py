@@ -1,4 +1,7 @@
-"""Requests and answers. The text below a field is its meaning; docs/openapi.yaml contains it."""
+"""Requests and answers of the API, such as the jobs that the client returns, with their properties.
+
+The text below a field is its meaning; docs/openapi.yaml contains it.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Optional, TypedDict, Union

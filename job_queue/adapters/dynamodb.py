@@ -27,7 +27,7 @@ Key = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A write of a whole row, used only for rows of the lines table and the history, and for new jobs."""
+    """A write of a whole row. New jobs, rows of the history and rows of the table `lines` are written in this way."""
 
     table: str
     item: Item
@@ -71,15 +71,19 @@ Write = Put | Update | Delete | Check
 class Tables(Protocol):
     """The operations of a database that the repository needs.
 
-    Reads are strongly consistent, with two exceptions: `page`, which reads an index, and tables that are for readers
-    only.
+    Reads are strongly consistent, except `page`, which reads an index, and all reads of an object that was made with
+    `consistent=False`.
     """
 
     def get(self, table: str, key: Key) -> Item | None:
         """Return one row, or None."""
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
-        """Return the rows of a partition (`line`) by position, beyond `after` if given: all, or the first `limit`."""
+        """Return the rows of the partition `line`, ordered by position.
+
+        :param limit: the largest number of rows; None: all.
+        :param after: only rows with a larger position are returned; None: all.
+        """
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         """Return one page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
@@ -101,7 +105,8 @@ class DynamoDBTables:
     :param client: a boto3 DynamoDB client. Retries of this client are safe, because conditions and request tokens make
         each repeated write harmless.
     :param consistent: whether reads are strongly consistent. Reads that are not strongly consistent cost half, and may
-        miss the latest changes. Such reads are for readers only, never for decisions.
+        miss the latest changes. Such reads show the queue to
+        users; no decision may depend on them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Fair shares and limits of departments and projects, and the project to serve next (rules, sections 1 and 2)."""
+"""Fair shares, weights and limits of departments and projects, and the project to serve next (rules, 1 and 2)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Commands of users for a job: cancel it, change its priority, hold or release it."""
+"""Commands of users for a job: cancel it, change its priority, hold or release it.
+
+The rights are those of `access.rights`. In addition, an owner who is no longer a member of the project may only cancel
+or hold the job or lower its priority.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

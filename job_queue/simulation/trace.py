@@ -1,4 +1,4 @@
-"""Read a trace, which has the jobs of a real cluster as CSV, and convert its rows to simulated jobs."""
+"""Read a trace (jobs of a real cluster as CSV), and derive simulated jobs, capacities and quotas of groups from it."""
 
 import csv
 import gzip

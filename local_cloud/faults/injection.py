@@ -59,7 +59,10 @@ class Chance:
         self._lock = threading.Lock()
 
     def draw(self) -> float | None:
-        """Decide whether the fault happens, and count it: return None, or a random number from 0 to 1 if it happens."""
+        """Decide whether the fault happens, and count it if so.
+
+        :return: a random number from 0 to 1 if the fault happens; otherwise None.
+        """
         with self._lock:
             drawn = self._random.random()
             if drawn >= self._probability:
@@ -69,7 +72,7 @@ class Chance:
 
 
 class Faults:
-    """The choice and the counts of the faults that happen between `begin` and `end`.
+    """The faults that happen after `begin` and before `end`, and their counts.
 
     The fault `crash` is chosen in `server.py`, which starts the function's processes.
 
@@ -92,7 +95,7 @@ class Faults:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of faults of each given kind."""
+        """The number of faults so far, for each kind that has a probability."""
         return {kind: self._chances[kind].count for kind in self.probabilities}
 
     def refuse(self, operation: str, request: Mapping[str, Any]) -> None:
@@ -104,7 +107,7 @@ class Faults:
             first = (groups.get("InstanceGroups") or groups.get("InstancePreferences") or [groups])[0]
             count = first.get("InstanceCount") or groups.get("InstanceCount") or 1
             market = "spot training job" if request.get("EnableManagedSpotTraining") else "training job"
-            # As if all instances were in use: with a limit below `count`, the job could never start.
+            # The error reports a quota of `count`, all in use. With a smaller quota, the job could never start.
             raise limit_exceeded(f"{first.get('InstanceType')} for {market} usage", count, count, count)
 
     def answer(self) -> None:

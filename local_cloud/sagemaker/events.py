@@ -1,7 +1,8 @@
 """SageMaker's events: their content, and their delivery to the targets of the rules that match them.
 
-ministack refuses PutEvents for a source of AWS itself. Therefore ministack only matches patterns (TestEventPattern),
-and this module calls the targets. As on AWS, a call that changes a job does not wait for the delivery of its events.
+ministack, the emulator of the other services, refuses PutEvents if the source is an AWS service. Therefore this module
+asks ministack only whether a rule's pattern matches (TestEventPattern), and calls the targets itself. As on AWS, a call
+that changes a job does not wait for the delivery of its events.
 """
 
 import json

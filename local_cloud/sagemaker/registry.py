@@ -1,4 +1,4 @@
-"""The registry of all training jobs: their names, their use of instances, and their deletion."""
+"""The registry of all training jobs: names, use of instances (with quota lag after the end), and deletion."""
 
 import threading
 import time

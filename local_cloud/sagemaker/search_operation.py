@@ -51,7 +51,7 @@ def _matches(expression: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
 
 
 def _nested(nested: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    """Return whether one member of the list passes all filters of the NestedFilters entry."""
+    """Return whether at least one item of the list at NestedPropertyName passes all filters of the entry."""
     path = nested["NestedPropertyName"]
     return any(
         all(

@@ -1,4 +1,7 @@
-"""The iterators and lists that ``QueueClient`` returns: jobs, attempts, sweeps and log lines, shown by notebooks."""
+"""The iterators and lists that ``QueueClient`` returns, shown by notebooks: of jobs, attempts, sweeps and log lines.
+
+The jobs themselves are in ``api_contract.models``.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8787
-_GRACE_SECONDS = 1  # the time that open tabs have to disconnect when the server ends
+_GRACE_SECONDS = 1  # how long the server, when it ends, waits for open tabs to disconnect
 
 
 def listen(port: int | None) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Learn from attempt records: runtimes of live jobs, times until instances come, and jobs that may be submitted."""
+"""Estimate from attempt records the runtimes of live jobs, the times of provisioning, and the next submissions."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -12,16 +12,16 @@ from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
 from job_queue.scheduler import WHOLE, Policy
 from job_queue.simulation.workload import Overheads
 
-LIKELY = 12  # number of likely runtimes of a job
-UNFINISHED = 20_000  # preempted submissions whose kept work is remembered; the oldest are forgotten first
+LIKELY = 12  # number of equally likely runtimes that describe the uncertain runtime of a job
+UNFINISHED = 20_000  # largest number of preempted submissions whose saved work is known; the oldest go first
 MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs; the oldest are forgotten first
 PROVISIONED = 50  # latest launches, from which the provisioning time is estimated
 FEW_PROVISIONED = 5  # number of launches below which a default time is used
-NO_LIMIT = 24 * 3600  # SageMaker's default MaxRuntimeInSeconds; from this value on, the limit says nothing
+NO_LIMIT = 24 * 3600  # SageMaker's default MaxRuntimeInSeconds; such a limit says nothing about a job's runtime
 
 
 class PastRuntimes:
-    """The knowledge from ended attempts, from which the outlook of live jobs is made."""
+    """The knowledge from ended attempts. The outlook of live jobs is computed from this knowledge."""
 
     def __init__(self) -> None:
         self._predictor = RuntimePredictor()

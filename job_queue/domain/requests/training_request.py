@@ -1,7 +1,8 @@
 """CreateTrainingJob requests as typed values. Validation accepts the JSON first, and all later code reads these types.
 
-The JSON is kept for the call to SageMaker, for the owner of the job, and for comparisons. Answers of
-DescribeTrainingJob and events have the same fields, except for tags.
+The JSON is kept for the call to SageMaker, for the owner of the job, and for comparisons. SageMaker's
+reports (answers of DescribeTrainingJob, and events) have the same fields. Only the tags differ: an event has them as a
+mapping, and DescribeTrainingJob returns none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ class Resources(Struct, frozen=True, rename="pascal"):
     instance_groups: tuple[RequestedGroup, ...] | None = None
     instance_preferences: tuple[Preference, ...] | None = None
     instance_placement_config: dict[str, Any] | None = None
-    selected_instance_type: str | None = None  # in reports only: the type of the preference that SageMaker chose
+    selected_instance_type: str | None = None  # only in a report: the instance type that SageMaker chose
     selected_instance_count: int | None = None
     volume_size: int | None = field(name="VolumeSizeInGB", default=None)  # GB
     volume_kms_key_id: str | None = None
@@ -70,14 +71,14 @@ class Resources(Struct, frozen=True, rename="pascal"):
 
     @property
     def plans(self) -> tuple[str | None, ...]:
-        """The ARN of the training plan that each alternative names; empty if none names one."""
+        """For each alternative, the ARN of its training plan, or None. Empty if no alternative names a plan."""
         if any(it.training_plan_arns for it in self.preferences):
             return tuple(next(iter(it.training_plan_arns), None) for it in self.preferences)
         return (self.training_plan_arn,) * max(1, len(self.preferences)) if self.training_plan_arn else ()
 
     @property
     def all_plans(self) -> set[str | None]:
-        """The training plans that the request names (None: no plan). A pool with one of these plans changes nothing."""
+        """The ARNs of the training plans that the request names. None is among them if the request names no plan."""
         return {plan for it in self.preferences for plan in it.training_plan_arns} | {self.training_plan_arn}
 
     @property
@@ -230,7 +231,10 @@ class TrainingRequest(TrainingJobFields, frozen=True, rename="pascal"):
         return "ServerlessJobConfig" in self.content
 
     def texts_under(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
-        """Yield each text under a field with one of these names, as (path, text): `DebugHookConfig.S3OutputPath`."""
+        """Yield (path, text) for each text in a field with one of these names.
+
+        A path is written like `DebugHookConfig.S3OutputPath`.
+        """
         return _texts_under(names, self.content, "")
 
 

@@ -1,4 +1,7 @@
-"""Divide slots among departments or projects: quotas first, then by weight, with or without past use."""
+"""Divide slots by the arithmetic of fair shares: quotas first, then by weight, with or without past use.
+
+`fair_share` calls it, and decides on the weights of departments and projects.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

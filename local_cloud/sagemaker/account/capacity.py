@@ -1,4 +1,7 @@
-"""Admission of training jobs: the account's quotas and capacity, and the choice of a job's instances."""
+"""Admission of training jobs: the account's quotas and capacity, and the choice of a job's instances.
+
+The registry decides which ended jobs still count (quota lag).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -28,9 +28,10 @@ def shell() -> str:
 
 @dataclass(frozen=True)
 class MarkedCommand:
-    """A command whose output is between two random marks, so that the plugin's own output can be removed.
+    """A command whose output is between two random marks.
 
-    The exit status follows the second mark.
+    Everything outside the marks is output of session-manager-plugin, the program of AWS that opens the connection. The
+    exit status follows the second mark.
     """
 
     words: Sequence[str]
@@ -78,5 +79,5 @@ def _beginning_of(mark: bytes, text: bytes) -> int:
 
 
 def _line(script: str) -> str:
-    """Return a command line that runs the script, both if the agent splits the line and if a shell does."""
+    """Return a command line that runs the script, whether the agent or a shell splits the line into words."""
     return f"/bin/sh -c {shlex.quote(script)}"

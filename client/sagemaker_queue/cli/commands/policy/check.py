@@ -1,4 +1,4 @@
-"""``smq policy check``: check whether a policy could be applied, on this machine and, if reachable, by the queue."""
+"""``smq policy check``: check a policy on this machine, and by the queue if the queue can be reached."""
 
 from __future__ import annotations
 
