@@ -1,41 +1,54 @@
 """Simulate the jobs of a trace under one or several policies, and print the outcomes (`smq simulate`)."""
 
 import json
+import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
 import yaml
 
-from job_queue.scheduler import DEFAULT, UNLIMITED, DocumentError, Order, Policy, Pool, Project, policy_from_document
-from job_queue.simulation.fleet.attempts import JobRun
-from job_queue.simulation.metrics import finish_time_fairness
+from job_queue.scheduler import DEFAULT, DocumentError, Order, Policy, Pool, Project, policy_from_document
+from job_queue.simulation.experiments.advice import Advisor, SettingsAdvice, TimeLimit
+from job_queue.simulation.experiments.advice_report import advice_as_json, advice_page
+from job_queue.simulation.experiments.experiment import Experiment
 from job_queue.simulation.options import SimulationOptions
-from job_queue.simulation.report import PolicyOutcome, as_json, html_page, text_page
-from job_queue.simulation.simulator import Simulator
-from job_queue.simulation.trace import Reading, TraceError, TraceJob, capacity_for, read_trace, shares_of_work
-from job_queue.simulation.workload import Overheads, SimulatedJob
+from job_queue.simulation.report import PolicyOutcome, as_json, html_page, readable, text_page
+from job_queue.simulation.trace import (
+    DRAWN_PRIORITIES,
+    Reading,
+    Regrouping,
+    TraceError,
+    TraceJob,
+    capacity_for,
+    read_trace,
+    shares_of_work,
+)
+from job_queue.simulation.workload import Overheads
 
-DONE, USAGE, INTERRUPTED = 0, 2, 130
+DONE, UNKNOWN, USAGE, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_INTERVAL = 0.5  # seconds between two progress lines
+BAR = 20  # characters of the progress bar
 
 
 class UnusableError(ValueError):
     """An error because an input cannot be simulated. The message says why."""
 
 
-def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
-    """Simulate, print the outcome, and return the exit status: 2 if an input is wrong, 130 after Ctrl-C.
+def simulate(options: SimulationOptions, screen: TextIO | None = None, width: int | None = None) -> int:
+    """Simulate, print the outcome, and return the exit status.
+
+    The status is 2 if an input is wrong, 130 after Ctrl-C, and 1 if advice is requested and the trace is not enough
+    for it.
 
     :param screen: the stream for the progress line, which is shown on a terminal only; None: the standard error.
+    :param width: columns of the terminal; None: the output is not a terminal.
     """
     try:
-        outcomes = _Simulations(options, screen or sys.stderr).run()
-        if options.html:
-            options.html.write_text(html_page(options, outcomes), encoding="utf-8")
+        found, status = _answer(options, screen or sys.stderr, width)
     except (TraceError, DocumentError, UnusableError) as error:
         return _refuse(str(error))
     except OSError as error:
@@ -43,13 +56,10 @@ def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
     except KeyboardInterrupt:
         return _refuse("interrupted; nothing was written", INTERRUPTED)
     try:
-        print(
-            json.dumps(as_json(options, outcomes), indent=2) if options.json else text_page(options, outcomes),
-            flush=True,
-        )
+        print(found, flush=True)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         sys.stdout = None  # otherwise the interpreter would flush it at exit, and fail
-    return DONE
+    return status
 
 
 def _refuse(message: str, status: int = USAGE) -> int:
@@ -57,104 +67,102 @@ def _refuse(message: str, status: int = USAGE) -> int:
     return status
 
 
-class _Simulations:
-    """Simulations of the same jobs, one for each policy."""
+def _answer(options: SimulationOptions, screen: TextIO, width: int | None) -> tuple[str, int]:
+    """Return the text to print, and the exit status."""
+    if options.advise and (options.compare or options.shared or options.html):
+        raise UnusableError("--advise compares settings of one policy: leave out --compare, --shared and --html")
+    with _Progress(screen) as progress:
+        progress.show(f"Reading {options.trace.name}")
+        simulations = _Simulations(options, progress)
+        if options.advise:
+            advice = simulations.advice()
+            found = advice_as_json(advice) if options.json else advice_page(advice, width)
+            return _json_or_text(found), DONE if advice.insufficient is None else UNKNOWN
+        outcomes = simulations.run()
+    if options.html:
+        options.html.write_text(html_page(simulations.options, outcomes), encoding="utf-8")
+    by_program = options.json
+    return _json_or_text(
+        as_json(simulations.options, outcomes) if by_program else text_page(simulations.options, outcomes, width)
+    ), DONE
 
-    def __init__(self, options: SimulationOptions, screen: TextIO) -> None:
-        self._options = options
-        self._screen = screen
-        self._reading = Reading(options.gpus_per_instance, options.priorities, options.longest, options.seed)
-        self._overheads = Overheads(options.provisioning, options.stopping, options.checkpoint_every)
+
+def _json_or_text(found: object) -> str:
+    return found if isinstance(found, str) else json.dumps(found, indent=2)
+
+
+class _Simulations:
+    """A simulation of the same jobs for each policy.
+
+    The attribute `options` has the priorities of the trace if no others are given.
+    """
+
+    def __init__(self, options: SimulationOptions, progress: "_Progress") -> None:
+        self._progress = progress
+        self._trace = Regrouping(options.map_project, options.exclude_project).apply(read_trace(options.trace))
+        priorities = options.priorities
+        if priorities is None:
+            priorities = () if any(job.priority is not None for job in self._trace) else DRAWN_PRIORITIES
+        self.options = replace(options, priorities=priorities)
+        self._reading = Reading(options.gpus_per_instance, priorities, options.longest, options.seed)
+        overheads = Overheads(options.provisioning, options.stopping, options.checkpoint_every)
+        self._experiment = Experiment(self._reading, overheads, options.runtimes, options.max_factor)
 
     def run(self) -> list[PolicyOutcome]:
         """Return the outcomes, in the order in which the policies were given."""
-        trace = read_trace(self._options.trace)
-        policies = [
-            (path.name, self._in_order(_policy(path)))
-            for path in (self._options.policy, *self._options.compare)
-            if path
-        ]
-        if not self._options.policy:
-            policies.insert(0, ("no policy", self._in_order(self._without_policy(trace))))
-        policies = [(label, self._with_capacity(policy)) for label, policy in policies]
-        if self._options.shared:
+        policies = self._policies()
+        if self.options.shared:
             policies = [each for label, policy in policies for each in ((label, policy), self._shared(label, policy))]
-        return [self._outcome(label, policy, trace) for label, policy in policies]
+        return [self._outcome(label, policy) for label, policy in policies]
 
-    def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> PolicyOutcome:
-        jobs = [self._with_known_runtime(job) for job in self._reading.jobs(trace, policy)]
-        with _Progress(self._screen, "Simulation", len(jobs)) as progress:
-            runs = self._simulator(policy, progress).run(jobs)
-        return PolicyOutcome(label, policy, runs, self._fairness(policy, runs), self._gpus(policy))
+    def advice(self) -> SettingsAdvice:
+        """Return advice on the settings of the policy."""
+        ((_, policy),) = self._policies()
+        limit = TimeLimit(time.monotonic, self.options.minutes * 60)
+        return Advisor(policy, self._experiment.outcome, limit, self._progress.show_advice(limit.seconds)).advise(
+            self._trace
+        )
 
-    def _gpus(self, policy: Policy) -> int | None:
-        """Return the number of GPUs of the fleet, or None if the fleet has no limit."""
-        pools = [(pool.capacity, pool.gpus or self._options.gpus_per_instance) for pool in policy.pools]
-        return None if any(size >= UNLIMITED for size, _ in pools) else sum(size * gpus for size, gpus in pools)
+    def _policies(self) -> list[tuple[str, Policy]]:
+        paths = (self.options.policy, *self.options.compare)
+        policies = [(path.name, self._in_order(_policy(path))) for path in paths if path]
+        if not self.options.policy:
+            policies.insert(0, ("no policy", self._in_order(self._without_policy())))
+        return [(label, self._with_capacity(policy)) for label, policy in policies]
 
-    def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
-        """Return rho (see `metrics`) of each project with a quota. The result is empty if there is only one project."""
-        found: dict[str, float] = {}
-        for project in policy.projects if len(policy.projects) > 1 else ():
-            own = [run for run in runs if run.job.project == project.name]
-            if own and any(project.quota.values()):
-                with _Progress(self._screen, "One project alone", len(own)) as progress:
-                    alone = self._simulator(_alone(policy, project), progress).run([it.job for it in own])
-                rho = finish_time_fairness(own, alone)
-                if rho is not None:
-                    found[project.name] = rho
-        return found
+    def _outcome(self, label: str, policy: Policy) -> PolicyOutcome:
+        def watch(title: str, ended: int, jobs: int) -> None:
+            self._progress.show(f"{label}: {title}: {ended:,} of {jobs:,} jobs have ended")
 
-    def _simulator(self, policy: Policy, progress: "_Progress") -> Simulator:
-        predicted = self._options.runtimes == "predicted"
-        return Simulator(policy, self._overheads, progress.show, predicted=predicted)
-
-    def _with_known_runtime(self, job: SimulatedJob) -> SimulatedJob:
-        """Return the job with the maximum runtime that the planner gets.
-
-        With the option `runtimes` set to predicted, this is the MaxRuntime of the trace, which also bounds predictions.
-        """
-        options = self._options
-        known = job.max_runtime if options.runtimes == "predicted" else None
-        if options.runtimes == "max":
-            known = job.max_runtime or options.provisioning + job.work * options.max_factor
-        elif options.runtimes == "oracle":
-            known = options.provisioning + job.work
-        return replace(job, max_runtime=known)
+        return self._experiment.outcome(label, policy, self._trace, watch)
 
     def _shared(self, label: str, policy: Policy) -> tuple[str, Policy]:
         """Return the label and the policy with shared instances in every pool."""
-        gpus = self._options.gpus_per_instance
+        gpus = self.options.gpus_per_instance
         pools = (replace(pool, gpus=gpus if pool.gpus is None else pool.gpus) for pool in policy.pools)
         return f"{label}, shared", replace(policy, pools=tuple(pools))
 
-    def _without_policy(self, trace: Sequence[TraceJob]) -> Policy:
+    def _without_policy(self) -> Policy:
         """Return a policy with one pool and one project or, with the option `groups`, a project for each group."""
         anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
-        capacity = self._options.capacity or capacity_for(self._reading.jobs(trace, anyone), self._options.load)
+        capacity = self.options.capacity or capacity_for(self._reading.jobs(self._trace, anyone), self.options.load)
         quotas = {DEFAULT: capacity}
-        if self._options.groups:
-            work = ((row.group or DEFAULT, self._reading.work(row) * self._reading.instances(row)) for row in trace)
-            quotas = shares_of_work(work, capacity)
+        if self.options.groups:
+            rows = ((row, self._reading.work(row) * self._reading.instances(row)) for row in self._trace)
+            quotas = shares_of_work(((row.group or DEFAULT, work) for row, work in rows), capacity)
         projects = tuple(Project(name, quota={DEFAULT: quota}) for name, quota in quotas.items())
         return Policy((Pool(DEFAULT, capacity),), projects)
 
     def _in_order(self, policy: Policy) -> Policy:
-        if self._options.order is None:
+        if self.options.order is None:
             return policy
-        return replace(policy, settings=replace(policy.settings, order=Order(self._options.order)))
+        return replace(policy, settings=replace(policy.settings, order=Order(self.options.order)))
 
     def _with_capacity(self, policy: Policy) -> Policy:
-        if self._options.capacity is None:
+        if self.options.capacity is None:
             return policy
         first, *others = policy.pools
-        return replace(policy, pools=(replace(first, capacity=self._options.capacity), *others))
-
-
-def _alone(policy: Policy, project: Project) -> Policy:
-    """Return a policy with only this project, in pools that are as large as its quota."""
-    pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
-    return Policy(pools, (replace(project, department=None, limit={}),), settings=policy.settings)
+        return replace(policy, pools=(replace(first, capacity=self.options.capacity), *others))
 
 
 def _policy(path: Path) -> Policy:
@@ -179,22 +187,50 @@ class _Progress:
     """A line on a terminal that shows the progress of a simulation."""
 
     screen: TextIO
-    what: str
-    jobs: int
-    _shown: float = 0
+    _shown: float | None = None  # time of the last line
     _is_terminal: bool = False
 
     def __enter__(self) -> "_Progress":
-        self._is_terminal, self._shown = self.screen.isatty(), time.monotonic()
+        self._is_terminal = self.screen.isatty()
         return self
 
-    def show(self, ended: int) -> None:
-        """Show the number of finished jobs, at most once per PROGRESS_INTERVAL."""
-        if self._is_terminal and time.monotonic() - self._shown > PROGRESS_INTERVAL:
-            self._shown = time.monotonic()
-            far = f"{self.what}: {ended:,} of {self.jobs:,} jobs have ended"
-            print(f"\r{far}", end="\x1b[K", file=self.screen, flush=True)
+    def show(self, text: str) -> None:
+        """Show a line, at most once per PROGRESS_INTERVAL."""
+        now = time.monotonic()
+        if self._is_terminal and (self._shown is None or now - self._shown > PROGRESS_INTERVAL):
+            self._shown = now
+            # Names in a trace are input of other people: a terminal must not obey them.
+            line = "".join(letter if letter.isprintable() else "?" for letter in text)
+            line = line[: shutil.get_terminal_size().columns - 1]
+            print(f"\r{line}", end="\x1b[K", file=self.screen, flush=True)
+
+    def show_advice(self, seconds: float) -> Callable[[str, int, int, float], None]:
+        """Return a function that shows how far the search for settings is."""
+
+        def show(title: str, done: int, expected: int, elapsed: float) -> None:
+            full = round(BAR * min(1.0, max(done / expected, elapsed / seconds)))
+            bar = "#" * full + "." * (BAR - full)
+            self.show(f"[{bar}] {done} simulations, {readable(elapsed)} of at most {readable(seconds)}: {title}")
+
+        return show
 
     def __exit__(self, *error: object) -> None:
         if self._is_terminal:
             print("\r", end="\x1b[K", file=self.screen, flush=True)
+
+
+def advise_on_history(
+    document: object, trace: Sequence[TraceJob], regrouping: Regrouping, minutes: float, screen: TextIO
+) -> SettingsAdvice:
+    """Return advice on the settings of the policy in force, from the queue's own history.
+
+    :param document: the policy in force.
+    :param trace: the history as a trace, in the order of submissions.
+    :param screen: where to show progress, if it is a terminal.
+    :raises DocumentError: the document is not a policy.
+    :raises TraceError: the policy lacks a project of the history.
+    """
+    policy, jobs = policy_from_document(document), regrouping.apply(trace) if trace else []
+    limit = TimeLimit(time.monotonic, minutes * 60)
+    with _Progress(screen) as progress:
+        return Advisor(policy, Experiment(Reading()).outcome, limit, progress.show_advice(limit.seconds)).advise(jobs)

@@ -62,6 +62,29 @@ def _parts(text: str) -> tuple[float, ...]:
     return values
 
 
+def read_renaming(text: str) -> tuple[str, str]:
+    """Return the two names of a project in OLD=NEW."""
+    old, is_given, new = text.rpartition("=")
+    if not (old and is_given and new):
+        raise OptionError(f"must be OLD=NEW, two names of projects, not {text!r}")
+    return old, new
+
+
+def read_minutes(text: str) -> float:
+    """Return a number of minutes above 0 and at most a day."""
+    value = _amount(text)
+    if not 0 < value <= 24 * 60:
+        raise OptionError(f"must be minutes above 0, at most a day, not {text!r}")
+    return value
+
+
+MAP_PROJECT = (
+    "count the jobs of project OLD for project NEW, which the policy has; (none) stands for jobs without a project; "
+    "may be repeated"
+)
+EXCLUDE_PROJECT = "leave out the jobs of a project, such as one that the policy no longer has; may be repeated"
+
+
 def _one_of(words: Any) -> Callable[[str], str]:
     """Return a reader that accepts only the words of a Literal."""
 
@@ -113,11 +136,13 @@ class SimulationOptions:
     shared: bool = _option(
         None, None, "beside each policy, the same where jobs that need a part of an instance share instances"
     )
-    priorities: tuple[float, ...] = _option(
+    map_project: tuple[tuple[str, str], ...] = _option(read_renaming, "OLD=NEW", MAP_PROJECT, many=True)
+    exclude_project: tuple[str, ...] = _option(str, "NAME", EXCLUDE_PROJECT, many=True)
+    priorities: tuple[float, ...] | None = _option(
         _parts,
         "A,B,..",
-        "percent of the jobs with the highest priority, the next, ..; drawn. trace: as it says",
-        "10,60,30",
+        "draw priorities: percent of the jobs with the highest priority, the next, ..; trace: those of the trace "
+        "(those of the trace if it has any, else 10,60,30)",
     )
     order: Orders | None = _option(
         _one_of(Orders), "WHO", "of a priority: submission or shortest, whatever the policies say"
@@ -142,6 +167,12 @@ class SimulationOptions:
     )
     longest: float | None = _option(_amount_or_never, "S", "seconds at which durations are cut", str(2 * DAY))
     seed: int = _option(_seed, "N", "draws other priorities", "0")
+    advise: bool = _option(
+        None,
+        None,
+        "simulate the trace under several settings of the policy, and print the lines of a policy that reduce the wait",
+    )
+    minutes: float = _option(read_minutes, "N", "with --advise: the time for all simulations", "5")
     json: bool = _option(None, None, "the same for programs")
     html: Path | None = _option(Path, "FILE", "write a page to look at")
 
@@ -171,8 +202,8 @@ def parse_options(arguments: Sequence[str] | None, prog: str) -> SimulationOptio
             help=(option.help + default).replace("%", "%%"),
         )
     values = vars(parser.parse_args(arguments))
-    values["compare"] = tuple(values["compare"])
-    return SimulationOptions(**values)
+    many = {name: tuple(it) for name, it in values.items() if isinstance(it, list)}
+    return SimulationOptions(**{**values, **many})
 
 
 def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:

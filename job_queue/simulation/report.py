@@ -1,5 +1,6 @@
 """Format the outcomes of a simulation: as text, as JSON, and as an HTML page."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -15,6 +16,15 @@ from job_queue.simulation.options import SimulationOptions
 HEADERS = (
     "", "jobs", "wait", "median", "95 %", "longest", "slowdown", "worst", "preempted", "most", "lost work", "restarts",
 )  # fmt: skip
+LEAVE_OUT = ("worst", "most", "median", "restarts", "slowdown", "longest", "lost work", "preempted", "95 %")
+LEAST_NAME = 12  # characters to which names are cut at most
+LEAST_WIDTH = 40  # the width of the text on narrower terminals
+LEGEND = (
+    (("wait", "median", "95 %", "longest"), "wait: from submission to end, without work and the first provisioning."),
+    (("slowdown", "worst"), "slowdown: the whole time of a job, divided by its time of work."),
+    (("preempted", "most"), "preempted: preemptions of a job, on average."),
+    (("lost work", "restarts"), "lost work and restarts: parts of the useful instance-seconds."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,8 @@ def as_json(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> di
     return {
         "trace": str(options.trace),
         "seed": options.seed,
+        "priorities": list(options.priorities or ()) or "trace",
+        "runtimes": options.runtimes,
         "policies": [
             {
                 "policy": outcome.label,
@@ -66,23 +78,26 @@ def as_json(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> di
     }
 
 
-def text_page(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> str:
-    """Return the outcomes as text for a terminal."""
-    lines = [_conditions(options)]
+def text_page(options: SimulationOptions, outcomes: Sequence[PolicyOutcome], width: int | None = None) -> str:
+    """Return the outcomes as text for a terminal.
+
+    :param width: columns of the terminal; columns of tables that do not fit are left out. None: no limit.
+    """
+    lines = [_wrapped(_conditions(options), width)]
     if len(outcomes) > 1:
-        lines.append(_table([(outcome.label, outcome.overall()) for outcome in outcomes]))
+        lines.append(_table([(outcome.label, outcome.overall()) for outcome in outcomes], width))
     for outcome in outcomes:
-        lines.append(f"{_title(outcome)}\n{_table(_rows(outcome))}")
+        lines.append(f"{_wrapped(_title(outcome), width)}\n{_table(_rows(outcome), width)}")
         if outcome.fairness:
-            lines.append(_fairness(outcome))
+            lines.append(_wrapped(_fairness(outcome), width))
         if unfinished := outcome.overall().unfinished:
             lines.append(f"{unfinished} jobs never ended: they need more than there is.")
-    lines.append(
-        "wait: seconds from submission to end without work and the first provisioning.\n"
-        "slowdown: time in all, per time of work.\n"
-        "preempted: times a job, on average. lost work and restarts: part of the useful instance-seconds.\n"
-        "GPUs at work: those that jobs need and train on, mean from the first submission to the last."
-    )
+    shown = set().union(*(_columns(rows, width) for rows in map(_rows, outcomes)))
+    legend = [text for columns, text in LEGEND if shown.intersection(columns)]
+    legend.append("GPUs at work: GPUs that jobs need and train on; mean from the first submission to the last.")
+    lines.append("\n".join(_wrapped(text, width) for text in legend))
+    if left_out := [header for header in HEADERS[1:] if header not in shown]:
+        lines.append(_wrapped(f"Left out, as the terminal is narrow: {', '.join(left_out)}; --json has all.", width))
     return "\n\n".join(lines)
 
 
@@ -102,13 +117,14 @@ def html_page(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> 
 
 
 def _conditions(options: SimulationOptions) -> str:
-    priorities = ":".join(f"{part:g}" for part in options.priorities)
+    priorities = ":".join(f"{part:g}" for part in options.priorities or ())
     drawn = f"priorities drawn {priorities} with seed {options.seed}" if priorities else "priorities as in the trace"
-    checkpoints = "none" if options.checkpoint_every is None else f"each {options.checkpoint_every:g} s"
+    checkpoints = "none" if options.checkpoint_every is None else f"each {readable(options.checkpoint_every)}"
     order = f"; order: {options.order}" if options.order else ""
     return (
-        f"{options.trace.name}: {drawn}; provisioning {options.provisioning:g} s, stopping {options.stopping:g} s, "
-        f"checkpoints {checkpoints}; known of runtimes: {options.runtimes}{order}"
+        f"{options.trace.name}: {drawn}; provisioning {readable(options.provisioning)}, "
+        f"stopping {readable(options.stopping)}, checkpoints {checkpoints}; "
+        f"known of runtimes: {options.runtimes}{order}"
     )
 
 
@@ -126,18 +142,66 @@ def _rows(outcome: PolicyOutcome) -> list[tuple[str, Metrics]]:
     return rows
 
 
-def _table(rows: Sequence[tuple[str, Metrics]]) -> str:
-    cells = [[name, *_cells(metrics)] for name, metrics in rows]
-    return tabulate(cells, HEADERS, disable_numparse=True, colalign=("left", *["right"] * (len(HEADERS) - 1)))
+def readable(seconds: float) -> str:
+    """Return a duration in its two largest units: `3d4h`, `2h05m`, `1m35s`, `41s`."""
+    whole = max(0, round(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if days:
+        return f"{days}d{hours % 24}h"
+    if hours:
+        return f"{hours}h{minutes % 60:02}m"
+    return f"{minutes}m{whole % 60:02}s" if minutes else f"{whole}s"
+
+
+def fitting_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, leave_out: Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    """Return a table, and the headers that it has.
+
+    If it is wider than `width`, columns are left out in the order of `leave_out`, and then the names in the first
+    column are cut.
+    """
+    shown = list(range(len(headers)))
+    for header in ("", *leave_out):
+        shown = [index for index in shown if not header or headers[index] != header]
+        text = _aligned([[row[index] for index in shown] for row in rows], [headers[index] for index in shown])
+        beyond = max(map(len, text.splitlines())) - (width or 0) if width else 0
+        if beyond <= 0:
+            break
+    if beyond > 0:
+        room = max(LEAST_NAME, max(len(row[0]) for row in rows) - beyond)
+        cells = [[row[index] if index else _cut(row[0], room) for index in shown] for row in rows]
+        text = _aligned(cells, [headers[index] for index in shown])
+    return text, [headers[index] for index in shown]
+
+
+def _aligned(cells: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
+    return tabulate(cells, headers, disable_numparse=True, colalign=("left", *["right"] * (len(headers) - 1)))
+
+
+def _cut(name: str, room: int) -> str:
+    return name if len(name) <= room else f"{name[: room - 1]}…"
+
+
+def _wrapped(text: str, width: int | None) -> str:
+    return text if width is None else textwrap.fill(text, max(width, LEAST_WIDTH), break_on_hyphens=False)
+
+
+def _table(rows: Sequence[tuple[str, Metrics]], width: int | None) -> str:
+    return fitting_table(HEADERS, [[name, *_cells(metrics)] for name, metrics in rows], width, LEAVE_OUT)[0]
+
+
+def _columns(rows: Sequence[tuple[str, Metrics]], width: int | None) -> list[str]:
+    return fitting_table(HEADERS, [[name, *_cells(metrics)] for name, metrics in rows], width, LEAVE_OUT)[1]
 
 
 def _cells(metrics: Metrics) -> list[str]:
     return [
         f"{metrics.jobs:,}",
-        f"{metrics.wait:,.0f}",
-        f"{metrics.wait_median:,.0f}",
-        f"{metrics.wait_p95:,.0f}",
-        f"{metrics.wait_longest:,.0f}",
+        readable(metrics.wait),
+        readable(metrics.wait_median),
+        readable(metrics.wait_p95),
+        readable(metrics.wait_longest),
         f"{metrics.slowdown:,.1f}",
         f"{metrics.slowdown_worst:,.0f}",
         f"{metrics.preemptions:.2f}",

@@ -15,10 +15,12 @@ from job_queue.scheduler import WHOLE, Policy, Slots
 from job_queue.simulation.workload import SimulatedJob
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")
-# optional: group, user, priority, max_runtime_s, interactive
+# optional: group, user, priority, max_runtime_s, interactive, instances, pool
 ATTEMPT = "attempt"  # a trace with this column has a row for each attempt of a job
 CARRIES = "carries"  # column with the GPUs of a carrier, in a trace of the queue's own history
 LARGEST = 1e12  # the largest number that a trace may contain
+DRAWN_PRIORITIES = (10.0, 60.0, 30.0)  # percent of the jobs by priority, in traces without priorities
+NO_PROJECT = "(none)"  # stands for jobs without a project in options and messages
 
 
 class TraceError(ValueError):
@@ -38,14 +40,39 @@ class TraceJob:
     priority: int | None = None
     max_runtime: float | None = None
     interactive: bool = False
+    instances: int = 0  # whole instances that it had; 0: unknown, or it shared one
+    pool: str = ""  # the pool in which it ran; empty: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """Changes of the projects of a trace, for projects that a policy does not have."""
+
+    renamed: tuple[tuple[str, str], ...] = ()  # project of the trace -> project of the policy
+    excluded: tuple[str, ...] = ()  # projects whose jobs are left out
+
+    def apply(self, trace: Sequence[TraceJob]) -> list[TraceJob]:
+        """Return the remaining jobs of a trace, in their new projects.
+
+        :raises TraceError: a project is not in the trace, or no job remains.
+        """
+        groups = {job.group or NO_PROJECT for job in trace}
+        renamed = dict(self.renamed)
+        for name in (*renamed, *self.excluded):
+            if name not in groups:
+                raise TraceError(f"the trace has no project {name!r}; it has {', '.join(sorted(groups))}")
+        kept = [
+            replace(job, group=renamed.get(job.group or NO_PROJECT, job.group))
+            for job in trace
+            if (job.group or NO_PROJECT) not in self.excluded
+        ]
+        if not kept:
+            raise TraceError("all jobs of the trace are excluded")
+        return kept
 
 
 def read_trace(path: Path) -> list[TraceJob]:
     """Return the jobs of a CSV file, which may be compressed (.gz), in the order of their submissions.
-
-    The columns job_id, submit_s, duration_s and gpus are required. The columns group, user, priority, max_runtime_s and
-    interactive are optional. With the column attempt, which `smq history --csv` writes, a job has a row for each
-    attempt. Other columns are ignored.
 
     :raises OSError: the file cannot be read.
     :raises TraceError: the file is not a valid trace.
@@ -55,6 +82,19 @@ def read_trace(path: Path) -> list[TraceJob]:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError):
         raise TraceError(f"{path} is not UTF-8 text") from None
+    return parse_trace(text, str(path))
+
+
+def parse_trace(text: str, path: str) -> list[TraceJob]:
+    """Return the jobs of a trace as CSV, in the order of their submissions.
+
+    The columns job_id, submit_s, duration_s and gpus are required; group, user, priority, max_runtime_s, interactive,
+    instances and pool are optional. With a column attempt, as `smq history --csv` writes it, a job has a row for each
+    attempt. Other columns are ignored.
+
+    :param path: the name of the trace in messages.
+    :raises TraceError: it is not a valid trace.
+    """
     rows = csv.DictReader(io.StringIO(text, newline=""))
     missing = [column for column in REQUIRED if column not in (rows.fieldnames or ())]
     if missing:
@@ -110,6 +150,8 @@ def _job(row: Mapping[str, str | None], where: str) -> TraceJob:
         priority=None if priority is None else int(priority),
         max_runtime=longest,
         interactive=_truth(row, "interactive", where),
+        instances=int(_number(row, "instances", where)) if row.get("instances") else 0,
+        pool=row.get("pool") or "",
     )
 
 
@@ -146,20 +188,28 @@ class Reading:
     def jobs(self, trace: Iterable[TraceJob], policy: Policy) -> list[SimulatedJob]:
         """Return the jobs, each in the project with the name of its group, or else in the policy's only project.
 
+        A job of the queue's own history can run in the pools of the instance type that it had. Other jobs can run in
+        all pools of their project.
+
         :raises TraceError: a group has no project.
         """
         draw = Random(self.seed)  # noqa: S311  (no secret: the same seed repeats a simulation)
         projects = {project.name: project for project in policy.projects}
         only = policy.projects[0].name if len(projects) == 1 else None
+        trace = list(trace)
+        missing = Counter(row.group for row in trace if row.group not in projects) if only is None else None
+        if missing:
+            raise TraceError(_no_project(missing, projects))
         pools = tuple(pool.name for pool in policy.pools)
+        types = {pool.name: pool.instance_type for pool in policy.pools}
         shared = {pool.name: pool.gpus for pool in policy.pools if pool.gpus is not None}
         demands: dict[tuple[int, tuple[str, ...]], tuple[Slots, ...]] = {}  # jobs with the same demand share one object
         jobs = []
         for row in trace:
-            name = row.group if row.group in projects else only
-            if name is None:
-                raise TraceError(f"the policy has no project {row.group!r}, which is the group of {row.name}")
+            name = row.group if row.group in projects or only is None else only
             open_to_it = projects[name].pools_for(interactive=row.interactive) or pools
+            alike = tuple(pool for pool in open_to_it if row.pool in types and types[pool] == types[row.pool])
+            open_to_it = alike or open_to_it
             most = 0 if row.interactive else max((shared.get(pool, 0) for pool in open_to_it), default=0)
             gpus = self._gpus(row, most)
             size = self.instances(row), open_to_it
@@ -187,7 +237,7 @@ class Reading:
 
     def instances(self, row: TraceJob) -> int:
         """Return the number of instances that a job needs."""
-        return max(1, math.ceil(row.gpus / self.gpus_per_instance))
+        return row.instances or max(1, math.ceil(row.gpus / self.gpus_per_instance))
 
     def _gpus(self, row: TraceJob, most: int) -> int | None:
         """Return the tenths of GPUs of a job that shares an instance, or None if the job has whole instances.
@@ -195,6 +245,8 @@ class Reading:
         :param most: GPUs of the largest shared instance that the job may use; 0: there is none.
         """
         gpus = math.ceil(row.gpus)
+        if row.instances:
+            return None
         if not 0 < gpus < self.gpus_per_instance or gpus > most:
             return None
         return math.ceil(row.gpus * WHOLE) if row.gpus < 1 else gpus * WHOLE
@@ -208,6 +260,17 @@ class Reading:
             classes = range(len(self.priorities), 0, -1)
             return draw.choices(classes, self.priorities)[0]
         return row.priority or 0
+
+
+def _no_project(missing: Counter[str], projects: Iterable[str]) -> str:
+    """Return the error for jobs whose project the policy does not have, with the options that help."""
+    amounts = ((name, f"{count:,} jobs" if count > 1 else "1 job") for name, count in missing.most_common())
+    counted = [f"{name or NO_PROJECT} ({amount})" for name, amount in amounts]
+    first = next(iter(missing)) or NO_PROJECT
+    return (
+        f"the policy has no project {', '.join(counted)}: add --map-project '{first}=NAME' to count these jobs for "
+        f"another project (the policy has {', '.join(projects)}), or --exclude-project '{first}' to leave them out"
+    )
 
 
 def traits_of(row: TraceJob, project: str) -> JobTraits:

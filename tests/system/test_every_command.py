@@ -109,6 +109,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     fetch_results(smq)
     assert [event["state"] for event in smq.json("events", "later")][-1] == "completed"
     (ended,) = smq.json("history", "later")
+    assert "Too little history" in smq("policy", "advise", code=1)
     assert (ended["outcome"], ended["project"], ended["instances"]) == ("completed", "default", {"ml.p5.48xlarge": 1})
     assert smq.json("usage", "--by", "project")["total"]["instance_hours"] > 0
     smq("submit", "--interactive", "--name", "lab", "--no-shell")

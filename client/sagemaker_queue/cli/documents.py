@@ -100,3 +100,75 @@ def _ordered(value: object) -> object:
         known = [name for name in _FIRST if name in value]
         return {name: _ordered(value[name]) for name in [*known, *sorted(value.keys() - set(_FIRST))]}
     return [_ordered(item) for item in value] if isinstance(value, list) else value
+
+
+# --- changes that keep comments ----------------------------------------------------------------------
+
+
+def with_settings(text: str, settings: Mapping[str, Any], name: str) -> str:
+    """Return the text of a policy with other values in its ``settings``; all other text stays as it is.
+
+    PyYAML drops comments, but its nodes know their places in the text. So the text is changed at these places.
+
+    Raises InvalidDocument if that does not give the wanted policy, for example because ``settings`` is an alias.
+    """
+    before = _parsed(text)
+    assert isinstance(before, dict)
+    wanted = {**before, "settings": {**(before.get("settings") or {}), **settings}}
+    changed = text
+    try:
+        for setting, value in settings.items():
+            changed = _with_setting(changed, setting, json.dumps(value), is_json=_is_json(text))
+        done = _parsed(changed) == wanted and _is_json(changed) == _is_json(text)
+    except yaml.YAMLError:
+        done = False
+    if not done:
+        lines = ", ".join(f"{setting}: {json.dumps(value)}" for setting, value in settings.items())
+        raise InvalidDocument(f"{name} cannot be changed by a program; put these settings into it: {lines}.")
+    return changed
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_setting(text: str, setting: str, value: str, *, is_json: bool) -> str:
+    """Return the text with one setting, whose value is JSON, in place of its present value or beside the others."""
+    value = value if is_json else value.strip('"')
+    key = json.dumps(setting) if is_json else setting
+    root = yaml.compose(text, yaml.SafeLoader)
+    own = _value_of(root, "settings")
+    if own is None:
+        settings = '"settings"' if is_json else "settings"
+        return _with_entry(text, root, f"settings:\n  {key}: {value}", f"{settings}: {{{key}: {value}}}")
+    if not isinstance(own, yaml.MappingNode):  # `settings:` without a value, or null
+        return _between(text, own, f"{{{key}: {value}}}" if own.value else f" {{{key}: {value}}}")
+    present = _value_of(own, setting)
+    if present is not None:
+        return _between(text, present, value)
+    return _with_entry(text, own, f"{' ' * own.start_mark.column}{key}: {value}", f"{key}: {value}")
+
+
+def _with_entry(text: str, mapping: Any, block: str, flow: str) -> str:
+    """Return the text with one entry more in a mapping: ``block`` as lines of their own, or ``flow`` within braces."""
+    if mapping.flow_style:
+        at = mapping.start_mark.index + 1
+        return f"{text[:at]}{flow}{', ' if mapping.value else ''}{text[at:]}"
+    last = mapping.value[-1][1].end_mark.index
+    # A nested mapping ends where the next entry begins: the new entry comes before the blank lines between them.
+    last = len(text[:last].rstrip())
+    at = text.find("\n", last) + 1 or len(text)
+    line_end = "" if text[:at].endswith("\n") else "\n"
+    return f"{text[:at]}{line_end}{block}\n{text[at:]}"
+
+
+def _value_of(mapping: Any, key: str) -> Any:
+    return next((value for name, value in mapping.value if name.value == key), None)
+
+
+def _between(text: str, node: Any, new: str) -> str:
+    return text[: node.start_mark.index] + new + text[node.end_mark.index :]

@@ -20,6 +20,7 @@ EXIT_CODES = {
     DONE: "done",
     REFUSED: "the queue or S3 refused, failed or could not be reached, the folder cannot be packed,"
     ' "policy diff" has found a difference, "policy check" or "doctor" something wrong,'
+    ' "policy advise" too little history,'
     ' or "policy apply" or "cancel" got no yes',
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job, or nothing at that place in S3",

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_queue import InvalidDocument, PolicyAnswer
-from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
+from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document, with_settings
 
 POLICY: dict[str, Any] = {
     "settings": {"patience": None, "min_runtime": 600},
@@ -135,3 +135,44 @@ def test_a_difference_is_shown_as_diff_does() -> None:
         "-- {name: p5, instance_type: ml.p5.48xlarge, capacity: 4}",
         "+- {name: p5, instance_type: ml.p5.48xlarge, capacity: 6}",
     ]
+
+
+SETTINGS = {"order": "shortest", "patience": None}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "# a\npools:\n- {name: p}  # x\nprojects:\n- name: a\n  quota: {p: 2}  # two\n\n# end\n",
+            "# a\npools:\n- {name: p}  # x\nprojects:\n- name: a\n  quota: {p: 2}  # two\n\n# end\n"
+            "settings:\n  order: shortest\n  patience: null\n",
+        ),
+        (
+            "settings:  # s\n  patience: 1800  # half an hour\n  window: 5  # w\n\n# next\npools: []\n",
+            "settings:  # s\n  patience: null  # half an hour\n  window: 5  # w\n  order: shortest\n\n# next\n"
+            "pools: []\n",
+        ),
+        ("settings: {window: 5}\npools: []", "settings: {patience: null, order: shortest, window: 5}\npools: []"),
+        ("settings:\npools: []\n", "settings: {patience: null, order: shortest}\npools: []\n"),
+        ("settings: null # x\npools: []", "settings: {patience: null, order: shortest} # x\npools: []"),
+        ("pools: []\nsettings:\n    window: 3", "pools: []\nsettings:\n    window: 3\n    order: shortest\n"
+        "    patience: null\n"),
+        ('{"pools": []}', '{"settings": {"patience": null, "order": "shortest"}, "pools": []}'),
+        ('{"settings": {"order": "submission"}}', '{"settings": {"patience": null, "order": "shortest"}}'),
+    ],
+)  # fmt: skip
+def test_settings_are_changed_and_all_other_text_stays(before: str, after: str) -> None:
+    assert with_settings(before, SETTINGS, "policy.yaml") == after
+
+
+@pytest.mark.parametrize("text", ["a: &x {patience: 3}\nsettings: *x\n", '{\n\t"pools": []\n}'])
+def test_settings_that_cannot_be_changed_are_printed(text: str) -> None:
+    with pytest.raises(InvalidDocument, match=r'put these settings into it: order: "shortest", patience: null\.'):
+        with_settings(text, SETTINGS, "policy.yaml")
+
+
+@given(st.dictionaries(st.sampled_from(["order", "patience", "window", "stretch"]), st.integers(0, 9) | st.none()))
+def test_a_policy_in_canonical_form_is_changed_as_wanted(settings: dict[str, Any]) -> None:
+    changed = with_settings(policy_text(POLICY), settings, "policy.yaml")
+    assert yaml.safe_load(changed) == {**POLICY, "settings": {**POLICY["settings"], **settings}}

@@ -103,6 +103,7 @@ CASES: list[tuple[list[str], Any]] = [
     (["policy", "preview", "policy.yaml"], refused("InvalidRequest", EVIL, "policy", EVIL)),
     (["policy", "rollback", "3"], POLICY),
     (["policy", "history"], {"versions": [{"version": 3, "appliedBy": EVIL, "restored": 1}]}),
+    (["policy", "advise"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["history"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
     (["history", "--csv"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
     (["usage", "--by", "group"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),

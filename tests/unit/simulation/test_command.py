@@ -11,6 +11,7 @@ import pytest
 from job_queue.simulation.__main__ import main
 from job_queue.simulation.command import simulate
 from job_queue.simulation.options import SimulationOptions
+from job_queue.simulation.report import HEADERS, readable
 
 HEADER = "job_id,submit_s,duration_s,gpus,nodes,group,user\n"
 TRACE = HEADER + "one,0,1000,8,1,vision,ada\ntwo,100,1000,3,1,nlp,bob\nthree,200,100,16,2,vision,ada\n"
@@ -147,6 +148,56 @@ def test_order_of_shortest_by_what_the_trace_says_and_by_what_it_has_shown(
     assert waits["shortest", "oracle"] <= waits["shortest", "predicted"] < waits["shortest", "none"]
 
 
+def test_priorities_of_the_trace_are_used_if_it_has_any(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("job_id,submit_s,duration_s,gpus,priority\none,0,100,8,7\ntwo,0,100,8,\n")
+    for arguments, priorities in (((), {"7", "0"}), (("--priorities", "1"), {"1"})):
+        (policy,) = simulated(capsys, path, *arguments)["policies"]
+        assert set(policy["by"]["priority"]) == priorities
+    path.write_text("job_id,submit_s,duration_s,gpus,priority\none,0,100,8,\n")
+    assert simulated(capsys, path)["priorities"] == [10, 60, 30]
+
+
+def test_projects_may_be_mapped_and_left_out(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY.replace("nlp", "audio"))
+    mapped = simulated(capsys, trace, "--policy", policy, "--map-project", "nlp=audio")["policies"][0]
+    assert {name: it["jobs"] for name, it in mapped["by"]["project"].items()} == {"vision": 2, "audio": 1}
+    left = simulated(capsys, trace, "--policy", policy, "--exclude-project", "nlp")["policies"][0]
+    assert {name: it["jobs"] for name, it in left["by"]["project"].items()} == {"vision": 2}
+
+
+def test_tables_fit_the_terminal_and_durations_are_readable(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / f"{'long' * 20}.yaml"
+    policy.write_text(POLICY)
+    options = SimulationOptions(trace, policy=policy, compare=(policy,))
+    for width in (60, 80, 100):
+        assert simulate(options, width=width) == 0
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines())) <= width
+        assert "Left out, as the terminal is narrow: " in shown
+    assert simulate(options) == 0
+    shown = capsys.readouterr().out
+    assert "provisioning 3m00s, stopping 2m00s, checkpoints each 30m00s" in shown
+    assert all(header in shown for header in HEADERS) and "Left out" not in shown
+    assert [readable(seconds) for seconds in (0, 59.6, 95, 3600, 90061, 356_400)] == [
+        *("0s", "1m00s", "1m35s", "1h00m", "1d1h", "4d3h")
+    ]
+
+
+def test_advice_on_a_trace(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(trace), "--advise"]) == 1
+    assert "Too little history for advice" in capsys.readouterr().out
+    path = tmp_path / "week.csv"
+    path.write_text(HEADER + "".join(f"job{n},{n * 5000},{60 * (1 + n % 2)},8,1,,\n" for n in range(100)))
+    assert main([str(path), "--advise", "--capacity", "1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["insufficient"] == "WAITING"
+    assert main([str(path), "--advise", "--shared"]) == 2
+    assert "--advise compares settings of one policy: leave out --compare" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -181,7 +232,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path, capsys: pytest.Captu
 def test_a_policy_that_does_not_fit_is_refused(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy = tmp_path / "policy.yaml"
     for content, message in (
-        (POLICY.replace("nlp", "audio"), "the policy has no project 'nlp', which is the group of two"),
+        (
+            POLICY.replace("nlp", "audio"),
+            "the policy has no project nlp (1 job): add --map-project 'nlp=NAME' to",
+        ),
         ("pools: 3", "policy.yaml.pools: must be a list, not 3"),
         ("a: [", "is neither YAML nor JSON"),
         ("pools: []\nprojects: []", "has no project or no pool"),
@@ -202,6 +256,8 @@ def test_a_policy_that_does_not_fit_is_refused(trace: Path, tmp_path: Path, caps
         ("--runtimes", "known"),
         ("--order", "longest"),
         ("--stopping", "-1"),
+        ("--map-project", "old"),
+        ("--minutes", "0"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(
@@ -226,8 +282,16 @@ def test_progress_is_shown_on_a_terminal_and_wiped_away(tmp_path: Path, monkeypa
     monkeypatch.setattr("job_queue.simulation.command.PROGRESS_INTERVAL", -1)
     screen = Screen()
     assert simulate(SimulationOptions(path), screen) == 0
-    assert "\rSimulation: 3 of 5 jobs have ended\x1b[K" in screen.getvalue()
+    assert "\rno policy: Simulation: 3 of 5 jobs have ended\x1b[K" in screen.getvalue()
     assert screen.getvalue().endswith("\r\x1b[K")
+
+
+def test_progress_is_shown_at_once_and_a_name_controls_no_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "trace\x1b[2J.csv"
+    path.write_text(TRACE)
+    screen = Screen()
+    assert simulate(SimulationOptions(path), screen) == 0
+    assert screen.getvalue().startswith("\rReading trace?[2J.csv\x1b[K")
 
 
 def test_an_interruption_is_said(

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import raw
+from sagemaker_queue.cli.output import raw, width
 from sagemaker_queue.cli.parser import Argument, Command, GroupedOption, command
 from sagemaker_queue.errors import InvalidOption
 
@@ -38,11 +38,14 @@ class Simulate(Command):
     description="Run the jobs of a trace through the queue's own planner, and tell how long they waited, how often "
     "they were preempted, and what that cost. It needs no queue and no account. A trace is a CSV file, which may be "
     "compressed (.gz), with the columns job_id, submit_s, duration_s and gpus, and perhaps group (its project), user, "
-    "priority, max_runtime_s and interactive.",
+    "priority, max_runtime_s and interactive; smq history --csv writes one. With --advise, several settings of the "
+    "policy are tried, within a time, and the lines that reduce the wait are printed.",
     examples=[
         "smq simulate trace.csv --capacity 16",
         "smq simulate trace.csv --policy policy.yaml --compare other.yaml",
         "smq simulate trace.csv --policy policy.yaml --html page.html",
+        "smq simulate history.csv --policy policy.yaml --map-project old=new",
+        "smq simulate history.csv --policy policy.yaml --advise",
     ],
 )
 def simulate(**values: Any) -> int:
@@ -51,8 +54,7 @@ def simulate(**values: Any) -> int:
     from job_queue.simulation.options import SimulationOptions  # noqa: PLC0415
 
     given = {name: value for name, value in values.items() if value is not None}
-    options = SimulationOptions(**{**given, "trace": Path(values["trace"]), "compare": tuple(values["compare"])})
-    return run(options, raw(sys.stderr))
+    return run(SimulationOptions(**{**given, "trace": Path(values["trace"])}), raw(sys.stderr), width())
 
 
 def _parameters() -> list[click.Parameter]:

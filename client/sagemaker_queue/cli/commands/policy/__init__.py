@@ -1,5 +1,6 @@
 """``smq policy``: show, compare, check, preview and apply the policy."""
 
+from sagemaker_queue.cli.commands.policy.advise import policy_advise
 from sagemaker_queue.cli.commands.policy.apply import policy_apply, policy_rollback
 from sagemaker_queue.cli.commands.policy.check import policy_check
 from sagemaker_queue.cli.commands.policy.policy_preview import policy_preview
@@ -14,6 +15,6 @@ policy = group(
 )
 for command in (
     *(policy_show, policy_history, policy_diff),
-    *(policy_check, policy_preview, policy_apply, policy_rollback),
+    *(policy_check, policy_preview, policy_advise, policy_apply, policy_rollback),
 ):
     policy.add_command(command)
