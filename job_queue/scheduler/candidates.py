@@ -25,6 +25,9 @@ from job_queue.scheduler.sharing.spending import Spending
 Group = tuple[str, str, str]
 """Jobs that count together for their `max_parallel`: project, owner, and the name that the owner gave to the group."""
 
+_Items = tuple[tuple[tuple[str, int], ...], ...]
+"""Alternatives in a hashable form."""
+
 NEVER = inf
 
 
@@ -132,12 +135,12 @@ def find_candidates(
     refused: dict[str, WaitReason] = {}
     settings = snapshot.policy.settings
     backoff = PoolBackoff(snapshot)
-    pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs have the same demand
+    demands = _Demands(snapshot)
     live: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
     bounded = {_group(job) for job in live if job.max_parallel is not None}
     for job in snapshot.waiting:
         project = tree.project(job.project)
-        possible = _possible_alternatives(job, snapshot, project.pools_of(job))
+        possible = _possible_alternatives(job, snapshot, project.pools_of(job), demands)
         if isinstance(possible, WaitReason):
             refused[job.name] = possible
             continue
@@ -157,13 +160,11 @@ def find_candidates(
         alternatives = open_now or possible
         waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
         patient = waits_long and not job.on_free_slots_only  # no slots stay idle for a job that SageMaker refuses
-        demand = tuple(tuple(sorted(need.items())) for need in alternatives)
-        if demand not in pools_of:
-            pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
+        demand, pools = demands.shape_and_pools(alternatives)
         refused_before = (
             alternatives if job.on_free_slots_only else _refused_alternatives(alternatives, job, backoff, snapshot)
         )
-        sure = tuple(need not in refused_before for need in alternatives)
+        sure = tuple(need not in refused_before for need in alternatives) if refused_before else None
         group = _group(job) if bounded and _group(job) in bounded else None
         assumed_runtime = _assumed_runtime(job, settings.backfill)
         candidates.append(
@@ -186,7 +187,7 @@ def find_candidates(
                     group,
                     job.left_idle,
                 ),
-                pools=pools_of[demand],
+                pools=pools,
                 assumed_runtime=assumed_runtime,
                 group=group,
                 refused_alternatives=refused_before,
@@ -195,6 +196,35 @@ def find_candidates(
         )
     candidates.sort(key=lambda candidate: candidate.key)
     return list(_within_owner_limit(candidates, snapshot, refused)), refused
+
+
+class _Demands:
+    """The alternatives of a snapshot's waiting jobs. Many jobs have the same alternatives, which are looked at once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._fitting: dict[tuple[int, _Items], tuple[Slots, ...] | WaitReason] = {}  # by pools and alternatives
+        self._shapes: dict[_Items, tuple[_Items, frozenset[str]]] = {}
+
+    def fitting(self, demand: Sequence[Slots], pools: Mapping[str, Pool]) -> tuple[Slots, ...] | WaitReason:
+        """Return the alternatives that would fit into the idle pools, or the reason why there are none.
+
+        :param pools: the pools that the job may use, of a node of the share tree.
+        """
+        key = (id(pools), tuple([tuple(need.items()) for need in demand]))
+        if key not in self._fitting:
+            known = [need for need in demand if need and all(pool in pools for pool in need)]
+            fitting = tuple(need for need in known if _fits_in_pools(need, pools, self._snapshot))
+            self._fitting[key] = fitting or (WaitReason.NEVER_FITS if known else WaitReason.NO_SUCH_POOL)
+        return self._fitting[key]
+
+    def shape_and_pools(self, alternatives: Sequence[Slots]) -> tuple[_Items, frozenset[str]]:
+        """Return alternatives in a hashable form, independent of the order of their pools, and all their pools."""
+        key = tuple([tuple(need.items()) for need in alternatives])
+        if key not in self._shapes:
+            pools = frozenset(pool for need in alternatives for pool in need)
+            self._shapes[key] = tuple(tuple(sorted(need.items())) for need in alternatives), pools
+        return self._shapes[key]
 
 
 def _within_owner_limit(
@@ -358,7 +388,7 @@ class PoolBackoff:
 
 
 def _possible_alternatives(
-    job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]
+    job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool], demands: _Demands
 ) -> tuple[Slots, ...] | WaitReason:
     """Return the alternatives that would fit into the idle pools, or the reason why the job is not a candidate."""
     now = snapshot.now
@@ -368,12 +398,9 @@ def _possible_alternatives(
         return WaitReason.DEPENDENCY
     if job.backoff_until is not None and job.backoff_until > now:
         return WaitReason.BACKOFF
-    known = [need for need in job.demand if need and all(pool in pools for pool in need)]
-    if not known:
-        return WaitReason.NO_SUCH_POOL
-    fitting = tuple(need for need in known if _fits_in_pools(need, pools, snapshot))
-    if not fitting or not snapshot.calendars:
-        return fitting or WaitReason.NEVER_FITS
+    fitting = demands.fitting(job.demand, pools)
+    if isinstance(fitting, WaitReason) or not snapshot.calendars:
+        return fitting
     in_time = tuple(need for need in fitting if all(is_in_time(job, pool, snapshot) for pool in need))
     return in_time or WaitReason.OUTSIDE_TRAINING_PLAN
 

@@ -35,13 +35,13 @@ from job_queue.simulation.fleet.attempts import (
     expiries,
     free_slots,
     guarantee_ends,
-    in_window,
     simulated_job,
     use_timers,
     waiting_job,
 )
 from job_queue.simulation.fleet.carriers import SimulatedCarriers
 from job_queue.simulation.fleet.free_slots import FreeSlots
+from job_queue.simulation.fleet.waiting_queues import WaitingQueues
 from job_queue.simulation.knowledge import Knowledge
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -92,6 +92,7 @@ class Simulator:
         self._now = 0.0
         self._events = Events()
         self._waiting: dict[str, JobRun] = {}
+        self._queues = WaitingQueues(policy.settings)  # the same jobs, as the planner sees them
         self._active: dict[str, SimulatedAttempt] = {}
         self._carriers = SimulatedCarriers(policy)
         self._reserved: dict[str, Slots] = {}
@@ -146,6 +147,8 @@ class Simulator:
             run.evictions = [self._now] * job.preemptions
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
+        for job in snapshot.waiting:
+            self._queues.enter(job)
         for arrival in arrivals:
             self._events.enter(arrival.submitted, partial(self._submit, JobRun(arrival)))
         for time in expiries(snapshot):
@@ -186,9 +189,11 @@ class Simulator:
         job = run.job
         self._as_waiting[job.name] = waiting_job(job, self._knowledge.expected(run))
         self._waiting[job.name] = run
+        self._queues.enter(self._as_waiting[job.name])
 
     def _launch(self, name: str, slots: Slots, allocation: GpuAllocation | None = None) -> None:
         run, since = self._waiting.pop(name), self._free.take(slots)
+        self._queues.remove(name)
         launched = self._now if since is None else max(since, run.job.submitted)
         self._awaited.discard(name)
         run.starts.append(launched)
@@ -282,6 +287,7 @@ class Simulator:
             expected=self._knowledge.expected(attempt.run, known=before.expected),
             preemptions=recent_preemptions(attempt.run.evictions, self._now),
         )
+        self._queues.enter(self._as_waiting[name])
 
     def _leave(self, attempt: SimulatedAttempt) -> None:
         """Free the slots or the GPU allocation of an attempt that has ended."""
@@ -425,13 +431,11 @@ class Simulator:
 
     def _windowed(self) -> Iterable[WaitingJob]:
         """Return the jobs that a cycle would read: the first of each waiting queue by priority and submission."""
-        settings = self._policy.settings
-        enough = settings.window
+        enough = self._policy.settings.window
         # No more jobs can start than there are free slots, unless jobs share instances.
         if self._step is not no_step and not self._ledger and not self._shared:
             enough = min(enough, max(FEW, sum(max(0, slots) for slots in self._free_slots().values())))
-        jobs = map(self._as_waiting.__getitem__, self._waiting)
-        read, self._cut = in_window(jobs, settings, self._now, enough)
+        read, self._cut = self._queues.read(self._now, enough)
         return read
 
     def _as_active(self, attempt: SimulatedAttempt) -> ActiveJob:

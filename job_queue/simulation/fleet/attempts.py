@@ -1,21 +1,17 @@
 """Simulated jobs and their attempts, and their conversion from and to the jobs of a snapshot."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from heapq import nsmallest
 from math import inf
 
 from job_queue.scheduler import (
     ActiveJob,
     GpuAllocation,
     JobState,
-    Settings,
     Slots,
     Snapshot,
     Spending,
     WaitingJob,
-    waiting_order,
 )
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -171,29 +167,3 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
         kind=job.kind,
     )
     return replace(found, work=max(0.0, runtime - overheads.starting(found)))
-
-
-def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough: int) -> tuple[list[WaitingJob], bool]:
-    """Return the waiting jobs that the queue would read, and whether jobs were left out.
-
-    The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
-
-    :param enough: the largest number of jobs that are returned for each waiting queue. These are the first in serving
-        order.
-    """
-    found: list[WaitingJob] = []
-    queues: dict[tuple[str, bool, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
-    for job in jobs:
-        queues[job.project, job.interactive, tuple(map(frozenset, job.demand))].append(job)
-    cut = False
-    for queue in queues.values():
-        if len(queue) <= enough:
-            found += queue
-            continue
-        cut = True
-        read = nsmallest(settings.window, queue, key=lambda job: (-job.priority, job.entered, job.name))
-        if len(read) > enough:
-            read = nsmallest(enough, read, key=lambda job: waiting_order(job, now, settings))
-        first, *others = read
-        found += [replace(first, more_wait=True), *others]
-    return found, cut

@@ -1,0 +1,72 @@
+"""The waiting queues in simulated time, and the jobs that a plan reads of them."""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from dataclasses import replace
+from heapq import nsmallest
+
+from job_queue.scheduler import Order, Settings, WaitingJob, waiting_order
+
+_Place = tuple[int, float, str]
+"""The place of a job in its waiting queue: inverted priority, submission, name."""
+
+_Queue = tuple[str, bool, tuple[frozenset[str], ...]]
+"""The jobs of a waiting queue have the same project and pools, and are interactive or not."""
+
+
+class WaitingQueues:
+    """The waiting jobs by waiting queue, in the order in which the queue reads them: by priority and submission."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._jobs: dict[str, WaitingJob] = {}
+        self._queues: dict[_Queue, list[_Place]] = defaultdict(list)
+
+    def enter(self, job: WaitingJob) -> None:
+        """Add a job, which is not there yet."""
+        self._jobs[job.name] = job
+        insort(self._queues[_queue(job)], _place(job))
+
+    def remove(self, name: str) -> None:
+        """Remove a job."""
+        job = self._jobs.pop(name)
+        places = self._queues[_queue(job)]
+        del places[bisect_left(places, _place(job))]
+
+    def read(self, now: float, enough: int) -> tuple[list[WaitingJob], bool]:
+        """Return the waiting jobs that the queue would read, and whether some were left out.
+
+        The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
+
+        :param enough: the largest number of jobs that are returned of each waiting queue; the first in serving order.
+        """
+        found: list[WaitingJob] = []
+        cut = False
+        for places in self._queues.values():
+            if len(places) <= enough:
+                found += [self._jobs[name] for *_, name in places]
+                continue
+            cut = True
+            read = [self._jobs[name] for *_, name in places[: self._settings.window]]
+            first, *others = read[:enough] if self._is_in_order(read) else self._first(read, enough, now)
+            found += [replace(first, more_wait=True), *others]
+        return found, cut
+
+    def _is_in_order(self, jobs: list[WaitingJob]) -> bool:
+        """Return whether the order of reading is the serving order."""
+        settings = self._settings
+        return settings.order is Order.SUBMISSION and not settings.aging and not any(job.warm for job in jobs)
+
+    def _first(self, read: list[WaitingJob], enough: int, now: float) -> list[WaitingJob]:
+        """Return the first jobs in serving order, or all in the order of reading."""
+        if len(read) <= enough:
+            return read
+        return nsmallest(enough, read, key=lambda job: waiting_order(job, now, self._settings))
+
+
+def _queue(job: WaitingJob) -> _Queue:
+    return job.project, job.interactive, tuple(map(frozenset, job.demand))
+
+
+def _place(job: WaitingJob) -> _Place:
+    return -job.priority, job.entered, job.name
