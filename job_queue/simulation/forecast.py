@@ -2,26 +2,22 @@
 
 Runtimes and later submissions are unknown. So the snapshot is simulated several times, each time with other runtimes
 and other arrivals. Over all futures, a job gets one runtime from each part of its distribution (Latin hypercube
-sampling). The median start is the estimate. If the futures differ much, the estimate says that it is only a guess.
+sampling). The median start is the estimate. The module `past_estimates` learns how wrong estimates usually are.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, inf, log
 from random import Random
 
-from job_queue.scheduler import UNTIL_POLICY_CHANGES, Snapshot, WaitingJob, WaitReason, plan
+from job_queue.scheduler import UNTIL_POLICY_CHANGES, Snapshot, WaitReason, plan
 from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; for a longer wait the estimate says only that it is longer
-CLOSE = 600.0  # seconds by which a good estimate may be wrong
+CLOSE = 600.0  # seconds by which a near estimate may be wrong
 CLOSE_PART = 0.25  # or this part of the wait, if that is longer
-AGREE = 0.8  # part of the futures whose start must be near the estimate: within half of that tolerance
-MARGIN, MARGIN_SECONDS = 3, 1800.0  # `not_after` = MARGIN x the longest wait in any future + MARGIN_SECONDS
-OUTRANKING_PART = 0.5  # if a larger part of a project's arrivals outranks a job, its start is doubtful
 FEWEST, MOST = 3, 7  # futures
 JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures: limits the number of futures, down to FEWEST
 SHORTEST_STEP = 300.0  # seconds; all events of a step are followed by one plan
@@ -34,15 +30,12 @@ HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER}  # last until a pers
 
 
 class Doubt(StrEnum):
-    """The reason why an estimate is only a guess, or why there is none."""
+    """The reason why an estimate has no start."""
 
     NEVER = "NEVER"  # the job never starts unless a person changes something; see `reason`
     UNKNOWN_RUNTIMES = "UNKNOWN_RUNTIMES"  # it waits for jobs whose ends are unknown
     FAR = "FAR"  # it starts after the horizon
-    OUTRANKED = "OUTRANKED"  # most jobs that arrive in its project have a higher priority
-    SPREAD = "SPREAD"  # its start differs much between the futures
-    NO_TIME = "NO_TIME"  # so many jobs wait that few futures were simulated, or none
-    NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were read, and may start before it
+    NO_TIME = "NO_TIME"  # so many jobs wait that no future was simulated
     REFUSED = "REFUSED"  # SageMaker refuses to launch it, such as beyond a quota of the account
 
 
@@ -51,10 +44,11 @@ class Estimate:
     """When a waiting job will start, in seconds since the epoch."""
 
     job: str
-    start: float | None = None  # the median; None: unknown
-    not_after: float | None = None  # a later start is improbable; None: unknown
-    doubt: Doubt | None = None  # why the start is only a guess; None: it is a good estimate
+    start: float | None = None  # the median of the futures; None: unknown
+    doubt: Doubt | None = None  # why there is no start
     reason: WaitReason | None = None  # why a job starts in no future
+    earliest: float | None = None  # the first start in any future; None: too few futures were simulated
+    latest: float | None = None  # the last one; None: also if the job does not start in each future
 
 
 Arrivals = Callable[[Random], Iterable[SimulatedJob]]
@@ -138,15 +132,14 @@ def forecast(
     :param arrivals: draws the jobs that arrive later.
     :param futures: number of futures; None: as many as are fast to simulate.
     :param step: the length of a step by the elapsed time; None: `steps_for` the live jobs.
-    :param may_go_on: asked at each moment; if False, only the finished futures count. If these are too few, all
-        estimates are guesses.
+    :param may_go_on: asked at each moment; if False, only the finished futures count.
     :param on_progress: called after each step with the finished part of its future; an error that it raises ends the
         forecast.
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     refused = {job.name for job in snapshot.waiting if job.on_free_slots_only} - hopeless.keys()
     without_estimate = _never(hopeless) | {
-        name: Estimate(name, None, None, Doubt.REFUSED, WaitReason.BACKOFF) for name in refused
+        name: Estimate(name, None, Doubt.REFUSED, WaitReason.BACKOFF) for name in refused
     }
     snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in without_estimate))
     live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
@@ -155,7 +148,6 @@ def forecast(
     places = {name: draw.sample(range(number), number) for name in sorted(live)}
     starts: dict[str, list[float]] = {job.name: [] for job in snapshot.waiting}
     unstarted: dict[str, WaitReason] = {}
-    later: Counter[tuple[str, int]] = Counter()
     far = False
     for future in range(number if starts else 0):
         drawn = {
@@ -175,7 +167,6 @@ def forecast(
         runs = simulator.carry_forward(snapshot, drawn, arriving, horizon, continues)
         if not may_go_on():
             break
-        later.update((job.project, job.priority) for job in arriving)
         for run in runs:
             starts[run.job.name].append(run.starts[0] if run.starts else inf)
         if all(found[-1] < inf for found in starts.values()):
@@ -185,78 +176,27 @@ def forecast(
             unstarted = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
     done = min(map(len, starts.values()), default=number)
     if not done:
-        return {name: Estimate(name, None, None, Doubt.NO_TIME) for name in starts} | without_estimate
+        return {name: Estimate(name, None, Doubt.NO_TIME) for name in starts} | without_estimate
     all_known = all(runtimes.get(job.name) for job in snapshot.active)
     unknown = Doubt.FAR if far and all_known else Doubt.UNKNOWN_RUNTIMES
-    estimates = {
-        name: _estimate(name, snapshot.now, sorted(found), unknown, unstarted.get(name))
-        for name, found in starts.items()
-    }
+    estimates = {name: _estimate(name, sorted(found), unknown, unstarted.get(name)) for name, found in starts.items()}
     if done < min(FEWEST, number):
-        estimates = {
-            name: replace(estimate, not_after=None, doubt=estimate.doubt or Doubt.NO_TIME)
-            for name, estimate in estimates.items()
-        }
-    estimates |= without_estimate
-    _doubt_where_outranked(estimates, snapshot.waiting, later)
-    _doubt_where_not_all_were_read(estimates, snapshot.waiting)
-    return estimates
+        estimates = {name: replace(estimate, earliest=None, latest=None) for name, estimate in estimates.items()}
+    return estimates | without_estimate
 
 
 def _never(hopeless: Mapping[str, WaitReason]) -> dict[str, Estimate]:
-    return {name: Estimate(name, None, None, Doubt.NEVER, reason) for name, reason in hopeless.items()}
+    return {name: Estimate(name, None, Doubt.NEVER, reason) for name, reason in hopeless.items()}
 
 
-def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, reason: WaitReason | None) -> Estimate:
+def _estimate(name: str, starts: Sequence[float], unknown: Doubt, reason: WaitReason | None) -> Estimate:
     """Combine the starts of a job in the futures, the earliest first, into an estimate."""
     middle, last = starts[len(starts) // 2], starts[-1]
     if middle == inf:
-        return Estimate(name, None, None, unknown, reason)
-    near = sum(is_close(middle - now, start - now, by=0.5) for start in starts)
-    doubt = None if near >= AGREE * len(starts) else Doubt.SPREAD
-    return Estimate(name, middle, None if last == inf else now + MARGIN * (last - now) + MARGIN_SECONDS, doubt)
+        return Estimate(name, None, unknown, reason)
+    return Estimate(name, middle, earliest=starts[0], latest=None if last == inf else last)
 
 
-def _doubt_where_outranked(
-    estimates: dict[str, Estimate], waiting: Iterable[WaitingJob], later: Counter[tuple[str, int]]
-) -> None:
-    """Mark the estimate of a job as doubtful if most later arrivals of its project have a higher priority."""
-    for job in waiting:
-        estimate = estimates[job.name]
-        arrivals = sum(number for (project, _), number in later.items() if project == job.project)
-        above = sum(
-            number for (project, level), number in later.items() if project == job.project and level > job.priority
-        )
-        if estimate.start is not None and above > OUTRANKING_PART * arrivals:
-            estimates[job.name] = replace(estimate, not_after=None, doubt=Doubt.OUTRANKED)
-
-
-def _doubt_where_not_all_were_read(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> None:
-    """Mark the estimates that are doubtful because only the first jobs of a waiting queue were read.
-
-    Unread jobs start after the jobs that were read of their queue. So an estimate after the last of these starts, in
-    the same pools, is doubtful: an unread job may start before that job.
-    """
-    lines: dict[tuple[str, frozenset[str]], list[WaitingJob]] = defaultdict(list)
-    for job in waiting:
-        lines[job.project, frozenset(pool for need in job.demand for pool in need)].append(job)
-    known_until: dict[str, float] = defaultdict(lambda: inf)
-    for (_, pools), jobs in lines.items():
-        if any(job.more_wait for job in jobs):
-            until = max(inf if (start := estimates[job.name].start) is None else start for job in jobs)
-            for pool in pools:
-                known_until[pool] = min(until, known_until[pool])
-    for (_, pools), jobs in lines.items():
-        until = min((known_until[pool] for pool in pools), default=inf)
-        for job in jobs:
-            estimate = estimates[job.name]
-            if estimate.start is not None and estimate.start > until:
-                estimates[job.name] = replace(estimate, not_after=None, doubt=estimate.doubt or Doubt.NOT_ALL_READ)
-
-
-def is_close(estimated: float, actual: float, by: float = 1.0) -> bool:
-    """Return whether the estimate of a wait is near the actual wait, both in seconds.
-
-    :param by: part of the usual tolerance, which is CLOSE or CLOSE_PART of the actual wait.
-    """
-    return abs(estimated - actual) <= by * max(CLOSE, CLOSE_PART * actual)
+def is_close(estimated: float, actual: float) -> bool:
+    """Return whether the estimate of a wait is near the actual wait, both in seconds."""
+    return abs(estimated - actual) <= max(CLOSE, CLOSE_PART * actual)
