@@ -136,23 +136,38 @@ class Reason(Answer, frozen=True):
 
 
 class Expectation(Answer, frozen=True):
-    """The expected start of a waiting job, from simulations of the queue with likely runtimes and arrivals."""
+    """The expected start of a waiting job, from simulations of the queue with likely runtimes and arrivals.
+
+    The interval from `earliest` to `latest` comes from the errors of past estimates: `level` is the part of such
+    intervals that hold. Without enough past estimates, `level` is null and the interval is the range of the
+    simulations.
+    """
 
     message: str = ""
     """A sentence for people: the expected start, or the reason why it is unknown."""
     start: Optional[Time] = None
-    """The expected start: an earlier start is as likely as a later one. Null if it is unknown."""
+    """The median start of the simulations. Null if it is unknown. `likely` is better if past estimates were wrong."""
+    earliest: Optional[Time] = None
+    """The start of the interval. Null if it is unknown."""
+    likely: Optional[Time] = None
+    """An earlier start is as likely as a later one. Null if it is unknown."""
+    latest: Optional[Time] = None
+    """The end of the interval. Null if it is unknown."""
+    level: Annotated[Optional[float], schema(examples=[0.8])] = None
+    """The part of such intervals that contain the actual start. Null if there are too few past estimates: then the
+    interval is only a guess."""
+    looks: Count = 0
+    """The number of past looks at the queue, at most one every three hours, whose estimates can be compared with actual
+    starts."""
     not_after: Optional[Time] = None
-    """A time by which the job most likely starts, though this is no promise. Null if it is unknown."""
+    """A time by which 19 of 20 such jobs start, though this is no promise. Null if it is unknown."""
     doubt: Annotated[Optional[str], schema(examples=["SPREAD"])] = None
-    """The reason why the start is only a guess, or is unknown; null if the estimate is good:
+    """The reason why `start` is only a guess, or is unknown; null if the interval is narrow:
     - `NEVER`: the job never starts unless something changes; its reason says why
     - `UNKNOWN_RUNTIMES`: the runtimes of the jobs that it waits for are not known well enough
     - `FAR`: the job starts in more than two days, if at all
-    - `OUTRANKED`: most jobs that are submitted to the job's project have a higher priority
-    - `SPREAD`: likely runtimes and arrivals lead to very different starts
-    - `NO_TIME`: so many jobs wait that there was no time for a better estimate, or for any
-    - `NOT_ALL_READ`: more jobs wait than were read
+    - `SPREAD`: the interval is wide, or unknown
+    - `NO_TIME`: so many jobs wait that there was no time for an estimate
     - `REFUSED`: SageMaker refuses to launch the job, for example beyond a quota of the account; its reason says why"""
     told_at: Optional[Time] = None
     """The time of the estimate."""

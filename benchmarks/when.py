@@ -1,15 +1,18 @@
-"""Quality of estimated starts: `python benchmarks/when.py TRACE.csv ... [--every HOURS] [--days N]`.
+"""Quality of expected starts: `python benchmarks/when.py TRACE.csv ... [--synthetic] [--every HOURS] [--days N]`.
 
-Each trace is simulated, with predicted runtimes. Every few hours the starts of all waiting jobs are estimated. The
-estimates are compared with the simulated starts. An estimate uses no later information: runtimes are predicted from
-finished jobs, and the arrivals of the last day are repeated.
+Each trace is simulated, with predicted runtimes. Every three hours the starts of all waiting jobs are estimated, and
+intervals are computed from the errors of earlier estimates, as in the queue. Then both are compared with the simulated
+starts. An estimate uses no later information: runtimes are predicted from finished jobs, the arrivals of the last day
+are repeated, and of earlier estimates only those outcomes count that were known at that time.
 
 - told: number of estimates, one for each waiting job at each moment
-- none: part of the estimates without a start
-- no good: part of the estimates with a start that is only a guess
-- within: part of the other estimates with a start for which the wait was within 25 % or 10 minutes of the estimate
-- all within: the same part of all estimates with a start, including guesses
-- not after: part of the estimates with a latest start; held: part of these whose job started by then
+- no start: part of the estimates whose simulations have no start
+- near: part of the other estimates for which the wait was within 25 % or 10 minutes of the estimate
+- interval: part of the estimates that have an interval
+- 80 %: part of the intervals that contain the start
+- 95 %: part of the bounds that are not before the start
+- width: upper by lower end of the interval, both plus five minutes; the median
+- bound: bound by actual wait, both plus five minutes; the median
 """
 
 import argparse
@@ -17,11 +20,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from random import Random
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from job_queue.domain.expectations.past_estimates import (  # noqa: E402
+    LOOK_SECONDS,
+    Interval,
+    PastEstimates,
+    interval,
+    told_wait,
+)
+from job_queue.prediction.conformal import SHORT  # noqa: E402
 from job_queue.scheduler import (  # noqa: E402
     DEFAULT,
     ActiveJob,
@@ -47,11 +60,12 @@ LIKELY = 20  # equally likely runtimes of each job
 
 @dataclass(frozen=True)
 class Checked:
-    """An estimate, the simulated time of the estimate (`at`), and the run of its job."""
+    """An estimate, the simulated time of the estimate (`at`), its interval, and the run of its job."""
 
     run: JobRun
     at: float
     estimate: Estimate
+    interval: Interval
 
     @property
     def waited(self) -> float:
@@ -59,15 +73,69 @@ class Checked:
         return next((start for start in self.run.starts if start > self.at), float("inf")) - self.at
 
     @property
-    def is_right(self) -> bool:
+    def is_near(self) -> bool:
         """Whether the estimated start was close to the start in the simulation."""
         return self.estimate.start is not None and is_close(self.estimate.start - self.at, self.waited)
 
     @property
     def held(self) -> bool:
-        """Whether the job started by its latest start."""
-        assert self.estimate.not_after is not None
-        return self.at + self.waited <= self.estimate.not_after
+        """Whether the job started within the interval."""
+        earliest, latest, _ = self._ends
+        return earliest <= self.waited <= latest
+
+    @property
+    def bound_held(self) -> bool:
+        """Whether the job started by the bound."""
+        return self.waited <= self._ends[2]
+
+    @property
+    def width(self) -> float:
+        """The upper end of the interval by the lower end, both plus five minutes."""
+        earliest, latest, _ = self._ends
+        return (latest + SHORT) / (earliest + SHORT)
+
+    @property
+    def excess(self) -> float:
+        """The bound by the actual wait, both plus five minutes."""
+        return (self._ends[2] + SHORT) / (self.waited + SHORT)
+
+    @property
+    def _ends(self) -> tuple[float, float, float]:
+        found = self.interval
+        assert found.earliest is not None and found.latest is not None and found.not_after is not None
+        return found.earliest - self.at, found.latest - self.at, found.not_after - self.at
+
+
+def with_intervals(found: Iterable[tuple[JobRun, float, Estimate]]) -> Iterator[Checked]:
+    """Yield the estimates with their intervals, from what was known at their time.
+
+    :param found: the estimates with the runs of their jobs and their times, in the order of times.
+    """
+    past, seen = PastEstimates(), dict[str, JobRun]()
+    for at, several in groupby(found, key=lambda it: it[1]):
+        look = list(several)
+        seen |= {run.job.name: run for run, _, _ in look}
+        past = past.with_starts({name: [it for it in run.starts if it <= at] for name, run in seen.items()}, None)
+        errors = past.usual_errors(at)
+        for run, _, estimate in look:
+            yield Checked(run, at, estimate, interval(estimate, at, run.job.submitted, errors))
+        past = past.with_look(at, {run.job.name: told_wait(it, at, run.job.submitted) for run, _, it in look})
+
+
+def synthetic(days: float, *, changes: bool, seed: int = 1) -> list[TraceJob]:
+    """Return a made-up load: groups of similar jobs of a few users, on six instances or so.
+
+    :param changes: whether jobs of the second half run three times as long, and are a third as many.
+    """
+    random, rows, now = Random(seed), list[TraceJob](), 0.0
+    while now < days * DAY:
+        factor = 3.0 if changes and now > days / 2 * DAY else 1.0
+        now += random.expovariate(1 / (900 * factor))
+        kind = random.randrange(8)
+        duration = factor * random.lognormvariate(6.5 + kind / 4, 0.7)
+        gpus = random.choice((8.0, 8.0, 8.0, 16.0))
+        rows.append(TraceJob(f"kind-{'abcdefgh'[kind]}-{len(rows)}", now, duration, gpus, user=f"user{kind % 3}"))
+    return rows
 
 
 class Replay:
@@ -98,7 +166,7 @@ class Replay:
     def checked(self) -> list[Checked]:
         """Simulate the trace; return all estimates with the runs of their jobs."""
         runs = {run.job.name: run for run in self._simulator.run(self._jobs)}
-        return [Checked(runs[estimate.job], at, estimate) for at, estimate in self._estimates]
+        return list(with_intervals((runs[estimate.job], at, estimate) for at, estimate in self._estimates))
 
     def _look(self, _: int) -> None:
         now = self._simulator.now
@@ -171,17 +239,17 @@ def rows(name: str, checked: Sequence[Checked]) -> Iterator[str]:
 def row(what: str, checked: Sequence[Checked]) -> str:
     """Return a row of the table."""
     started = [it for it in checked if it.estimate.start is not None]
-    good = [it for it in started if it.estimate.doubt is None]
-    bounded = [it for it in checked if it.estimate.not_after is not None]
+    known = [it for it in checked if it.interval.level is not None]
     cells = [
         what,
         str(len(checked)),
         f"{1 - len(started) / len(checked):.0%}",
-        f"{(len(started) - len(good)) / len(checked):.0%}",
-        part(it.is_right for it in good),
-        part(it.is_right for it in started),
-        f"{len(bounded) / len(checked):.0%}",
-        part(it.held for it in bounded),
+        part(it.is_near for it in started),
+        f"{len(known) / len(checked):.0%}",
+        part(it.held for it in known),
+        part(it.bound_held for it in known),
+        f"{median(it.width for it in known):.1f}" if known else "-",
+        f"{median(it.excess for it in known):.1f}" if known else "-",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -196,22 +264,28 @@ def main() -> None:
     """Print the speed of a forecast if requested, and the table of the traces."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
-    parser.add_argument("--every", type=float, default=6, metavar="HOURS", help="between two moments (6)")
+    parser.add_argument(
+        "--every", type=float, default=LOOK_SECONDS / HOUR, metavar="HOURS", help="between two moments (3)"
+    )
     parser.add_argument("--days", type=float, metavar="N", help="only the first days of each trace")
     parser.add_argument("--alone", action="store_true", help="estimate as if nobody came later")
     parser.add_argument("--futures", type=int, metavar="N", help="how many each estimate looks at")
+    parser.add_argument("--synthetic", action="store_true", help="a made-up load of 60 days, with and without a change")
     parser.add_argument("--speed", action="store_true", help="how long a forecast takes, with 1,000 waiting jobs")
     options = parser.parse_args()
     for line in speed(options.futures) if options.speed else ():
         print(line, flush=True)
-    if not options.traces:
+    loads = [(path.name.partition(".")[0], read_trace(path)) for path in options.traces]
+    if options.synthetic:
+        loads += [("stationary", synthetic(60, changes=False)), ("with a change", synthetic(60, changes=True))]
+    if not loads:
         return
-    print("| trace | told | none | no good | within | all within | not after | held |")
-    print("|---|---|---|---|---|---|---|---|")
-    for path in options.traces:
-        trace = [row for row in read_trace(path) if options.days is None or row.submitted < options.days * DAY]
+    print("| trace | told | no start | near | interval | 80 % | 95 % | width | bound |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, load in loads:
+        trace = [row for row in load if options.days is None or row.submitted < options.days * DAY]
         replay = Replay(trace, options.every * HOUR, arrivals=not options.alone, futures=options.futures)
-        for line in rows(path.name.partition(".")[0], replay.checked()):
+        for line in rows(name, replay.checked()):
             print(line, flush=True)
         print(f"at most {replay.seconds:.1f} s for one look, at most {replay.most} jobs waited", file=sys.stderr)
 

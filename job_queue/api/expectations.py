@@ -1,41 +1,73 @@
 """The expected start of a waiting job in the form of the API."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
+from api_contract.intervals import interval_in_words
 from api_contract.models import Expectation
-from job_queue.simulation.forecast import Doubt, Estimate
+from job_queue.domain.expectations.past_estimates import Interval
+from job_queue.prediction.conformal import BOUND, FEWEST_LOOKS
+from job_queue.simulation.forecast import Doubt, Estimate, is_close
 
 LONGEST_PAUSE = 60  # seconds
 SHORTEST_HINT = 30  # seconds; followers use intervals of up to this length by themselves
 
+WIDE = "SPREAD"  # code of the API for a start whose interval is wide or unknown
 _UNKNOWN = {
     Doubt.NEVER: "Never, as things are: its reason says what keeps it.",
-    Doubt.UNKNOWN_RUNTIMES: "Nobody can tell: too little is known of how long the jobs run that it waits for. "
+    Doubt.UNKNOWN_RUNTIMES: "Too little is known of how long the jobs run that it waits for. "
     "MaxRuntimeInSeconds would tell, and so will jobs like them that end.",
-    Doubt.FAR: "Nobody can tell: not within two days, as far as can be seen.",
-    Doubt.NO_TIME: "Nobody can tell: too many jobs wait to look ahead.",
-    Doubt.REFUSED: "Nobody can tell: SageMaker refuses to launch it. Its reason says why.",
-}
-_GUESS = {
-    Doubt.OUTRANKED: "a guess, as most jobs that come to its project have a higher priority",
-    Doubt.SPREAD: "a guess, as those before it may run for much shorter or longer",
-    Doubt.NO_TIME: "a guess, as so many jobs wait that there was no time for a better one",
-    Doubt.NOT_ALL_READ: "a guess, as more jobs wait than were looked at",
+    Doubt.FAR: "The simulations of the next two days do not reach its start.",
+    Doubt.NO_TIME: "Too many jobs wait to simulate their starts.",
+    Doubt.REFUSED: "Unknown: SageMaker refuses to launch it. Its reason says why.",
 }
 
 
-def expectation(estimate: Estimate, at: float) -> Expectation:
+def expectation(estimate: Estimate, found: Interval, at: float, now: float) -> Expectation:
     """Return an estimate in the form of the API.
 
+    :param found: when the job may start.
     :param at: epoch seconds at which the estimate was made.
+    :param now: epoch seconds of the answer.
     """
-    return Expectation(
-        message=_message(estimate),
+    expected = Expectation(
         start=rounded(estimate.start),
-        not_after=rounded(estimate.not_after),
-        doubt=estimate.doubt.value if estimate.doubt else None,
+        earliest=rounded(found.earliest),
+        likely=rounded(found.likely),
+        latest=rounded(found.latest),
+        level=found.level,
+        looks=found.looks,
+        not_after=rounded(found.not_after),
+        doubt=_doubt(estimate, found, at),
         told_at=rounded(at),
     )
+    return replace(expected, message=" ".join(_sentences(estimate, found, expected, now)))
+
+
+def _doubt(estimate: Estimate, found: Interval, at: float) -> str | None:
+    if estimate.doubt is not None or estimate.start is None:
+        return estimate.doubt
+    start, ends = estimate.start, (found.earliest, found.latest)
+    is_narrow = all(end is not None and is_close(start - at, end - at) for end in ends)
+    return None if is_narrow else WIDE
+
+
+def _sentences(estimate: Estimate, found: Interval, expected: Expectation, now: float) -> Iterator[str]:
+    """Yield the sentences about a start: the interval, its quality, and why the simulations have no start."""
+    interval = interval_in_words(expected, datetime.fromtimestamp(now, UTC))
+    if interval is not None:
+        yield f"{interval[0].upper()}{interval[1:]}."
+    if found.level is not None and found.likely is not None and found.not_after is not None:
+        bound = f"{round(20 * BOUND)} of 20 by {_minute(found.not_after)}"
+        yield f"Half of such jobs start by {_minute(found.likely)}, {bound}."
+    elif estimate.start is not None:
+        yield f"At about {_minute(estimate.start)} in simulations."
+        known = f"{found.looks} of {FEWEST_LOOKS} looks are known"
+        yield f"The queue has not learned yet how wrong they are ({known})."
+    if estimate.start is None:
+        yield _UNKNOWN.get(estimate.doubt or Doubt.NEVER, "Unknown.")
 
 
 def ask_again_after(waits_since: float, expected: float | None, now: float) -> int | None:
@@ -49,16 +81,6 @@ def ask_again_after(waits_since: float, expected: float | None, now: float) -> i
     """
     seconds = min(LONGEST_PAUSE, ((now - waits_since) if expected is None else (expected - now)) / 10)
     return round(seconds) if seconds > SHORTEST_HINT else None
-
-
-def _message(estimate: Estimate) -> str:
-    if estimate.start is None:
-        return _UNKNOWN.get(estimate.doubt or Doubt.NEVER, "Nobody can tell.")
-    when = f"At about {_minute(estimate.start)}"
-    if estimate.doubt:
-        when += f": {_GUESS.get(estimate.doubt, 'a guess')}"
-    latest = f" Most likely by {_minute(estimate.not_after)}." if estimate.not_after is not None else ""
-    return f"{when}.{latest}"
 
 
 def _minute(seconds: float) -> str:

@@ -43,8 +43,12 @@ class QueuePosition:
 
     def expectation(self, job: Job) -> Expectation | None:
         """Return when a job is expected to start; None if the job does not wait or the outlook has no estimate."""
-        estimate = self._outlook.estimates.get(job.name) if job.name in self._holds and job.state.waits else None
-        return expectation(estimate, self._outlook.at) if estimate else None
+        outlook = self._outlook
+        found = outlook.interval(job) if job.name in self._holds and job.state.waits else None
+        if found is None:
+            return None
+        asked = outlook.at if outlook.asked is None else outlook.asked
+        return expectation(outlook.estimates[job.name], found, outlook.at, asked)
 
     def ask_again_after(self, job: Job) -> int | None:
         """Return the seconds for which followers need not ask again; None if they use their own intervals."""

@@ -63,7 +63,7 @@ class DryRun:
         """Return an outlook with the expected start of one waiting job, which need not be stored."""
         now = self._clock()
         estimates = look_ahead(cluster, now, lambda: self._clock() < now + LOOK_AHEAD_SECONDS)
-        return Outlook(now, estimates={job: estimates[job]} if job in estimates else {})
+        return Outlook(now, estimates={job: estimates[job]} if job in estimates else {}, errors=cluster.outlook.errors)
 
 
 def _advised(

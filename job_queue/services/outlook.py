@@ -2,9 +2,12 @@
 
 The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for it, and readers read
 one row. A process keeps the part of the history that it has read. A new process reads the history again.
+
+The tick also compares past estimates with the starts of their jobs. Their errors give the intervals of new estimates.
 """
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from job_queue.adapters.job_repository import JobRepository
@@ -12,7 +15,9 @@ from job_queue.adapters.records.attempt_history import AttemptFeed
 from job_queue.domain.accounting.attempts import PastUseOfAttempts
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import RECENT_SECONDS
+from job_queue.domain.expectations.past_estimates import PastEstimates, depends_on_queue, told_wait
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
+from job_queue.domain.job import epoch
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import PastUse, looks_back_to, remembers
 from job_queue.services.idleness import IdleWatch
@@ -52,8 +57,13 @@ class OutlookService:
         cluster = self._read_cluster()
         if not (cluster.waiting or cluster.active or remembers(cluster.policy)):
             return
+        past_estimates = self._repository.outlook.past_estimates()
+        starts = _starts_of_active(cluster)
+        pending = past_estimates.pending()
         for attempt in self._ended.new(self._clock() - PAST_SECONDS, may_go_on):
             self._past.learn(attempt)
+            if attempt.submission in pending:
+                starts[attempt.submission].append(epoch(attempt.launched))
         now = self._clock()
         past_use, counted = self._past_use(cluster.applied, now, may_go_on)
         outlook = replace(self._past.outlook(cluster, now), past_use=past_use, counted=counted)
@@ -61,7 +71,10 @@ class OutlookService:
             idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
             outlook = replace(outlook, idle_at=idle_at, idle=idle)
         estimates = look_ahead(replace(cluster, outlook=outlook), now, may_go_on)
-        self._repository.outlook.replace(replace(outlook, estimates=estimates))
+        learned = _with_outcomes(past_estimates, cluster, estimates, starts, now)
+        self._repository.outlook.replace(replace(outlook, estimates=estimates, errors=learned.usual_errors(now)))
+        if learned != past_estimates:
+            self._repository.outlook.replace_past_estimates(learned)
 
     def _past_use(
         self, applied: AppliedPolicy, now: float, may_go_on: Callable[[], bool]
@@ -87,6 +100,36 @@ class _PastUseSums:
     version: int  # the policy's
     ended: AttemptFeed
     sums: PastUseOfAttempts
+
+
+def _starts_of_active(cluster: ClusterState) -> defaultdict[str, list[float]]:
+    """Return the starts of the active jobs: submission -> epoch seconds."""
+    starts = defaultdict[str, list[float]](list)
+    for job in cluster.active.values():
+        if job.started is not None:
+            starts[job.submission].append(epoch(job.started))
+    return starts
+
+
+def _with_outcomes(
+    past: PastEstimates,
+    cluster: ClusterState,
+    estimates: Mapping[str, Estimate],
+    starts: Mapping[str, Sequence[float]],
+    now: float,
+) -> PastEstimates:
+    """Return past estimates with the outcomes that are known now, and with the new estimates if a look is due.
+
+    :param estimates: the new estimates, by the names of waiting jobs.
+    :param starts: submission -> epoch seconds of its starts.
+    """
+    told = {
+        job.submission: told_wait(estimate, now, epoch(job.entered))
+        for name, estimate in estimates.items()
+        if depends_on_queue(estimate) and (job := cluster.waiting.get(name)) is not None
+    }
+    past = past.with_starts(starts, None if cluster.cut else told)
+    return past.with_look(now, told) if past.is_due(now) else past
 
 
 def look_ahead(cluster: ClusterState, now: float, may_go_on: Callable[[], bool]) -> dict[str, Estimate]:

@@ -2,26 +2,22 @@
 
 Runtimes and later submissions are unknown. So the snapshot is simulated several times, each time with different
 runtimes and arrivals. Over all futures, a job gets one runtime from each part of its distribution (Latin hypercube
-sampling). The estimate is the median start. If the futures differ much, the estimate is marked as a guess.
+sampling). The estimate is the median start. The module `past_estimates` learns how wrong estimates usually are.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, inf, log
 from random import Random
 
-from job_queue.scheduler import UNTIL_POLICY_CHANGES, Snapshot, WaitingJob, WaitReason, plan
+from job_queue.scheduler import UNTIL_POLICY_CHANGES, Snapshot, WaitReason, plan
 from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 HORIZON = 2 * 24 * 3600.0  # seconds that are simulated; for a longer wait the estimate only says that it is longer
-CLOSE = 600.0  # tolerance in seconds of a good estimate
+CLOSE = 600.0  # tolerance in seconds of a near estimate
 CLOSE_PART = 0.25  # tolerance as a part of the wait; the larger of the two tolerances counts
-AGREE = 0.8  # for a good estimate, the part of the futures whose starts are within half of the tolerance
-MARGIN, MARGIN_SECONDS = 3, 1800.0  # `not_after` = now + MARGIN x the longest wait in any future + MARGIN_SECONDS
-OUTRANKING_PART = 0.5  # if a larger part of a project's arrivals outranks a job, its start is doubtful
 FEWEST, MOST = 3, 7  # bounds of the number of futures
 JOBS_IN_ALL_FUTURES = 2000  # live jobs x futures; limits the number of futures, down to FEWEST
 SHORTEST_STEP = 300.0  # seconds; one plan follows all events of a step
@@ -34,15 +30,12 @@ HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER}  # reasons that last
 
 
 class Doubt(StrEnum):
-    """The reason why an estimate is only a guess, or why there is none."""
+    """The reason why an estimate has no start."""
 
     NEVER = "NEVER"  # the job never starts unless a person changes something; see `reason`
     UNKNOWN_RUNTIMES = "UNKNOWN_RUNTIMES"  # the job waits for jobs whose ends are unknown
     FAR = "FAR"  # the job starts after the horizon
-    OUTRANKED = "OUTRANKED"  # most jobs that arrive in the same project have a higher priority
-    SPREAD = "SPREAD"  # the start differs much between the futures
-    NO_TIME = "NO_TIME"  # so many jobs wait that few futures were simulated, or none
-    NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were read, and may start before this job
+    NO_TIME = "NO_TIME"  # so many jobs wait that no future was simulated
     REFUSED = "REFUSED"  # SageMaker refuses to launch the job, such as beyond a quota of the account
 
 
@@ -51,10 +44,11 @@ class Estimate:
     """The estimated start of a waiting job, in seconds since the epoch."""
 
     job: str
-    start: float | None = None  # median of the futures; None: unknown
-    not_after: float | None = None  # time after which a start is improbable; None: unknown
-    doubt: Doubt | None = None  # why the start is only a guess; None: the estimate is good
+    start: float | None = None  # the median of the futures; None: unknown
+    doubt: Doubt | None = None  # why there is no start
     reason: WaitReason | None = None  # why the job starts in no future
+    earliest: float | None = None  # the first start in any future; None: too few futures were simulated
+    latest: float | None = None  # the last start in any future; None: also if the job does not start in each future
 
 
 Arrivals = Callable[[Random], Iterable[SimulatedJob]]
@@ -140,15 +134,14 @@ def forecast(
     :param arrivals: draws the jobs that arrive later.
     :param futures: number of futures; None: as many as can be simulated fast.
     :param step: the length of a step by the elapsed time; None: `steps_for` the live jobs.
-    :param may_go_on: called at each moment; after False, only the finished futures count. If these are too few, all
-        estimates are guesses.
+    :param may_go_on: called at each moment; after False, only the finished futures count.
     :param on_progress: called after each step with the finished part of its future. An error that this function raises
         ends the forecast.
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     refused = {job.name for job in snapshot.waiting if job.on_free_slots_only} - hopeless.keys()
     without_estimate = _never(hopeless) | {
-        name: Estimate(name, None, None, Doubt.REFUSED, WaitReason.BACKOFF) for name in refused
+        name: Estimate(name, None, Doubt.REFUSED, WaitReason.BACKOFF) for name in refused
     }
     snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in without_estimate))
     live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
@@ -157,7 +150,6 @@ def forecast(
     places = {name: draw.sample(range(number), number) for name in sorted(live)}
     starts: dict[str, list[float]] = {job.name: [] for job in snapshot.waiting}
     unstarted: dict[str, WaitReason] = {}
-    later: Counter[tuple[str, int]] = Counter()
     far = False
     for future in range(number if starts else 0):
         drawn = {
@@ -177,7 +169,6 @@ def forecast(
         runs = simulator.carry_forward(snapshot, drawn, arriving, horizon, continues)
         if not may_go_on():
             break
-        later.update((job.project, job.priority) for job in arriving)
         for run in runs:
             starts[run.job.name].append(run.starts[0] if run.starts else inf)
         if all(found[-1] < inf for found in starts.values()):
@@ -187,78 +178,30 @@ def forecast(
             unstarted = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
     done = min(map(len, starts.values()), default=number)
     if not done:
-        return {name: Estimate(name, None, None, Doubt.NO_TIME) for name in starts} | without_estimate
+        return {name: Estimate(name, None, Doubt.NO_TIME) for name in starts} | without_estimate
     all_known = all(runtimes.get(job.name) for job in snapshot.active)
     unknown = Doubt.FAR if far and all_known else Doubt.UNKNOWN_RUNTIMES
-    estimates = {
-        name: _estimate(name, snapshot.now, sorted(found), unknown, unstarted.get(name))
-        for name, found in starts.items()
-    }
+    estimates = {name: _estimate(name, sorted(found), unknown, unstarted.get(name)) for name, found in starts.items()}
     if done < min(FEWEST, number):
-        estimates = {
-            name: replace(estimate, not_after=None, doubt=estimate.doubt or Doubt.NO_TIME)
-            for name, estimate in estimates.items()
-        }
-    estimates |= without_estimate
-    _doubt_where_outranked(estimates, snapshot.waiting, later)
-    _doubt_where_not_all_were_read(estimates, snapshot.waiting)
-    return estimates
+        estimates = {name: replace(estimate, earliest=None, latest=None) for name, estimate in estimates.items()}
+    return estimates | without_estimate
 
 
 def _never(hopeless: Mapping[str, WaitReason]) -> dict[str, Estimate]:
-    return {name: Estimate(name, None, None, Doubt.NEVER, reason) for name, reason in hopeless.items()}
+    return {name: Estimate(name, None, Doubt.NEVER, reason) for name, reason in hopeless.items()}
 
 
-def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, reason: WaitReason | None) -> Estimate:
+def _estimate(name: str, starts: Sequence[float], unknown: Doubt, reason: WaitReason | None) -> Estimate:
     """Combine the starts of a job in the futures, in ascending order, into an estimate."""
     middle, last = starts[len(starts) // 2], starts[-1]
     if middle == inf:
-        return Estimate(name, None, None, unknown, reason)
-    near = sum(is_close(middle - now, start - now, by=0.5) for start in starts)
-    doubt = None if near >= AGREE * len(starts) else Doubt.SPREAD
-    return Estimate(name, middle, None if last == inf else now + MARGIN * (last - now) + MARGIN_SECONDS, doubt)
+        return Estimate(name, None, unknown, reason)
+    return Estimate(name, middle, earliest=starts[0], latest=None if last == inf else last)
 
 
-def _doubt_where_outranked(
-    estimates: dict[str, Estimate], waiting: Iterable[WaitingJob], later: Counter[tuple[str, int]]
-) -> None:
-    """Mark the estimate of a job as doubtful if most later arrivals of its project have a higher priority."""
-    for job in waiting:
-        estimate = estimates[job.name]
-        arrivals = sum(number for (project, _), number in later.items() if project == job.project)
-        above = sum(
-            number for (project, level), number in later.items() if project == job.project and level > job.priority
-        )
-        if estimate.start is not None and above > OUTRANKING_PART * arrivals:
-            estimates[job.name] = replace(estimate, not_after=None, doubt=Doubt.OUTRANKED)
-
-
-def _doubt_where_not_all_were_read(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> None:
-    """Mark the estimates that are doubtful because only the first jobs of a waiting queue were read.
-
-    Unread jobs start after the jobs of their waiting queue that were read. So a start is doubtful if it is after the
-    last of these starts in the same pools, because an unread job may start before it.
-    """
-    lines: dict[tuple[str, frozenset[str]], list[WaitingJob]] = defaultdict(list)
-    for job in waiting:
-        lines[job.project, frozenset(pool for need in job.demand for pool in need)].append(job)
-    known_until: dict[str, float] = defaultdict(lambda: inf)
-    for (_, pools), jobs in lines.items():
-        if any(job.more_wait for job in jobs):
-            until = max(inf if (start := estimates[job.name].start) is None else start for job in jobs)
-            for pool in pools:
-                known_until[pool] = min(until, known_until[pool])
-    for (_, pools), jobs in lines.items():
-        until = min((known_until[pool] for pool in pools), default=inf)
-        for job in jobs:
-            estimate = estimates[job.name]
-            if estimate.start is not None and estimate.start > until:
-                estimates[job.name] = replace(estimate, not_after=None, doubt=estimate.doubt or Doubt.NOT_ALL_READ)
-
-
-def is_close(estimated: float, actual: float, by: float = 1.0) -> bool:
+def is_close(estimated: float, actual: float) -> bool:
     """Return whether the estimate of a wait is near the actual wait, both in seconds.
 
-    :param by: factor on the tolerance, which is CLOSE or, if larger, CLOSE_PART of the actual wait.
+    The tolerance is CLOSE or, if larger, CLOSE_PART of the actual wait.
     """
-    return abs(estimated - actual) <= by * max(CLOSE, CLOSE_PART * actual)
+    return abs(estimated - actual) <= max(CLOSE, CLOSE_PART * actual)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
+from api_contract.intervals import interval_in_words, short_interval
 from api_contract.models import Expectation, JobSummary
 
 # C0 except tab and line feed, DEL, C1, marks that change the direction of text, and surrogates.
@@ -65,9 +66,14 @@ def short_owner(arn: str | None) -> str | None:
 
 
 def starts_in(expected: Expectation | None) -> str:
-    """Return the time until a job's expected start: ``2h05m``, ``~2h05m`` for a guess, ``?`` if unknown."""
+    """Return the time until a job's expected start: ``20m-3h``, ``~20m-3h`` for a guess, ``?`` if unknown.
+
+    A queue of an earlier version tells no interval: then it is ``2h05m``, or ``~2h05m`` for a guess.
+    """
     if expected is None or expected.doubt == "NEVER":
         return ""
+    if (interval := short_interval(expected, datetime.now(timezone.utc))) is not None:
+        return interval
     if expected.start is None:
         return "?"
     until = _time_until(expected.start)
@@ -96,9 +102,16 @@ def state_sentence(job: JobSummary) -> str:
     """Return the state of a job, its position if it waits, the reason and the expected start, as text on one line."""
     position = f", {place(job.position)}" if job.position else ""
     reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
-    start = job.expected_start.start if job.expected_start else None
-    expected = f" It may start at about {_tenth_minute(start)}." if start and reason.endswith(".") else ""
+    expected = _expected_start(job.expected_start) if reason.endswith(".") else ""
     return f"{job.job} {predicate(job.state)}{position}{reason}{expected}"
+
+
+def _expected_start(expected: Expectation | None) -> str:
+    if expected is None:
+        return ""
+    if (interval := interval_in_words(expected, datetime.now(timezone.utc))) is not None:
+        return f" Expected wait: {interval}."
+    return f" It may start at about {_tenth_minute(expected.start)}." if expected.start else ""
 
 
 def predicate(state: str) -> str:

@@ -106,8 +106,8 @@ def number_column(field: str, name: str, decimals: int = 0, **more: Any) -> dict
 def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
     """Return a column of times, in seconds since the epoch, which are shown relative to now.
 
-    ``how`` is the form: ``for``, ``ago``, ``in``, ``in about`` or ``at``. Without ``how``, the cell ``<field>How`` of
-    each row has the form.
+    ``how`` is the form: ``for``, ``ago``, ``in``, ``in about``, ``at``, or text with a digit that is shown as it is.
+    Without ``how``, the cell ``<field>How`` of each row has the form.
     """
     form = f"'{how}'" if how else f"params.data.{field}How"
     format = {":valueFormatter": f"params => smqWhen(params.value, {form})"}

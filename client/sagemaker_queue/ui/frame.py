@@ -41,6 +41,7 @@ function smqAge(seconds) {
 function smqWhen(time, how) {
   if (time === null || time === undefined) return how || '';
   const away = time - Date.now() / 1000;
+  if (/[0-9]/.test(how)) return how;  // an interval, such as "in 20m-3h"; the time only orders the rows
   if (how === 'at') return new Date(time * 1000).toISOString().slice(0, 16).replace('T', ' ');
   if (how === 'for') return 'for ' + smqAge(-away);
   if (how === 'ago') return smqAge(-away) + ' ago';

@@ -1,7 +1,7 @@
 """The outlook (expected runtimes and starts of live jobs) in two rows, which the tick replaces each minute.
 
 One row has the whole outlook, for new forecasts. The other row has only the part for readers, because a read costs by
-the size of its row.
+the size of its row. A third row has past estimates, from which the tick learns how wrong estimates are.
 
 The content is compressed JSON, because DynamoDB would store each number as a decimal. Compressed, a thousand jobs take
 a fifth of a row.
@@ -13,14 +13,17 @@ from typing import Any
 import msgspec
 
 from job_queue.adapters.dynamodb import Tables, Update
-from job_queue.adapters.records.packed_json import LARGEST, pack, to_text, unpack
+from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, pack, to_text, unpack
 from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Arrival, Outlook
-from job_queue.simulation.forecast import Estimate
+from job_queue.domain.expectations.past_estimates import PastEstimates
+from job_queue.simulation.forecast import Doubt, Estimate
 
 OUTLOOK = "outlook"  # the partition, which holds only the outlook
 LATEST = "latest"
 FOR_READERS = "told"
+PAST_ESTIMATES = "past-estimates"
+SCORE_DIGITS = 3  # after the point
 MOST_JOBS = (3000, 1000, 300, 0)  # limits on its live jobs, tried in this order until the content fits in a row
 
 
@@ -54,22 +57,49 @@ class OutlookRecord:
         """Return the latest stored outlook; an empty outlook if there is none."""
         return self._stored(LATEST)
 
+    def past_estimates(self) -> PastEstimates:
+        """Return the stored past estimates; without looks if there are none or the row is not readable."""
+        row = self._tables.get(self._lines_table, _key(PAST_ESTIMATES))
+        try:
+            return PastEstimates() if row is None else msgspec.convert(unpack(row["content"]), PastEstimates)
+        except (*NOT_READABLE, msgspec.ValidationError):
+            return PastEstimates()  # an unreadable row must not end all estimates
+
+    def replace_past_estimates(self, past: PastEstimates) -> None:
+        """Store past estimates; of two concurrent ones, either may be kept."""
+        looks = [
+            {
+                "at": look.at,
+                "scores": [round(it, SCORE_DIGITS) for it in look.scores],
+                "waiting": {submission: round(told) for submission, told in look.waiting.items()},
+            }
+            for look in past.looks
+        ]
+        content = pack(to_text({"looks": looks}))
+        self._tables.update(Update(self._lines_table, _key(PAST_ESTIMATES), set={"content": content}))
+
     def _stored(self, position: str) -> Outlook:
         row = self._tables.get(self._lines_table, _key(position))
         if row is None:
             return Outlook()
         stored = unpack(row["content"])
-        estimates = {it["job"]: it for it in stored["estimates"]}
+        estimates = {it["job"]: _known_doubt(it) for it in stored["estimates"]}
         return msgspec.convert({**stored, "arrivals": stored.get("came", ()), "estimates": estimates}, Outlook)
+
+
+def _known_doubt(estimate: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored estimate without a doubt that only earlier versions of the queue had."""
+    return estimate if estimate.get("doubt") in (None, *Doubt) else {**estimate, "doubt": None}
 
 
 def _for_readers(outlook: Outlook, most: int) -> dict[str, Any]:
     return {
         "at": outlook.at,
         "expected": {job: round(it) for job, it in islice(outlook.expected.items(), most)},
-        "estimates": [_without_none(it) for it in islice(outlook.estimates.values(), most)],
+        "estimates": [_estimate(it) for it in islice(outlook.estimates.values(), most)],
         "idle": dict(islice(outlook.idle.items(), most)),
         "idle_at": outlook.idle_at,
+        "errors": msgspec.to_builtins(outlook.errors),
     }
 
 
@@ -87,6 +117,10 @@ def _all(outlook: Outlook, most: int) -> dict[str, Any]:
 
 def _key(position: str) -> dict[str, str]:
     return {"line": OUTLOOK, "position": position}
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return {name: round(it) if isinstance(it, float) else it for name, it in _without_none(estimate).items()}
 
 
 def _without_none(record: Estimate | Arrival) -> dict[str, Any]:

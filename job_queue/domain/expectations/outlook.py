@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from job_queue.domain.expectations.past_estimates import Interval, interval
 from job_queue.domain.job import Job, epoch, iso
+from job_queue.prediction.conformal import UsualErrors
 from job_queue.scheduler import (
     ActiveJob,
     Backfill,
@@ -52,6 +54,7 @@ class Outlook:
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, if plans depend on past use
     counted: frozenset[str] = frozenset()  # training jobs of the last `RECENT_SECONDS` that `past_use` includes
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> its expected start
+    errors: UsualErrors = UsualErrors()  # how wrong estimates usually are
     idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs are idle
     idle_at: float = 0.0  # epoch seconds of the last look-up of idle jobs
     asked: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
@@ -60,6 +63,11 @@ class Outlook:
         """Return the outlook for a reader at this time, without starts and ends if it is older than `STALE_SECONDS`."""
         old = now > self.at + STALE_SECONDS
         return replace(self, estimates={}, asked=None) if old else replace(self, asked=now)
+
+    def interval(self, job: Job) -> Interval | None:
+        """Return when a waiting job may start; None if there is no estimate."""
+        estimate = self.estimates.get(job.name)
+        return interval(estimate, self.at, epoch(job.entered), self.errors) if estimate else None
 
     def end(self, job: Job) -> float | None:
         """Return the expected end of a live job in epoch seconds, or None if unknown, or too old to be shown."""

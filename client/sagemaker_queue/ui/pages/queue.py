@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from itertools import islice
 
 from nicegui import ui
 
-from api_contract.models import JobSummary
+from api_contract.intervals import short_interval
+from api_contract.models import Expectation, JobSummary
 from sagemaker_queue.jobs.formatting import amount
 from sagemaker_queue.presentation.tables.jobs import job_size
 from sagemaker_queue.ui.elements import (
@@ -121,8 +123,14 @@ def _when(job: JobSummary) -> dict[str, object]:
         return {"when": seconds(job.started or job.state_since), "whenHow": "for"}
     if job.held:
         return {"when": None, "whenHow": "once released"}
-    expected = job.expected_start
-    if expected is None or expected.start is None:
-        nobody = "" if expected is None else "never" if expected.doubt == "NEVER" else "nobody knows"
-        return {"when": None, "whenHow": nobody}
-    return {"when": seconds(expected.start), "whenHow": "in about" if expected.doubt else "in"}
+    return {"when": None, "whenHow": ""} if job.expected_start is None else _expected(job.expected_start)
+
+
+def _expected(expected: Expectation) -> dict[str, object]:
+    """Return the expected start and its form. An interval is a form of its own, since the table cannot compute it."""
+    start = expected.likely or expected.start
+    if start is None:
+        return {"when": None, "whenHow": "never" if expected.doubt == "NEVER" else "unknown"}
+    if (interval := short_interval(expected, datetime.now(timezone.utc))) is not None:
+        return {"when": seconds(start), "whenHow": f"in {interval}"}
+    return {"when": seconds(start), "whenHow": "in about" if expected.doubt else "in"}

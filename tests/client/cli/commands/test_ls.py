@@ -160,7 +160,7 @@ class TestLs:
             (None, "NEVER", ""),
         ],
     )
-    def test_when_they_are_expected_to_start(
+    def test_when_a_queue_of_an_earlier_version_expects_them_to_start(
         self,
         server: ScriptedServer,
         capsys: pytest.CaptureFixture[str],
@@ -173,6 +173,17 @@ class TestLs:
         server.answers(200, {"jobs": [job("job1", "pending", 1, expectedStart=expected)]})
         assert main(["ls", "-o", "job,when"]) == 0
         assert capsys.readouterr().out.splitlines()[2].split()[1:] == ([shown] if shown else [])
+
+    @pytest.mark.parametrize(("level", "shown"), [(0.8, "20m-3h"), (None, "~20m-3h")])
+    def test_the_interval_of_their_expected_starts(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], level: float | None, shown: str
+    ) -> None:
+        now = datetime.now(timezone.utc)
+        earliest, likely, latest = ((now + timedelta(minutes=it)).isoformat() for it in (24, 60, 170))
+        expected = {"earliest": earliest, "likely": likely, "latest": latest, "start": likely, "doubt": "SPREAD"}
+        server.answers(200, {"jobs": [job("job1", "pending", 1, expectedStart={**expected, "level": level})]})
+        assert main(["ls", "-o", "job,when"]) == 0
+        assert capsys.readouterr().out.splitlines()[2].split()[1:] == [shown]
 
     @pytest.mark.parametrize(("hours", "shown"), [(2.51, "2h30m"), (-1, "soon"), (None, "")])
     def test_when_they_are_expected_to_end(

@@ -1,0 +1,122 @@
+"""Past estimates of starts, their scores once the jobs have started, and the interval of the next estimates."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from job_queue.prediction.conformal import LEVEL, MOST_LOOKS, UsualErrors, reduced, score, usual_errors, wait_of
+from job_queue.simulation.forecast import Doubt, Estimate
+
+LOOK_SECONDS = 3 * 3600.0  # time between two looks that are kept
+MOST_ESTIMATES = 30  # estimates that are kept of a look
+UNKNOWN_WAIT = 3600.0  # seconds that stand for an unknown wait; the wait so far, if that is longer
+
+
+@dataclass(frozen=True, slots=True)
+class PastLook:
+    """Some estimates of one moment: scores of the jobs that have started, and the waits told of the others."""
+
+    at: float  # epoch seconds
+    scores: tuple[float, ...] = ()
+    waiting: Mapping[str, float] = field(default_factory=dict)  # submission -> estimated wait, seconds
+
+    def scores_at(self, now: float) -> tuple[float, ...]:
+        """Return all scores, including lower limits for the jobs that wait longer than estimated."""
+        elapsed = now - self.at
+        late = (score(elapsed, told) for told in self.waiting.values() if elapsed > told)
+        return (*self.scores, *late)
+
+
+@dataclass(frozen=True, slots=True)
+class PastEstimates:
+    """The latest looks, the oldest first."""
+
+    looks: tuple[PastLook, ...] = ()
+
+    def pending(self) -> frozenset[str]:
+        """Return the submissions whose start is still needed for a score."""
+        return frozenset(submission for look in self.looks for submission in look.waiting)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it is time to keep another look."""
+        return not self.looks or now >= self.looks[-1].at + LOOK_SECONDS
+
+    def with_look(self, at: float, told: Mapping[str, float]) -> "PastEstimates":
+        """Return the looks with a new one, which keeps an evenly spaced part of the estimates.
+
+        :param told: submission -> estimated wait, seconds. Without any, no look is added.
+        """
+        if not told:
+            return self
+        ordered = sorted(told.items(), key=lambda it: (it[1], it[0]))
+        kept = min(len(ordered), MOST_ESTIMATES)
+        chosen = dict(ordered[int((place + 0.5) / kept * len(ordered))] for place in range(kept))
+        return PastEstimates((*self.looks, PastLook(at, waiting=chosen))[-MOST_LOOKS:])
+
+    def with_starts(self, starts: Mapping[str, Sequence[float]], waiting: Container[str] | None) -> "PastEstimates":
+        """Return the looks with scores for the jobs that have started.
+
+        A job that neither has started nor waits has left the queue, or its users keep it waiting: its estimate is
+        dropped.
+
+        :param starts: submission -> epoch seconds of its starts.
+        :param waiting: submissions that still wait for the queue; None: not all of them were read.
+        """
+        return PastEstimates(tuple(_with_starts(look, starts, waiting) for look in self.looks))
+
+    def usual_errors(self, now: float) -> UsualErrors:
+        """Return how wrong the estimates of the looks were, as far as is known at this time."""
+        return usual_errors([look.scores_at(now) for look in self.looks])
+
+
+def _with_starts(look: PastLook, starts: Mapping[str, Sequence[float]], waiting: Container[str] | None) -> PastLook:
+    scores, left = list(look.scores), dict[str, float]()
+    for submission, told in look.waiting.items():
+        start = min((it for it in starts.get(submission, ()) if it > look.at), default=None)
+        if start is not None:
+            scores.append(score(start - look.at, told))
+        elif waiting is None or submission in waiting:
+            left[submission] = told
+    if len(left) == len(look.waiting):
+        return look
+    return replace(look, scores=tuple(scores) if left else reduced(scores), waiting=left)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """When a waiting job may start, in epoch seconds. A time is None if it is unknown."""
+
+    earliest: float | None = None
+    likely: float | None = None
+    latest: float | None = None
+    not_after: float | None = None  # hardly any job starts later
+    level: float | None = None  # part of such intervals that hold; None: only the spread of the futures
+    looks: int = 0  # looks from which the level comes
+
+
+def depends_on_queue(estimate: Estimate) -> bool:
+    """Return whether the job will start without a change by people, so that its estimate can be right or wrong."""
+    return estimate.doubt not in (Doubt.NEVER, Doubt.REFUSED)
+
+
+def told_wait(estimate: Estimate, at: float, entered: float) -> float:
+    """Return the estimated wait in seconds. For an unknown one UNKNOWN_WAIT stands, or the wait so far if longer.
+
+    :param at: epoch seconds of the estimate.
+    :param entered: epoch seconds of the job's submission.
+    """
+    return max(UNKNOWN_WAIT, at - entered) if estimate.start is None else max(0.0, estimate.start - at)
+
+
+def interval(estimate: Estimate, at: float, entered: float, errors: UsualErrors) -> Interval:
+    """Return when a job may start, by the usual errors of estimates or, if they are unknown, by the futures.
+
+    :param at: epoch seconds of the estimate.
+    :param entered: epoch seconds of the job's submission.
+    """
+    if not depends_on_queue(estimate):
+        return Interval()
+    if not errors.are_known:
+        return Interval(estimate.earliest, estimate.start, estimate.latest, looks=errors.looks)
+    told = told_wait(estimate, at, entered)
+    scores = (errors.low, errors.middle, errors.high, errors.bound)
+    return Interval(*(at + wait_of(it, told) for it in scores), level=LEVEL, looks=errors.looks)

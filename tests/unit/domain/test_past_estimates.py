@@ -1,0 +1,113 @@
+"""Past estimates of starts: when they are kept, how they are scored, and the intervals that come from them."""
+
+import pytest
+
+from job_queue.domain.expectations.past_estimates import (
+    LOOK_SECONDS,
+    MOST_ESTIMATES,
+    UNKNOWN_WAIT,
+    Interval,
+    PastEstimates,
+    depends_on_queue,
+    interval,
+    told_wait,
+)
+from job_queue.prediction.conformal import (
+    FEWEST_LOOKS,
+    LEVEL,
+    MOST_LOOKS,
+    MOST_SCORES,
+    UsualErrors,
+    score,
+    usual_errors,
+)
+from job_queue.simulation.forecast import Doubt, Estimate
+
+NOW = 1_000_000.0
+KNOWN = UsualErrors(FEWEST_LOOKS, score(600, 1200), score(1200, 1200), score(4800, 1200), score(9000, 1200))
+
+
+def test_a_look_is_due_every_three_hours_and_needs_estimates() -> None:
+    past = PastEstimates()
+    assert past.is_due(NOW)
+    assert past.with_look(NOW, {}) == past
+    past = past.with_look(NOW, {"a": 60.0})
+    assert not past.is_due(NOW + LOOK_SECONDS - 1)
+    assert past.is_due(NOW + LOOK_SECONDS)
+
+
+def test_a_job_that_has_started_gives_a_score_of_each_look_that_told_its_start() -> None:
+    past = PastEstimates().with_look(NOW, {"a": 1200.0, "b": 1200.0}).with_look(NOW + 600, {"a": 1500.0, "b": 60.0})
+    first, second = past.with_starts({"a": (NOW - 500, NOW + 2100, NOW + 9000)}, {"b"}).looks
+    assert first.scores == pytest.approx((score(2100, 1200),)), "the first start after the look counts"
+    assert second.scores == pytest.approx((score(1500, 1500),))
+    assert (first.waiting, second.waiting) == ({"b": 1200}, {"b": 60})
+
+
+def test_a_job_that_left_without_a_start_is_forgotten_unless_not_all_were_read() -> None:
+    past = PastEstimates().with_look(NOW, {"a": 1200.0, "b": 60.0})
+    assert past.with_starts({}, {"b"}).looks[0].waiting == {"b": 60}
+    assert past.with_starts({}, None) == past
+
+
+def test_a_job_that_waits_longer_than_told_counts_with_its_wait_so_far() -> None:
+    (look,) = PastEstimates().with_look(NOW, {"a": 1200.0, "b": 9000.0}).looks
+    assert look.scores_at(NOW + 1200) == ()
+    assert look.scores_at(NOW + 3000) == pytest.approx((score(3000, 1200),))
+
+
+def test_few_estimates_and_looks_are_kept_and_a_finished_look_has_few_scores() -> None:
+    told = {f"{number:03}": float(number) for number in range(10 * MOST_ESTIMATES)}
+    past = PastEstimates().with_look(NOW, told)
+    waiting = past.looks[0].waiting
+    assert len(waiting) == MOST_ESTIMATES
+    assert min(waiting.values()) < MOST_ESTIMATES < 9 * MOST_ESTIMATES < max(waiting.values()), (
+        "of short and long waits"
+    )
+    started = past.with_starts(dict.fromkeys(told, (NOW + 1,)), ())
+    assert len(started.looks[0].scores) == MOST_SCORES
+    for number in range(1, MOST_LOOKS + 5):
+        past = past.with_look(NOW + number, {"a": 1.0})
+    assert (len(past.looks), past.looks[-1].at) == (MOST_LOOKS, NOW + MOST_LOOKS + 4)
+
+
+def test_errors_come_from_scores_and_late_jobs() -> None:
+    past = PastEstimates()
+    for number in range(FEWEST_LOOKS):
+        past = past.with_look(NOW + number * LOOK_SECONDS, {f"a{number}": 1200.0, "late": 600.0})
+    past = past.with_starts({f"a{number}": (NOW + number * LOOK_SECONDS + 2700,) for number in range(20)}, {"late"})
+    now = NOW + FEWEST_LOOKS * LOOK_SECONDS
+    expected = [(score(2700, 1200), score(number * LOOK_SECONDS, 600)) for number in range(FEWEST_LOOKS, 0, -1)]
+    assert past.usual_errors(now) == usual_errors(expected)
+
+
+def test_an_unknown_start_is_told_an_hour_or_the_wait_so_far() -> None:
+    unknown = Estimate("a", doubt=Doubt.FAR)
+    assert told_wait(unknown, NOW, NOW - 60) == UNKNOWN_WAIT
+    assert told_wait(unknown, NOW, NOW - 2 * UNKNOWN_WAIT) == 2 * UNKNOWN_WAIT
+    assert told_wait(Estimate("a", NOW + 60), NOW, NOW - 2 * UNKNOWN_WAIT) == 60
+    assert told_wait(Estimate("a", NOW - 60), NOW, NOW) == 0
+
+
+def test_an_interval_comes_from_the_usual_errors() -> None:
+    found = interval(Estimate("a", NOW + 1200, earliest=NOW, latest=NOW + 1300), NOW, NOW, KNOWN)
+    times = (found.earliest, found.likely, found.latest, found.not_after)
+    assert times == pytest.approx((NOW + 600, NOW + 1200, NOW + 4800, NOW + 9000))
+    assert (found.level, found.looks) == (LEVEL, FEWEST_LOOKS)
+    without_start = interval(Estimate("a", doubt=Doubt.UNKNOWN_RUNTIMES), NOW, NOW, KNOWN)
+    assert without_start.latest is not None and without_start.latest > NOW + UNKNOWN_WAIT
+
+
+def test_without_enough_looks_the_spread_of_the_futures_is_told_without_a_level() -> None:
+    few = UsualErrors(FEWEST_LOOKS - 1)
+    found = interval(Estimate("a", NOW + 1200, earliest=NOW, latest=NOW + 1300), NOW, NOW, few)
+    assert found == Interval(NOW, NOW + 1200, NOW + 1300, None, None, FEWEST_LOOKS - 1)
+    assert interval(Estimate("a", doubt=Doubt.FAR), NOW, NOW, few) == Interval(looks=FEWEST_LOOKS - 1)
+
+
+@pytest.mark.parametrize("doubt", [Doubt.NEVER, Doubt.REFUSED])
+def test_a_job_that_people_keep_waiting_has_no_interval_and_no_score(doubt: Doubt) -> None:
+    estimate = Estimate("a", doubt=doubt)
+    assert interval(estimate, NOW, NOW, KNOWN) == Interval()
+    assert not depends_on_queue(estimate)
+    assert depends_on_queue(Estimate("a", doubt=Doubt.FAR))
