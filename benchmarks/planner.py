@@ -1,6 +1,7 @@
-"""Time of one plan, by the size of the snapshot: `python benchmarks/planner.py [--quick]`.
+"""Time of one plan, by the size of the snapshot: `python benchmarks/planner.py [--quick] [--reclaim]`.
 
-Every snapshot is created with a fixed seed. The table has the processor seconds of one plan, the best of three tries.
+Every snapshot is created with a fixed seed. The tables have the processor time of one plan, the best of three tries.
+The last one repeats the work of KAI-Scheduler's BenchmarkReclaimLargeJobs.
 """
 
 import argparse
@@ -184,11 +185,17 @@ def seconds(snapshot: Snapshot, tries: int) -> tuple[float, int, int]:
     return best, len(decided.evictions), len(decided.starts)
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one try each")
-    tries = 1 if parser.parse_args().quick else 3
+def print_reclaim(tries: int) -> None:
+    """Print the milliseconds of plans in which a gang of N/10 whole instances reclaims from N instances."""
+    print("| N | shared instances, ms | whole instances, 8 N, ms |")
+    print("|---|---|---|")
+    for count in (10, 100, 200, 500, 1000):
+        times = [1000 * seconds(reclaim(count, count // 10, whole=whole), tries)[0] for whole in (False, True)]
+        print(f"| {count} | {times[0]:.1f} | {times[1]:.1f} |", flush=True)
+
+
+def print_sizes(tries: int) -> None:
+    """Print the table of plans by the size of the snapshot."""
     sizes = [(2000, 2000), (4000, 4000), (8000, 8000), (1000, 40_000)]
     groups: list[tuple[str, list[tuple[Callable[..., Snapshot], tuple[int, int], dict[str, int]]]]] = [
         ("one pool, 20 projects", [(plain, size, {}) for size in sizes]),
@@ -208,6 +215,19 @@ def main() -> None:
             projects = more.get("projects", 20)
             figures = f"{time_taken:.2f} | {time_taken / first:.1f} | {evictions} | {starts}"
             print(f"| {title} | {active} + {waiting} | {projects} | {figures} |", flush=True)
+    print()
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one try each")
+    parser.add_argument("--reclaim", action="store_true", help="only the gangs that reclaim whole instances")
+    options = parser.parse_args()
+    tries = 1 if options.quick else 3
+    if not options.reclaim:
+        print_sizes(tries)
+    print_reclaim(tries)
 
 
 if __name__ == "__main__":

@@ -151,9 +151,8 @@ class PlanState:
         if bound is not Bound.LIMIT_NOW:  # current usage does not include reservations
             own = self.reserved_for(candidate)
             freed = Counter(own) + Counter(freed) if own and freed else own or freed
-        if project_only:
-            return fits(candidate.project, need, bound, freed)
-        for node in candidate.project.path:  # noqa: SIM110  (faster than a generator)
+        nodes = (candidate.project,) if project_only else candidate.project.path
+        for node in nodes:  # noqa: SIM110  (faster than a generator)
             if not fits(node, need, bound, freed):
                 return False
         return True

@@ -190,11 +190,10 @@ def _lower_priority_victims(search: VictimSearch, pool: str) -> Iterable[Victim]
     active: Iterable[Victim] = claim.victims.in_pool(claim.project, pool, claim.launching)
     if claim.rank >= LOWEST_INTERACTIVE:
         active = sorted(active, key=claim.victim_order)
-    lower: Iterable[Victim] = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))
-    if claim.withdrawable:
-        starts = (start for start in claim.withdrawable if pool in start.slots)
-        lower = merge(lower, starts, key=claim.victim_order)
-    return (victim for victim in lower if victim not in search.chosen)
+    lower = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))
+    starts = (start for start in claim.withdrawable if pool in start.slots)
+    both: Iterable[Victim] = merge(lower, starts, key=claim.victim_order) if claim.withdrawable else lower
+    return (victim for victim in both if victim not in search.chosen)
 
 
 class _Reclaim:
@@ -275,10 +274,8 @@ class _Reclaim:
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.in_pool(project, pool, self._claim.launching):
-            if victim in self._search.chosen:
-                continue
             lacked = [other for other in victim.slots if other != pool and self._search.lacking.get(other, 0) > 0]
-            if all(self._may_lose(project, other) for other in lacked):
+            if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):
                 return victim
         return None
 

@@ -124,8 +124,8 @@ MUTATIONS = (
     Mutation(
         "a bound may be reached, not passed",
         "fair_share.py",
-        "- freed.get(pool, 0) + count <= most",
-        "- freed.get(pool, 0) + count < most",
+        "- freed.get(pool, 0) + count > most",
+        "- freed.get(pool, 0) + count >= most",
     ),
     # Section 4: who may be made to leave
     Mutation(

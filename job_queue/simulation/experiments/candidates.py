@@ -48,6 +48,8 @@ CHANGES = (
     SettingChange("patience", 4 * HOUR),
     SettingChange("min_runtime", None),
     SettingChange("min_runtime", 2700.0),
+    SettingChange("preempted_min_runtime", 0.0),
+    SettingChange("preempted_min_runtime", 2100.0),
     SettingChange("usage_half_life", None),
     SettingChange("usage_half_life", DAY),
     SettingChange("usage_half_life", 7 * DAY),

@@ -192,6 +192,7 @@ def test_lack_of_capacity_while_making_room_is_a_backoff_even_of_a_job_that_was_
     queue.submit("high1", 2)
     queue.end("low-qstamp-1", "Stopped")
     queue.end("high1-qstamp-1")
+    queue.now += 2100  # after the guaranteed runtime of a job that was preempted once
     queue.submit("high2", 2)
     assert queue.state("low") == "stopping"
     measured.lines()

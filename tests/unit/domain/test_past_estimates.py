@@ -6,7 +6,7 @@ from job_queue.domain.expectations.past_estimates import (
     LOOK_SECONDS,
     MOST_ESTIMATES,
     UNKNOWN_WAIT,
-    Interval,
+    StartInterval,
     PastEstimates,
     depends_on_queue,
     interval,
@@ -101,13 +101,13 @@ def test_an_interval_comes_from_the_usual_errors() -> None:
 def test_without_enough_looks_the_spread_of_the_futures_is_told_without_a_level() -> None:
     few = UsualErrors(FEWEST_LOOKS - 1)
     found = interval(Estimate("a", NOW + 1200, earliest=NOW, latest=NOW + 1300), NOW, NOW, few)
-    assert found == Interval(NOW, NOW + 1200, NOW + 1300, None, None, FEWEST_LOOKS - 1)
-    assert interval(Estimate("a", doubt=Doubt.FAR), NOW, NOW, few) == Interval(looks=FEWEST_LOOKS - 1)
+    assert found == StartInterval(NOW, NOW + 1200, NOW + 1300, None, None, FEWEST_LOOKS - 1)
+    assert interval(Estimate("a", doubt=Doubt.FAR), NOW, NOW, few) == StartInterval(looks=FEWEST_LOOKS - 1)
 
 
 @pytest.mark.parametrize("doubt", [Doubt.NEVER, Doubt.REFUSED])
 def test_a_job_that_people_keep_waiting_has_no_interval_and_no_score(doubt: Doubt) -> None:
     estimate = Estimate("a", doubt=doubt)
-    assert interval(estimate, NOW, NOW, KNOWN) == Interval()
+    assert interval(estimate, NOW, NOW, KNOWN) == StartInterval()
     assert not depends_on_queue(estimate)
     assert depends_on_queue(Estimate("a", doubt=Doubt.FAR))

@@ -1,7 +1,10 @@
 """A plan takes time that grows about as the number of jobs, whatever the machine: its function calls are counted."""
 
-from job_queue.scheduler import Snapshot, plan
-from tests.builders import a_policy, a_snapshot, active, waiting
+from dataclasses import replace
+
+from benchmarks.planner import reclaim
+from job_queue.scheduler import ActiveJob, Carrier, GpuAllocation, JobState, Pool, Snapshot, plan
+from tests.builders import NOW, PROJECT, a_policy, a_snapshot, active, waiting
 from tests.counting import counted
 
 
@@ -24,3 +27,30 @@ def test_twice_the_jobs_take_little_more_than_twice_the_calls() -> None:
     _, more_calls = counted(lambda: plan(large))
     assert more_calls < 2.5 * calls
     assert more_calls < 500 * 5000, "five hundred for each job"
+
+
+def test_a_gang_that_reclaims_from_twice_the_shared_instances_takes_little_more_than_twice_the_calls() -> None:
+    small, large = reclaim(50, 5), reclaim(100, 10)
+    decided, calls = counted(lambda: plan(small))
+    assert len(decided.evictions) == 5
+    _, more_calls = counted(lambda: plan(large))
+    assert more_calls < 2.3 * calls
+
+
+def half_empty_carriers(count: int) -> Snapshot:
+    """Carriers with one member each, which could move to another, and a gang that needs two instances; none is free.
+
+    No emptied carrier is enough for the gang.
+    """
+    policy = a_policy(count)
+    carriers = [Carrier(f"c{n:03}", "p5", PROJECT, "", 8, JobState.RUNNING, NOW - 3600) for n in range(count)]
+    members: list[ActiveJob] = [active(f"m{n}", {}, allocation=GpuAllocation(f"c{n:03}", (0,))) for n in range(count)]
+    shared = replace(policy, pools=(Pool("p5", count, gpus=8),))
+    return a_snapshot(*members, waiting("gang", 2), policy=shared, carriers=tuple(carriers))
+
+
+def test_not_every_carrier_is_tried_for_a_job_that_gains_by_none() -> None:
+    decided, calls = counted(lambda: plan(half_empty_carriers(30)))
+    assert not decided.evictions
+    _, more_calls = counted(lambda: plan(half_empty_carriers(60)))
+    assert more_calls < 2.3 * calls

@@ -26,7 +26,8 @@ from job_queue.simulation.trace import TraceJob
 from job_queue.simulation.workload import SimulatedJob
 
 HOUR, DAY = 3600.0, 86400.0
-POLICY = Policy((Pool("p5", 4),), (Project("vision", quota={"p5": 4}),), settings=Settings(min_runtime=6 * HOUR))
+SETTINGS = Settings(min_runtime=6 * HOUR, backfill=Backfill.BOUNDED)
+POLICY = Policy((Pool("p5", 4),), (Project("vision", quota={"p5": 4}),), settings=SETTINGS)
 
 
 def a_trace(jobs: int = FEWEST_JOBS, days: float = 7) -> list[TraceJob]:
