@@ -547,7 +547,7 @@ BUGS = {
     "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (431,)),
     "missing-attempt-stopped": Bug(_missing_attempt_stopped, (1724,)),
-    "preemptions-not-counted": Bug(_preemptions_not_counted),
+    "preemptions-not-counted": Bug(_preemptions_not_counted, (107,)),
 }
 
 
