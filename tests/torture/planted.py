@@ -505,10 +505,10 @@ BUGS = {
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3,)),
     "sdk-retries": Bug(_sdk_retries, (152,)),
-    "release-without-looking": Bug(_release_without_looking, (4,)),
+    "release-without-looking": Bug(_release_without_looking, (18,)),
     "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("submission-and-tick-in-doubt",)),
     "event-of-another-attempt": Bug(_event_of_another_attempt, (4,)),
-    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (4,)),
+    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (1,)),
     "write-without-version": Bug(_write_without_version, (2,)),
     "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (106,)),
     "reconciliation-off": Bug(_reconciliation_off, (0,)),
@@ -535,7 +535,7 @@ BUGS = {
     "order-replayed": Bug(_order_replayed, (2,), kind=Kind.SHARED),
     "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (2,), kind=Kind.SHARED),
     "interactive-beyond-quota": Bug(_interactive_beyond_quota, (0,), kind=Kind.INTERACTIVE),
-    "interactive-preempted": Bug(_interactive_preempted, (47,), kind=Kind.INTERACTIVE),
+    "interactive-preempted": Bug(_interactive_preempted, (11,), kind=Kind.INTERACTIVE),
     "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (0,), kind=Kind.INTERACTIVE),
     "quota-below-running-jobs": Bug(_quota_below_running_jobs, (61,)),
     "lease-kept-after-error": Bug(_lease_kept_after_an_error, (4,)),
@@ -547,7 +547,7 @@ BUGS = {
     "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (431,)),
     "missing-attempt-stopped": Bug(_missing_attempt_stopped, (1724,)),
-    "preemptions-not-counted": Bug(_preemptions_not_counted),
+    "preemptions-not-counted": Bug(_preemptions_not_counted, (107,)),
 }
 
 
