@@ -1,7 +1,7 @@
 """Format advice on a policy's settings: as text, and as JSON."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,12 +14,13 @@ from job_queue.simulation.experiments.advice import (
     SettingsAdvice,
     SettingsTrial,
 )
+from job_queue.simulation.experiments.candidates import SettingChange
 from job_queue.simulation.metrics import Metrics
 from job_queue.simulation.report import LEAST_WIDTH, fitting_table, readable
 
 IN_FORCE = "as in force"
 HEADERS = ("setting", "wait", "95 %", "highest", "preempted", "lost work", "rho", "not advised, as")
-LEAVE_OUT = ("lost work", "rho", "preempted", "highest", "not advised, as")
+LEAVE_OUT = ("not advised, as", "lost work", "preempted", "highest", "rho")
 CLASS_HEADERS = ("", "jobs", "wait", "then", "95 %", "then")
 CLASS_LEAVE_OUT = ("jobs",)
 COMBINATIONS = 5  # combinations in the table
@@ -76,8 +77,12 @@ def _parts(advice: SettingsAdvice, width: int | None) -> Iterator[str]:
         yield _what_is_missing(advice)
         return
     shown = _shown(advice)
-    rows = [_row(IN_FORCE, in_force), *(_row(_name(trial), trial) for trial in shown)]
-    yield fitting_table(HEADERS, rows, width, LEAVE_OUT)[0]
+    numbers = {trial.changes[0]: number for number, trial in enumerate(shown, start=1) if len(trial.changes) == 1}
+    rows = [_row(IN_FORCE, in_force), *(_row(_name(trial, numbers), trial) for trial in shown)]
+    table, columns = fitting_table(HEADERS, rows, width, LEAVE_OUT)
+    yield table
+    if left_out := [header for header in HEADERS if header not in columns]:
+        yield f"Left out, as the terminal is narrow: {', '.join(left_out)}; --json has all."
     if more := len(advice.trials) - len(shown):
         yield f"{more} more combinations were tried; --json has them."
     if advice.untried:
@@ -130,8 +135,10 @@ def _shown(advice: SettingsAdvice) -> list[SettingsTrial]:
     return [trial for trial in ordered if len(trial.changes) == 1] + best
 
 
-def _name(trial: SettingsTrial) -> str:
-    return ", ".join(change.line for change in trial.changes)
+def _name(trial: SettingsTrial, numbers: Mapping[SettingChange, int]) -> str:
+    """Return a number and the line of a single change; the numbers of the changes of a combination."""
+    together = " + ".join(str(numbers[change]) for change in trial.changes)
+    return f"{together}  {trial.changes[0].line}" if len(trial.changes) == 1 else together
 
 
 def _row(name: str, trial: SettingsTrial) -> list[str]:

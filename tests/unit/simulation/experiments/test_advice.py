@@ -9,7 +9,6 @@ import pytest
 from job_queue.scheduler import Backfill, Order, Policy, Pool, Project, Settings
 from job_queue.simulation.experiments.advice import (
     FEWEST_JOBS,
-    MOST_LINES,
     Advisor,
     Insufficient,
     Objection,
@@ -93,20 +92,27 @@ def test_a_line_that_adds_nothing_is_not_advised() -> None:
 
 
 def test_a_line_that_later_lines_make_needless_is_left_out() -> None:
-    def waits(settings: Settings, _: int) -> float:
-        if settings.order is Order.SHORTEST and settings.min_runtime is None:
-            return 100.0
-        some = settings.usage_half_life is not None
-        return 5000 - 2000 * some - 1500 * (settings.order is Order.SHORTEST) - 1400 * (settings.min_runtime is None)
+    """The two best changes by themselves are not those that together remove the wait."""
 
-    assert lines(advised(waiting(waits))) == ["min_runtime: null", "order: shortest"]
+    def waits(settings: Settings, _: int) -> float:
+        guaranteed, bounded = settings.min_runtime is not None, settings.backfill is Backfill.BOUNDED
+        if not guaranteed and not bounded:
+            return 100.0
+        some = [5000, 4000 + 500 * guaranteed + 500 * bounded]
+        some += [3100] if settings.order is Order.SHORTEST else []
+        some += [3000 - 1000 * (not guaranteed)] if settings.usage_half_life is not None else []
+        return float(min(some))
+
+    advice = advised(waiting(waits))
+    assert lines(advice) == ["backfill: predicted", "min_runtime: null"]
+    assert max(len(trial.changes) for trial in advice.trials) == 3, "it was found with a third line"
 
 
 def test_no_more_lines_than_a_person_reads() -> None:
     def waits(settings: Settings, number: int) -> float:
         return three_causes(settings, number) + (1500 if settings.usage_half_life is None else 0)
 
-    assert len(lines(advised(waiting(waits)))) == MOST_LINES
+    assert len(lines(advised(waiting(waits)))) == 3
 
 
 @pytest.mark.parametrize(
@@ -162,13 +168,16 @@ def test_a_long_history_is_shortened_to_its_latest_part() -> None:
 
     simulate = waiting(three_causes)
 
+    parts: list[str] = []
+
     def slow(label: str, policy: Policy, trace: Sequence[TraceJob], watch: Watch) -> PolicyOutcome:
         for _ in range(len(trace) // 50):
             watch("Simulation", 0, len(trace))
+        parts.append(trace[0].name)
         return simulate(label, policy, trace, watch)
 
     advice = advised(slow, a_trace(800, days=28), tick=1, seconds=200)
-    assert (advice.jobs, advice.of_jobs) == (400, 800)
+    assert (advice.jobs, advice.of_jobs, set(parts)) == (400, 800, {"job-400"})
     assert "the latest 400 jobs in 14.0 days (of 800 jobs" in advice_page(advice)
 
 
