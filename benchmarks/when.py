@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from job_queue.domain.expectations.past_estimates import (  # noqa: E402
     LOOK_SECONDS,
-    Interval,
     PastEstimates,
+    StartInterval,
     interval,
     told_wait,
 )
@@ -65,7 +65,7 @@ class Checked:
     run: JobRun
     at: float
     estimate: Estimate
-    interval: Interval
+    interval: StartInterval
 
     @property
     def waited(self) -> float:

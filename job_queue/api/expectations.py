@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from api_contract.intervals import interval_in_words
 from api_contract.models import Expectation
-from job_queue.domain.expectations.past_estimates import Interval
+from job_queue.domain.expectations.past_estimates import StartInterval
 from job_queue.prediction.conformal import BOUND, FEWEST_LOOKS
 from job_queue.simulation.forecast import Doubt, Estimate, is_close
 
@@ -25,7 +25,7 @@ _UNKNOWN = {
 }
 
 
-def expectation(estimate: Estimate, found: Interval, at: float, now: float) -> Expectation:
+def expectation(estimate: Estimate, found: StartInterval, at: float, now: float) -> Expectation:
     """Return an estimate in the form of the API.
 
     :param found: when the job may start.
@@ -46,7 +46,7 @@ def expectation(estimate: Estimate, found: Interval, at: float, now: float) -> E
     return replace(expected, message=" ".join(_sentences(estimate, found, expected, now)))
 
 
-def _doubt(estimate: Estimate, found: Interval, at: float) -> str | None:
+def _doubt(estimate: Estimate, found: StartInterval, at: float) -> str | None:
     if estimate.doubt is not None or estimate.start is None:
         return estimate.doubt
     start, ends = estimate.start, (found.earliest, found.latest)
@@ -54,7 +54,7 @@ def _doubt(estimate: Estimate, found: Interval, at: float) -> str | None:
     return None if is_narrow else WIDE
 
 
-def _sentences(estimate: Estimate, found: Interval, expected: Expectation, now: float) -> Iterator[str]:
+def _sentences(estimate: Estimate, found: StartInterval, expected: Expectation, now: float) -> Iterator[str]:
     """Yield the sentences about a start: the interval, its quality, and why the simulations have no start."""
     interval = interval_in_words(expected, datetime.fromtimestamp(now, UTC))
     if interval is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from job_queue.domain.expectations.past_estimates import Interval, interval
+from job_queue.domain.expectations.past_estimates import StartInterval, interval
 from job_queue.domain.job import Job, epoch
 from job_queue.prediction.conformal import UsualErrors
 from job_queue.scheduler import (
@@ -64,7 +64,7 @@ class Outlook:
         old = now > self.at + STALE_SECONDS
         return replace(self, estimates={}, asked=None) if old else replace(self, asked=now)
 
-    def interval(self, job: Job) -> Interval | None:
+    def interval(self, job: Job) -> StartInterval | None:
         """Return when a waiting job may start; None if there is no estimate."""
         estimate = self.estimates.get(job.name)
         return interval(estimate, self.at, epoch(job.entered), self.errors) if estimate else None

@@ -82,7 +82,7 @@ def _with_starts(look: PastLook, starts: Mapping[str, Sequence[float]], waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class StartInterval:
     """When a waiting job may start, in epoch seconds. A time is None if it is unknown."""
 
     earliest: float | None = None
@@ -107,16 +107,16 @@ def told_wait(estimate: Estimate, at: float, entered: float) -> float:
     return max(UNKNOWN_WAIT, at - entered) if estimate.start is None else max(0.0, estimate.start - at)
 
 
-def interval(estimate: Estimate, at: float, entered: float, errors: UsualErrors) -> Interval:
+def interval(estimate: Estimate, at: float, entered: float, errors: UsualErrors) -> StartInterval:
     """Return when a job may start, by the usual errors of estimates or, if they are unknown, by the futures.
 
     :param at: epoch seconds of the estimate.
     :param entered: epoch seconds of the job's submission.
     """
     if not depends_on_queue(estimate):
-        return Interval()
+        return StartInterval()
     if not errors.are_known:
-        return Interval(estimate.earliest, estimate.start, estimate.latest, looks=errors.looks)
+        return StartInterval(estimate.earliest, estimate.start, estimate.latest, looks=errors.looks)
     told = told_wait(estimate, at, entered)
-    scores = (errors.low, errors.middle, errors.high, errors.bound)
-    return Interval(*(at + wait_of(it, told) for it in scores), level=LEVEL, looks=errors.looks)
+    low, middle, high, bound = (at + wait_of(it, told) for it in (errors.low, errors.middle, errors.high, errors.bound))
+    return StartInterval(low, middle, high, bound, LEVEL, errors.looks)
