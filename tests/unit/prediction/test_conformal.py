@@ -66,6 +66,11 @@ def test_quantiles_of_looks_with_one_score() -> None:
     assert errors.looks == 100
 
 
+def test_between_two_scores_of_a_look_its_distribution_is_linear() -> None:
+    errors = usual_errors([tuple(map(float, range(9)))] * FEWEST_LOOKS)
+    assert (errors.low, errors.middle, errors.high, errors.bound) == pytest.approx((0.4, 4, 7.6, 8), abs=1e-3)
+
+
 def test_each_look_has_the_same_weight_however_many_jobs_waited() -> None:
     small = [(0.0,)] * 9
     errors = usual_errors([*small, tuple([5.0] * 1000)])
