@@ -105,8 +105,7 @@ class DynamoDBTables:
     :param client: a boto3 DynamoDB client. Retries of this client are safe, because conditions and request tokens make
         each repeated write harmless.
     :param consistent: whether reads are strongly consistent. Reads that are not strongly consistent cost half, and may
-        miss the latest changes. Such reads show the queue to
-        users; no decision may depend on them.
+        miss the latest changes. Such reads show the queue to users; no decision may depend on them.
     """
 
     def __init__(

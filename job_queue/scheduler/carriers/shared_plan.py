@@ -218,8 +218,8 @@ class _SharedPlan:
 
         most_valuable = self._most_valuable_carriers()
         for carrier in self._packing.movable():
-            # Whatever is possible without another carrier of its group is possible without the most valuable one, too,
-            # because that one is evicted last.
+            # The most valuable carrier of a group is evicted last. So if no job gains from its removal, no job gains
+            # from the removal of another carrier of the group.
             if not gained(most_valuable[self._group_of(carrier)])[0]:
                 continue
             claimants, evictions = gained(carrier)
