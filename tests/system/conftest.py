@@ -10,6 +10,7 @@ import pytest
 import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
+from botocore.exceptions import ClientError
 
 from api_contract.models import ACTIVE, WAITING
 from local_cloud.aws.stack import LocalCloud
@@ -108,9 +109,12 @@ class System:
         self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)
 
     @contextmanager
-    def frozen(self, attempt: str, line: str) -> Iterator[None]:
-        """A training job that has come as far as a line in its log that begins so, and gets no further inside."""
-        self.wait(f"{attempt} to write: {line}", lambda: any(said.startswith(line) for said in self.log(attempt)))
+    def frozen(self, attempt: str, line: str, instances: int = 1) -> Iterator[None]:
+        """Suspend a training job when each of its instances has written a line that begins so, and resume it at the end."""
+        self.wait(
+            f"{instances} instances of {attempt} to write: {line}",
+            lambda: sum(said.startswith(line) for said in self.log(attempt)) >= instances,
+        )
         own = {**self.cloud.mark, "TRAINING_JOB_NAME": attempt}
         running = processes(lambda environment: own.items() <= environment.items())
         assert running, f"{attempt} has ended already"
@@ -129,11 +133,22 @@ class System:
         self.wait_state(name, "running")
 
     def attempts(self) -> list[dict[str, Any]]:
-        """Return all training jobs as SageMaker describes them, without the past of a strict account."""
+        """Return all training jobs as SageMaker describes them, without the past of a strict account.
+
+        A training job that is deleted between the listing and its description is not part of the result.
+        """
         pages = self.sagemaker.get_paginator("list_training_jobs").paginate()
         names = [job["TrainingJobName"] for page in pages for job in page["TrainingJobSummaries"]]
-        own = [name for name in names if not name.startswith(PAST)]
-        return [self.sagemaker.describe_training_job(TrainingJobName=name) for name in own]
+        described = []
+        for name in names:
+            if name.startswith(PAST):
+                continue
+            try:
+                described.append(self.sagemaker.describe_training_job(TrainingJobName=name))
+            except ClientError as error:
+                if "not found" not in str(error):
+                    raise
+        return described
 
     def most_at_once(self) -> int:
         """The most instances that SageMaker ever had in use, from its own times."""

@@ -296,7 +296,7 @@ def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: S
     options = ["-n", "2", "-t", "ml.p5.48xlarge"]
     # A shell in between must not keep the signal from the program.
     smq("submit", *options, "--name", "low", "--checkpoint", "--", "sh", "-c", "python count.py; true")
-    with system.frozen("low-qstamp-1", "count 3"):
+    with system.frozen("low-qstamp-1", "count 3", instances=2):
         assert smq("submit", *options, "--name", "high", "--priority", "5", "--", "true").code == 0
         system.wait_state("low", "stopping")
     ended(system, "high")
