@@ -110,7 +110,7 @@ class System:
 
     @contextmanager
     def frozen(self, attempt: str, line: str, instances: int = 1) -> Iterator[None]:
-        """Suspend a training job when each of its instances has written a line that begins so, and resume it at the end."""
+        """Suspend a training job once each of its instances has written a line that begins so; resume it at the end."""
         self.wait(
             f"{instances} instances of {attempt} to write: {line}",
             lambda: sum(said.startswith(line) for said in self.log(attempt)) >= instances,
