@@ -62,7 +62,7 @@ class FollowerPace:
         if status != 200 or job is None:  # noqa: PLR2004
             self._pace.failed()
             return self._pace.seconds()
-        self._pace.saw((job["state"], job["attempt"]), job.get("askAgainAfter"))
+        self._pace.observe((job["state"], job["attempt"]), job.get("askAgainAfter"))
         if not self._has_asked:
             self._has_asked = True
             skipped = 0.0

@@ -16,11 +16,11 @@ from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import (
     ended_attempt,
-    is_attempt_of,
-    is_leftover,
+    has_proof_of_any_call,
+    has_valid_proof,
+    is_current_attempt_of,
+    is_ended_attempt,
     is_of_queue,
-    is_proven,
-    is_signed,
 )
 from job_queue.domain.launching.refusals import is_temporary, quota_exceeded
 from job_queue.domain.names import apply_qstamp, is_name
@@ -125,7 +125,7 @@ class TrainingJob:
         """Whether the tags say that this queue launched the training job. Other training jobs can have such tags."""
         return is_of_queue(self.tags)
 
-    def is_attempt_of(self, job: Job) -> bool:
+    def is_current_attempt_of(self, job: Job) -> bool:
         """Return whether the training job is the current (or next) attempt of this submission, in the recorded place.
 
         The place is SageMaker or a carrier. A member's attempt is only in reports of its carrier, any other attempt
@@ -134,7 +134,7 @@ class TrainingJob:
         placed = self.carrier == job.carrier_attempt
         if self.is_older_than_launch_of(job) or self.is_newer_than_launch_of(job):
             return False
-        return placed and is_attempt_of(self.name, self.tags, job)
+        return placed and is_current_attempt_of(self.name, self.tags, job)
 
     def is_older_than_launch_of(self, job: Job) -> bool:
         """Return whether SageMaker created the training job before the queue sent the first call for the attempt.
@@ -153,11 +153,11 @@ class TrainingJob:
         accepted = job.state in (JobState.RUNNING, JobState.STOPPING) and job.carrier_attempt is None
         return accepted and self._is_newer_than(job.started)
 
-    def is_proven_of(self, job: Job) -> bool:
+    def has_valid_proof_of(self, job: Job) -> bool:
         """Return whether this queue launched the training job for this submission."""
-        return self.carrier == job.carrier_attempt and is_proven(self.name, self.tags, job)
+        return self.carrier == job.carrier_attempt and has_valid_proof(self.name, self.tags, job)
 
-    def is_leftover_of(self, record: JobRecord) -> bool:
+    def may_be_stopped_as_ended(self, record: JobRecord) -> bool:
         """Return whether the training job may be stopped: this queue launched it, and has recorded its end.
 
         The name of an attempt that was deleted is free, and other callers can copy the tags of the attempt. So a
@@ -168,8 +168,8 @@ class TrainingJob:
         had = (ended.started or ended.ended) if ended else None
         is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(had)
         if is_newer:
-            return self._may_be_of_late_call(job) and is_signed(self.name, self.tags, job)
-        return self.is_proven_of(job) or is_leftover(self.name, self.tags, record)
+            return self._may_be_of_late_call(job) and has_proof_of_any_call(self.name, self.tags, job)
+        return self.has_valid_proof_of(job) or is_ended_attempt(self.name, self.tags, record)
 
     def _may_be_of_late_call(self, job: Job) -> bool:
         if job.late is None or self.name != apply_qstamp(job.name, job.late.attempt):

@@ -207,11 +207,11 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     def try_job() -> tuple[int, PlanAnswer]:
         request, caller = _training_job(api), _caller(api)
         with repository.heavy_requests.permit(caller, dry_run.now(), DRY_RUN_PERMITS):
-            examined = submissions.examine(request, caller)
-            job = examined.job
+            validated = submissions.validate(request, caller)
+            job = validated.job
             cluster, decided, advice = dry_run.what_if(job)
             ahead = None if job.name in decided.begins else dry_run.starts(cluster, job.name)
-            return 200, plan_answer(job, cluster, decided, dry_run.now(), advice, examined.warnings, ahead)
+            return 200, plan_answer(job, cluster, decided, dry_run.now(), advice, validated.warnings, ahead)
 
     @serves(contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:

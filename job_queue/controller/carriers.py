@@ -105,7 +105,7 @@ class Carriers(ControllerPart):
             if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
                 return None
             # If this attempt was never assigned, the report may belong to an earlier submission with the same name.
-            if found is None or not found.ended or not found.is_attempt_of(record.job):
+            if found is None or not found.ended or not found.is_current_attempt_of(record.job):
                 found = _lost(record.job)
             self._reconciler.end(record, found)
             after = self._repository.record(job.name)
@@ -123,7 +123,7 @@ class Carriers(ControllerPart):
 
         :param calls: the number of CreateTrainingJob calls that may still be sent.
         """
-        cluster, decided, deferred = self._found(cluster, decided, max(0, calls), now)
+        cluster, decided, deferred = self._store_new_carriers(cluster, decided, max(0, calls), now)
         return CarrierChanges(cluster, decided, list(self._changes(cluster, decided, call, now)), deferred)
 
     def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[JobTransition]:
@@ -146,12 +146,14 @@ class Carriers(ControllerPart):
             elif carrier.agent_key is not None and carrier.name not in used and carrier.empty_since is None:
                 yield transitions.emptied(carrier, now)
 
-    def _found(self, cluster: ClusterState, decided: Plan, calls: int, now: float) -> tuple[ClusterState, Plan, bool]:
+    def _store_new_carriers(
+        self, cluster: ClusterState, decided: Plan, calls: int, now: float
+    ) -> tuple[ClusterState, Plan, bool]:
         """Store the carriers to launch as waiting jobs, which the plan starts.
 
         Return the state and the plan with these carriers, and whether launches are left to another cycle.
         """
-        founded: list[Start] = []
+        carrier_starts: list[Start] = []
         for launch in decided.launches[:calls]:
             try:
                 job = self._new(cluster, launch, now)
@@ -160,8 +162,8 @@ class Carriers(ControllerPart):
                 continue
             if job is not None:
                 cluster = cluster.with_waiting(job)
-                founded.append(Start(job.name, launch.slots))
-        return cluster, replace(decided, starts=(*decided.starts, *founded)), len(decided.launches) > calls
+                carrier_starts.append(Start(job.name, launch.slots))
+        return cluster, replace(decided, starts=(*decided.starts, *carrier_starts)), len(decided.launches) > calls
 
     def _new(self, cluster: ClusterState, launch: Launch, now: float) -> Job | None:
         leader = cluster.waiting[launch.members[0]]
@@ -221,7 +223,7 @@ class Carriers(ControllerPart):
         if found is None:
             return False
         running = self._training.describe_attempt(carrier)
-        if running is None or running.ended or not running.is_attempt_of(carrier) or running.began is None:
+        if running is None or running.ended or not running.is_current_attempt_of(carrier) or running.began is None:
             return False
         if found.written + CLOCK_SECONDS < running.began:
             log.warning("a key was published before the agent started", job=carrier.name, attempt=carrier.launched)

@@ -151,7 +151,9 @@ class Launcher(ControllerPart):
         except Unavailable:
             self._record(lease, job, lambda latest: state_machine.name_is_taken_unseen(latest, self._clock()))
             return False
-        return self._name_taken_but_missing(lease, job) if found is None else self._found(lease, job, found)
+        if found is None:
+            return self._name_taken_but_missing(lease, job)
+        return self._resolve_taken_name(lease, job, found)
 
     def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
         """Record a refusal. A wrong request fails its job. After any other refusal the job waits again.
@@ -166,7 +168,7 @@ class Launcher(ControllerPart):
             except Unavailable:
                 return False
             if found is not None:
-                return self._found(lease, job, found)
+                return self._resolve_taken_name(lease, job, found)
         backoffs: tuple[CapacityBackoff, ...] = ()
         quota = quota_exceeded(message)
         lag = quota and lag_of(quota, job, cluster)
@@ -189,13 +191,13 @@ class Launcher(ControllerPart):
         recorded = self._give_up(lease, job, refused)
         return recorded is not None and not recorded.state.holds_slots
 
-    def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
+    def _resolve_taken_name(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
         """Record the result of a launch whose name is taken by this training job. Return whether to plan again."""
         if not job.in_doubt:
             # Ignore the time of creation. Only one call was sent, just now. So an older training job can have its proof
             # only if the tables were restored to an earlier time, and then the training job is this attempt.
             found = replace(found, created=None)
-        if found.is_attempt_of(job):
+        if found.is_current_attempt_of(job):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))

@@ -107,7 +107,7 @@ class Reconciler(ControllerPart):
         A training job that has the queue's tags and no proof is also reported as forged.
         """
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
-        orphan = record is not None and found.is_leftover_of(record)
+        orphan = record is not None and found.may_be_stopped_as_ended(record)
         forged = found.of_queue and not orphan
         before = self._repository.external_job(found.name) if forged else None
         log.warning("external job", attempt=found.name, orphan=orphan, forged=forged)
@@ -122,7 +122,7 @@ class Reconciler(ControllerPart):
         """Record the end of an attempt if its job records this attempt as current. Return whether it was recorded."""
         for _ in range(TRIES):
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
-            if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
+            if record is None or not record.job.state.holds_slots or not ended.is_current_attempt_of(record.job):
                 return False
             if not ended.tells_end:  # the training job is being deleted: `_check` waits for an event with its end
                 return False
@@ -232,7 +232,7 @@ class Reconciler(ControllerPart):
         """Record the attempts that a comparison has left for the holder of the lease."""
         for adoption in adoptions:
             record = self._repository.record(adoption.job)
-            if record is None or not record.job.state.waits or not adoption.found.is_attempt_of(record.job):
+            if record is None or not record.job.state.waits or not adoption.found.is_current_attempt_of(record.job):
                 continue
             found, policy = adoption.found, self._policies.of(self._repository.policy()).policy
             slots = slots_of(found.instance_counts, policy, found.plan)
@@ -325,7 +325,7 @@ class Reconciler(ControllerPart):
     def _recording(self, found: TrainingJob) -> JobRecord | None:
         """Return the record of the job that records this attempt by now, or that waits and can adopt it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
-        if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
+        if record is None or record.job.state.finished or not found.is_current_attempt_of(record.job):
             return None
         return record
 
@@ -333,14 +333,14 @@ class Reconciler(ControllerPart):
         """Count an attempt that no job records. Stop it if the queue launched it, and else leave it alone."""
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
-        if record is not None and found.is_leftover_of(record):
+        if record is not None and found.may_be_stopped_as_ended(record):
             log.warning("training job of a finished attempt", job=record.job.name, attempt=found.name)
             self._training.stop(found.name)
 
     def _report_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
         """Report the end of a training job that claims to be an attempt, but is not."""
         record = known.record if known else self._repository.record(ended.tags.get(JOB_TAG, ""))
-        if record is None or ended.is_attempt_of(record.job) or ended.is_proven_of(record.job):
+        if record is None or ended.is_current_attempt_of(record.job) or ended.has_valid_proof_of(record.job):
             return
         is_earlier = any(
             it.training_job_name == ended.name for it in record.attempts
@@ -401,7 +401,7 @@ class Reconciler(ControllerPart):
         if not metadata.capacity_backoffs:
             return False
         record = known.record if known else self._repository.record(reported.tags.get(JOB_TAG, ""))
-        if record is None or not reported.is_attempt_of(record.job):
+        if record is None or not reported.is_current_attempt_of(record.job):
             return False
         resumed = False
         for backoff, left in after_success(
@@ -426,7 +426,7 @@ class Reconciler(ControllerPart):
 
     def _is_known(self, found: TrainingJob) -> bool:
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
-        if record and record.job.state.holds_slots and found.is_attempt_of(record.job):
+        if record and record.job.state.holds_slots and found.is_current_attempt_of(record.job):
             return True
         return self._is_launched(found)
 

@@ -52,8 +52,8 @@ class Admission:
     def admit(self, candidate: Candidate) -> bool:
         """Try to serve one job. Return whether the job starts, or waits with a reservation or a backfill window.
 
-        After False, the caller skips jobs of the same shape (demand and properties) with the same or a lower priority,
-        because they would not be served either.
+        After False, the caller skips jobs with the same equivalence key (demand and properties) and the same or a lower
+        priority, because they would not be served either.
         """
         self._only_pool_claims.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
@@ -62,7 +62,7 @@ class Admission:
                 self._state.settle(candidate.name)
             return holds
         if not self._state.within_group(candidate):
-            self._state.released = self._state.released or holds
+            self._state.slots_came_free = self._state.slots_came_free or holds
             self._state.drop_reservation(candidate)
             return False
         if holds:
@@ -94,22 +94,26 @@ class Admission:
         if self._first and needs and not in_phase:
             return False  # beyond the entitlement: the job is tried again in the second phase
         state.drop_reservation(candidate)
-        state.released = True
+        state.slots_came_free = True
         return None
 
     def _try_strategies(self, candidate: Candidate) -> bool:
         """Try the strategies in order, each with all alternatives before the next strategy."""
-        possible = [need for need in candidate.alternatives if self._state.within_quota(candidate, need)]
-        if not possible:
+        in_quota = [need for need in candidate.alternatives if self._state.within_quota(candidate, need)]
+        if not in_quota:
             return False
-        own_share = in_share = possible
+        in_project_entitlement = in_entitlement = in_quota
         if self._first:
-            own_share = [need for need in possible if self._within_entitlement(candidate, need, project_only=True)]
-            in_share = [need for need in own_share if self._within_entitlement(candidate, need)]
-        # `possible` and `own_share` contain alternatives beyond entitlement. The migration of jobs of the project, or
-        # reclaim inside the department, may bring these alternatives within entitlement.
-        free_slots = in_share
-        possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
+            in_project_entitlement = [
+                need for need in in_quota if self._within_entitlement(candidate, need, project_only=True)
+            ]
+            in_entitlement = [need for need in in_project_entitlement if self._within_entitlement(candidate, need)]
+        # `in_quota` and `in_project_entitlement` contain alternatives beyond the entitlement. The migration of jobs of
+        # the project, or reclaim inside the department, may bring these alternatives within the entitlement.
+        free_slots = in_entitlement
+        in_quota = candidate.not_refused(in_quota)
+        in_project_entitlement = candidate.not_refused(in_project_entitlement)
+        in_entitlement = candidate.not_refused(in_entitlement)
         may_preempt = self._may_preempt(candidate)
         self._claims.clear()
         return self._try(
@@ -117,13 +121,13 @@ class Admission:
             (self._start_on_free_slots, self._prefer_unclaimed(candidate, free_slots)),
             (self._start_on_a_transferred_reservation, free_slots),
             (self._withdraw_lower_starts, free_slots),
-            (self._wait_for_stopping, in_share),
-            (self._wait_on_a_transferred_reservation, in_share),
-            (partial(self._evict, self._migration.search), possible),
-            (partial(self._evict, preemption.reclaim), own_share),
-            (partial(self._evict, preemption.preempt), in_share if may_preempt else []),
-            (partial(self._evict, preemption.preempt_and_reclaim), own_share if may_preempt else []),
-            (self._wait_for_launches, in_share),
+            (self._wait_for_stopping, in_entitlement),
+            (self._wait_on_a_transferred_reservation, in_entitlement),
+            (partial(self._evict, self._migration.search), in_quota),
+            (partial(self._evict, preemption.reclaim), in_project_entitlement),
+            (partial(self._evict, preemption.preempt), in_entitlement if may_preempt else []),
+            (partial(self._evict, preemption.preempt_and_reclaim), in_project_entitlement if may_preempt else []),
+            (self._wait_for_launches, in_entitlement),
         )
 
     def _try_holders_strategies(self, candidate: Candidate, needs: list[Slots]) -> bool:
@@ -166,7 +170,7 @@ class Admission:
         state, freed = self._state, {}
         if candidate.job.left_idle:
             return NOTHING
-        starts, holders = state.withdrawable(candidate), state.lower_holders(candidate)
+        starts, holders = state.withdrawable(candidate), state.lower_priority_holders(candidate)
         taken = self._total_reserved(holders) if holders else NOTHING
         for pool in need:
             active = state.victims.slots_below(candidate.project, candidate.rank, pool)
@@ -338,7 +342,7 @@ class Admission:
     def _missing(self, candidate: Candidate, need: Slots) -> Slots:
         """Return the slots that other jobs would have to free. Slots of transferable reservations are not counted."""
         taken = NOTHING
-        if lower := self._state.lower_holders(candidate):
+        if lower := self._state.lower_priority_holders(candidate):
             freed = self._lower_priority_slots(candidate, need)
             if self._state.fits(candidate, need, Bound.ENTITLEMENT, freed):
                 taken = self._total_reserved(lower)
@@ -372,7 +376,7 @@ class Admission:
 
         The list has only jobs that are needed. The list is empty if all reservations together do not suffice.
         """
-        lower = self._state.lower_holders(candidate)
+        lower = self._state.lower_priority_holders(candidate)
 
         def suffice(holders: Sequence[Candidate]) -> bool:
             taken = self._total_reserved(holders)

@@ -153,14 +153,14 @@ class OnlyPoolClaims:
         self._claimed.clear()
         left = {pool: self._state.available_soon(pool) for pool in self._state.free} if self._claimants else {}
         taken: Counter[NodeAndPool] = Counter()
-        hopeless: set[object] = set()  # shapes of jobs that cannot be served
+        hopeless: set[object] = set()  # (project, equivalence key) of jobs that cannot be served
         for job in self._claimants:
             possible = [need for need in job.alternatives if covers(left, need)]
-            if not possible or not self._waits(job) or (job.project, job.shape) in hopeless:
+            if not possible or not self._waits(job) or (job.project, job.equivalence_key) in hopeless:
                 continue
             need = next((need for need in possible if self._is_entitled(job, need, taken)), None)
             if need is None:
-                hopeless.add((job.project, job.shape))
+                hopeless.add((job.project, job.equivalence_key))
                 continue
             self._claims[job.name] = need
             self._claimed.update(need)

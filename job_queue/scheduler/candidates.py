@@ -42,7 +42,7 @@ class Candidate:
     alternatives: tuple[Slots, ...]  # alternatives that fit into the job's pools when these are idle, best first
     key: WaitingKey  # sort key among the jobs of its project
     patient: bool  # whether the job has waited longer than the setting `patience`
-    shape: tuple[Any, ...]  # demand and properties; jobs of one shape differ only in priority and times
+    equivalence_key: tuple[Any, ...]  # demand and properties: jobs with the same key differ only in priority and times
     pools: frozenset[str]  # every pool in which the job could run
     assumed_runtime: float  # seconds; decides whether the job would end before a patient job can start
     group: Group | None = None  # the job's group, if this group has a `max_parallel`
@@ -160,7 +160,7 @@ def find_candidates(
         alternatives = open_now or possible
         waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
         patient = waits_long and not job.on_free_slots_only  # no slots stay idle for a job that SageMaker refuses
-        demand, pools = demands.shape_and_pools(alternatives)
+        demand, pools = demands.demand_and_pools(alternatives)
         refused_before = (
             alternatives if job.on_free_slots_only else _refused_alternatives(alternatives, job, backoff, snapshot)
         )
@@ -176,7 +176,7 @@ def find_candidates(
                 alternatives=alternatives,
                 key=order(job),
                 patient=patient,
-                shape=(
+                equivalence_key=(
                     job.preemptible,
                     job.interactive,
                     demand,
@@ -204,7 +204,7 @@ class _Demands:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._fitting: dict[tuple[int, _Items], tuple[Slots, ...] | WaitReason] = {}  # by pools and alternatives
-        self._shapes: dict[_Items, tuple[_Items, frozenset[str]]] = {}
+        self._hashable: dict[_Items, tuple[_Items, frozenset[str]]] = {}
 
     def fitting(self, demand: Sequence[Slots], pools: Mapping[str, Pool]) -> tuple[Slots, ...] | WaitReason:
         """Return the alternatives that would fit into the idle pools, or the reason why there are none.
@@ -218,13 +218,13 @@ class _Demands:
             self._fitting[key] = fitting or (WaitReason.NEVER_FITS if known else WaitReason.NO_SUCH_POOL)
         return self._fitting[key]
 
-    def shape_and_pools(self, alternatives: Sequence[Slots]) -> tuple[_Items, frozenset[str]]:
+    def demand_and_pools(self, alternatives: Sequence[Slots]) -> tuple[_Items, frozenset[str]]:
         """Return alternatives in a hashable form, independent of the order of their pools, and all their pools."""
         key = tuple([tuple(need.items()) for need in alternatives])
-        if key not in self._shapes:
+        if key not in self._hashable:
             pools = frozenset(pool for need in alternatives for pool in need)
-            self._shapes[key] = tuple(tuple(sorted(need.items())) for need in alternatives), pools
-        return self._shapes[key]
+            self._hashable[key] = tuple(tuple(sorted(need.items())) for need in alternatives), pools
+        return self._hashable[key]
 
 
 def _within_owner_limit(
@@ -248,7 +248,7 @@ def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:
     """Return the assumed runtime of a job in seconds; infinite if the runtime is not known.
 
     The runtime decides whether the job would end before a patient job can start. Predictions are rounded up to powers
-    of 1.2, so that many jobs have the same shape.
+    of 1.2, so that many jobs have the same equivalence key.
     """
     if backfill is Backfill.BOUNDED or job.expected is None:
         return NEVER if job.max_runtime is None else job.max_runtime

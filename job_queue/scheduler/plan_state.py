@@ -48,7 +48,7 @@ class PlanState:
         self.settled: set[str] = set()  # jobs that start, wait with a reservation, or migrate
         # Holders of a reservation for which earlier plans may have requested a stop:
         self.awaiting_stops: set[str] = set()
-        self.released = False  # whether slots were released that other jobs may use
+        self.slots_came_free = False  # whether slots were released that other jobs may use
         self.changed: set[ShareNode] = set()  # projects whose usage has changed since the planner cleared this set
         self._reserved: Counter[str] = Counter()  # sum of all reservations
         self._reserved_settled: Counter[str] = Counter()  # sum of the reservations of settled jobs
@@ -212,7 +212,7 @@ class PlanState:
 
     def _replace_reservation(self, candidate: Candidate, slots: Slots) -> None:
         """Drop the reservation and the window of a job that gets these slots."""
-        self.released = not covers(slots, self.drop_reservation(candidate)) or self.released
+        self.slots_came_free = not covers(slots, self.drop_reservation(candidate)) or self.slots_came_free
         self.close_window(candidate.name)
 
     def settle(self, name: str) -> None:
@@ -230,7 +230,7 @@ class PlanState:
         self.groups.enter(candidate, -1)
         return self._free_reservation(candidate.name, candidate.project, preemptible=candidate.job.preemptible)
 
-    def lower_holders(self, candidate: Candidate) -> list[Candidate]:
+    def lower_priority_holders(self, candidate: Candidate) -> list[Candidate]:
         """Return jobs of lower priority in the project whose reservations this job may take, in waiting order."""
         if not self._may_take_from_lower(candidate):
             return []
@@ -246,7 +246,7 @@ class PlanState:
         losers = {holder.name for holder in holders}
         for holder in holders:
             self.drop_reservation(holder)
-            self.released = True
+            self.slots_came_free = True
         for name, eviction in self.evicted.items():
             if eviction.claimant in losers:
                 self.evicted[name] = replace(eviction, claimant=candidate.name)
@@ -343,7 +343,7 @@ class PlanState:
         self._run(candidate, self.started.pop(candidate.name), -1)
         self.settled.discard(candidate.name)
         self.groups.enter(candidate, -1)
-        self.released = True
+        self.slots_came_free = True
 
     def _run(self, candidate: Candidate, slots: Slots, sign: int) -> None:
         for pool, count in slots.items():
@@ -397,7 +397,7 @@ class PlanState:
         for pool, count in before.items():
             if (more := self.available_soon(pool) - max(0, count)) > 0:
                 self._surplus[pool] += max(0, min(more, self._freed_by_victims[pool] - self._surplus[pool]))
-                self.released = True
+                self.slots_came_free = True
 
     def cancel_needless_evictions(self, tries: int | None = None) -> None:
         """Cancel evictions whose slots are not needed, most valuable victim first.
@@ -408,7 +408,7 @@ class PlanState:
             self._evicted_by_size[_size(victim)].remove(victim)
             if self.evicted.pop(victim.name).rule is Rule.CONSOLIDATE:
                 self._free_reservation(victim.name, victim.project)
-                self.released = True  # the slots that were reserved for the migration are available again
+                self.slots_came_free = True  # the slots that were reserved for the migration are available again
             self.victims.unmark_evicted(victim)
             self._release(victim, -1)
             self.use_surplus(victim.slots)

@@ -89,13 +89,13 @@ class _AdmissionLoop:
         """Repeat both phases, and cancel needless evictions, until no more slots are released."""
         state = self._state
         for _ in range(MAX_PASSES):
-            state.released = False
+            state.slots_came_free = False
             self._run_phase(first=True)
-            if not state.released:
+            if not state.slots_came_free:
                 self._run_phase(first=False)
-            if not state.released:
+            if not state.slots_came_free:
                 state.cancel_needless_evictions()
-            if not state.released:
+            if not state.slots_came_free:
                 return
         state.cancel_needless_evictions()
 
@@ -126,22 +126,22 @@ class _AdmissionLoop:
 class _WaitingJobs:
     """The waiting jobs of a project in the order in which one phase tries them.
 
-    Jobs of the same shape differ only in priority and times. If a job cannot be served, other jobs of its shape with
-    the same or a lower priority cannot be served either, and are skipped.
+    Jobs with the same equivalence key differ only in priority and times. If a job cannot be served, other jobs of its
+    key with the same or a lower priority cannot be served either, and are skipped.
     """
 
     def __init__(self, candidates: Iterable[Candidate], state: PlanState) -> None:
         self._state = state
-        self._shapes: dict[tuple[Any, ...], list[Candidate]] = {}  # shape -> its jobs, in waiting order
-        # The next job of each shape, with its sort key and an iterator over the later jobs of the shape:
+        self._by_key: dict[tuple[Any, ...], list[Candidate]] = {}  # equivalence key -> its jobs, in waiting order
+        # The next job of each key, with its sort key and an iterator over the later jobs of the key:
         self._heap: list[tuple[WaitingKey, Candidate, Iterator[Candidate]]] = []
         for candidate in candidates:
-            self._shapes.setdefault(candidate.shape, []).append(candidate)
+            self._by_key.setdefault(candidate.equivalence_key, []).append(candidate)
 
     def begin(self) -> None:
         """Begin a phase: try all jobs that are not served yet."""
         self._heap = []
-        for jobs in self._shapes.values():
+        for jobs in self._by_key.values():
             self._enter(iter(jobs))
 
     def head(self) -> Candidate | None:
@@ -149,9 +149,9 @@ class _WaitingJobs:
         return self._heap[0][1] if self._heap else None
 
     def advance(self, *, admitted: bool) -> None:
-        """Remove the head and enter the next job of its shape.
+        """Remove the head and enter the next job of its equivalence key.
 
-        :param admitted: whether the head was admitted. If not, jobs of its shape with the same or a lower priority are
+        :param admitted: whether the head was admitted. If not, jobs of its key with the same or a lower priority are
             skipped, because they cannot be served either.
         """
         _, candidate, others = heappop(self._heap)

@@ -43,7 +43,7 @@ def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ValidatedSubmission:
     """A valid request, and the job that it would become."""
 
     request: TrainingRequest
@@ -59,7 +59,7 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedWithoutTables:
     """A request that has passed all checks that need no table, and the rows to look up for the other checks."""
 
     request: TrainingRequest
@@ -109,31 +109,31 @@ class SubmissionService:
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, Conflict, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        checked = self._check(request)
+        checked = self._check_without_tables(request)
         counting = partial(self._repository.submissions_of, owner_of(owner))
         count, *found = self._parallel([counting, *self._reads(checked, owner)])
-        examined = self._examined(checked, owner, *found)
-        job = examined.job
-        if examined.dependency_issues:
-            known = self._accepted_before(examined, owner)
+        validated = self._check_with_tables(checked, owner, *found)
+        job = validated.job
+        if validated.dependency_issues:
+            known = self._accepted_before(validated, owner)
             if known is None or (known.expires or math.inf) < self._clock():
-                refuse(examined.dependency_issues)
+                refuse(validated.dependency_issues)
             else:
-                return Accepted(known, known=True, warnings=tuple(examined.warnings), metadata=examined.metadata)
+                return Accepted(known, known=True, warnings=tuple(validated.warnings), metadata=validated.metadata)
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}.",
                 remedy="Move large hyperparameters or environment variables to a file in S3, and pass its address.",
             )
-        if preflight and examined.preflight_issues and self._accepted_before(examined, owner) is None:
-            refuse([replace(issue, remedy=_WITHOUT_PREFLIGHT) for issue in examined.preflight_issues])
-        policy = self._policies.of(examined.metadata.policy).policy
+        if preflight and validated.preflight_issues and self._accepted_before(validated, owner) is None:
+            refuse([replace(issue, remedy=_WITHOUT_PREFLIGHT) for issue in validated.preflight_issues])
+        policy = self._policies.of(validated.metadata.policy).policy
         limit = policy.settings.max_waiting
         try:
-            self._repository.check_waiting(job.owner, count, limit, self._clock(), examined.metadata)
+            self._repository.check_waiting(job.owner, count, limit, self._clock(), validated.metadata)
         except TooMany:
-            if self._accepted_before(examined, owner) is None:
+            if self._accepted_before(validated, owner) is None:
                 raise
         existing, _ = self._parallel(
             [
@@ -142,43 +142,43 @@ class SubmissionService:
                     job,
                     details,
                     self._clock(),
-                    examined.metadata,
+                    validated.metadata,
                     plain=is_plain(job, policy),
                 ),
                 partial(self._repository.count_submission, owner_of(owner), self._clock()),
             ]
         )
-        warnings = tuple(examined.warnings)
+        warnings = tuple(validated.warnings)
         if existing is None:
-            return Accepted(JobRecord(job, details), known=False, warnings=warnings, metadata=examined.metadata)
+            return Accepted(JobRecord(job, details), known=False, warnings=warnings, metadata=validated.metadata)
         if not _is_same(existing, request, owner):
             raise NameTaken(
                 f"Another request already has the name {job.name} (state {existing.job.state}).",
                 field="TrainingJobName",
                 remedy="Give this job another TrainingJobName.",
             )
-        return Accepted(existing, known=True, warnings=warnings, metadata=examined.metadata)
+        return Accepted(existing, known=True, warnings=warnings, metadata=validated.metadata)
 
-    def _accepted_before(self, examined: Examined, owner: str) -> JobRecord | None:
+    def _accepted_before(self, validated: ValidatedSubmission, owner: str) -> JobRecord | None:
         """Return the record of the same request of the same owner; None if it was not accepted before.
 
         Pre-flight and the limit of waiting jobs do not refuse such a request, even if the policy has changed.
         """
-        existing = self._repository.record(examined.job.name)
-        return existing if existing is not None and _is_same(existing, examined.request.content, owner) else None
+        existing = self._repository.record(validated.job.name)
+        return existing if existing is not None and _is_same(existing, validated.request.content, owner) else None
 
-    def examine(self, request: dict[str, Any], owner: str) -> Examined:
+    def validate(self, request: dict[str, Any], owner: str) -> ValidatedSubmission:
         """Validate a request like `submit`, but store nothing. Pre-flight issues are only warnings.
 
         :raises InvalidRequest, Forbidden, Conflict: `submit` would refuse the request.
         """
-        checked = self._check(request)
-        examined = self._examined(checked, owner, *self._parallel(self._reads(checked, owner)))
-        refuse(examined.dependency_issues)
-        return examined
+        checked = self._check_without_tables(request)
+        validated = self._check_with_tables(checked, owner, *self._parallel(self._reads(checked, owner)))
+        refuse(validated.dependency_issues)
+        return validated
 
-    def _check(self, content: dict[str, Any]) -> _Checked:
-        """Check a request as far as possible without the tables."""
+    def _check_without_tables(self, content: dict[str, Any]) -> _CheckedWithoutTables:
+        """Make all checks of a request that need no table."""
         refuse(against_model(content, self._training.request_shape))
         request = TrainingRequest.read(content)
         preflight_issues = preflight.of_request(request)
@@ -193,15 +193,17 @@ class SubmissionService:
             )
         _check_reserved(request)
         self._check_role(request.role)
-        return _Checked(request, tuple(preflight_issues), places, named_dependencies(request))
+        return _CheckedWithoutTables(request, tuple(preflight_issues), places, named_dependencies(request))
 
-    def _reads(self, checked: _Checked, owner: str) -> list[Callable[[], Any]]:
+    def _reads(self, checked: _CheckedWithoutTables, owner: str) -> list[Callable[[], Any]]:
         """Return the reads that validation needs: metadata, the dependencies, and other claims on the job's places."""
         lookups = self._repository.claimed_places.lookups(checked.places, lambda other: acts_for(owner, other))
         dependencies = [partial(self._repository.record, it.job) for it in checked.after]
         return [self._repository.metadata, *dependencies, *lookups]
 
-    def _examined(self, checked: _Checked, owner: str, metadata: Metadata, *reads: Any) -> Examined:
+    def _check_with_tables(
+        self, checked: _CheckedWithoutTables, owner: str, metadata: Metadata, *reads: Any
+    ) -> ValidatedSubmission:
         request = checked.request
         applied = self._policies.of(metadata.policy)
         options = scheduling_options(request, owner, applied.policy)
@@ -217,7 +219,7 @@ class SubmissionService:
         job = replace(new, after=after)
         self._check_places(checked.places, job, list(chain.from_iterable(claims)))
         issues = (*checked.preflight_issues, *preflight.of_policy(request, job, applied, checked.preflight_issues))
-        return Examined(request, job, issues, dependency_issues, metadata)
+        return ValidatedSubmission(request, job, issues, dependency_issues, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
         """Check that no live job of another owner writes to the same folders, or to folders above or below them.

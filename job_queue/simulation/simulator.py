@@ -253,7 +253,7 @@ class Simulator:
         """Return the seconds from a stop until the slots or the GPU allocation of an attempt are free."""
         allocation = attempt.allocation
         alone = allocation is not None and not self._carriers.is_leaving(allocation.carrier)
-        return self._overheads.seating if alone else self._overheads.stopping
+        return self._overheads.member_overhead if alone else self._overheads.stopping
 
     def _stop(self, name: str, *, evicted: bool = True) -> None:
         """Stop an attempt.

@@ -47,11 +47,11 @@ class Overheads:
     provisioning: float = 180  # seconds from the launch until the training begins
     stopping: float = 120  # seconds from the stop request until the instances are free
     checkpoint_every: float | None = 1800  # seconds of training; None: a preempted job starts from the beginning
-    seating: float = 5  # seconds from a member's start on a carrier until it trains, and from its stop to its end
+    member_overhead: float = 5  # seconds from a member's start until it trains, and from its stop request to its end
 
     def starting(self, job: SimulatedJob) -> float:
         """Return the seconds from a start until the training begins."""
-        return self.provisioning if job.gpus is None else self.seating
+        return self.provisioning if job.gpus is None else self.member_overhead
 
     def kept(self, done: float, worked: float) -> float:
         """Return the seconds of work that the last checkpoint has saved.

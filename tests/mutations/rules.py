@@ -81,8 +81,8 @@ MUTATIONS = (
     Mutation(
         "first phase within entitlement",
         "admission.py",
-        "        if self._first:\n            own_share",
-        "        if False:\n            own_share",
+        "        if self._first:\n            in_project_entitlement",
+        "        if False:\n            in_project_entitlement",
     ),
     Mutation(
         "nobody preempts past a higher priority",
@@ -319,22 +319,23 @@ MUTATIONS = (
     Mutation(
         "own lower priorities first, the rest by reclaim",
         "admission.py",
-        "            (partial(self._evict, preemption.preempt_and_reclaim), own_share if may_preempt else []),\n",
+        "            (partial(self._evict, preemption.preempt_and_reclaim), "
+        "in_project_entitlement if may_preempt else []),\n",
         "",
     ),
     Mutation(
         "who is launched is evicted once it runs",
         "admission.py",
-        "            (self._wait_for_launches, in_share),\n",
+        "            (self._wait_for_launches, in_entitlement),\n",
         "",
     ),
     Mutation(
         "migration before reclaim",
         "admission.py",
-        "            (partial(self._evict, self._migration.search), possible),\n"
-        "            (partial(self._evict, preemption.reclaim), own_share),\n",
-        "            (partial(self._evict, preemption.reclaim), own_share),\n"
-        "            (partial(self._evict, self._migration.search), possible),\n",
+        "            (partial(self._evict, self._migration.search), in_quota),\n"
+        "            (partial(self._evict, preemption.reclaim), in_project_entitlement),\n",
+        "            (partial(self._evict, preemption.reclaim), in_project_entitlement),\n"
+        "            (partial(self._evict, self._migration.search), in_quota),\n",
     ),
     Mutation(
         "who migrates stays within entitlement there",

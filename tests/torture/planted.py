@@ -25,7 +25,7 @@ from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.warm_pools import Claims, Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
-from job_queue.domain.launching.proof import is_leftover, is_of_queue
+from job_queue.domain.launching.proof import is_ended_attempt, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import JobTransition
@@ -163,7 +163,7 @@ def _event_of_another_attempt() -> list[Slip]:
     def of_any_attempt(name: str, tags: Mapping[str, str], job: Job) -> bool:
         return is_of_queue(tags) and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
 
-    return [("job_queue.adapters.sagemaker.is_attempt_of", of_any_attempt)]
+    return [("job_queue.adapters.sagemaker.is_current_attempt_of", of_any_attempt)]
 
 
 def _slot_freed_at_stop_request() -> list[Slip]:
@@ -269,7 +269,7 @@ def _proof_not_checked() -> list[Slip]:
         expected = job.launched or apply_qstamp(job.name, job.attempt)
         return name == expected and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
 
-    return [("job_queue.adapters.sagemaker.is_attempt_of", by_tags)]
+    return [("job_queue.adapters.sagemaker.is_current_attempt_of", by_tags)]
 
 
 def _unclear_name_given_up() -> list[Slip]:
@@ -438,9 +438,9 @@ def _copy_is_stopped() -> list[Slip]:
     """A training job with copied tags, under the name of a deleted attempt, counts as a leftover of the queue."""
 
     def by_proof(self: TrainingJob, record: JobRecord) -> bool:
-        return self.is_proven_of(record.job) or is_leftover(self.name, self.tags, record)
+        return self.has_valid_proof_of(record.job) or is_ended_attempt(self.name, self.tags, record)
 
-    return [("job_queue.adapters.sagemaker.TrainingJob.is_leftover_of", by_proof)]
+    return [("job_queue.adapters.sagemaker.TrainingJob.may_be_stopped_as_ended", by_proof)]
 
 
 def _deleted_counts_as_failed() -> list[Slip]:

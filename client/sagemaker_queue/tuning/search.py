@@ -98,7 +98,7 @@ class Search:
 
     def _look(self) -> Generator[SearchEvent, None, bool]:
         yield from self._look_at_all()
-        self._pace.saw([(number, live.state, live.attempt) for number, live in self._live.items()])
+        self._pace.observe([(number, live.state, live.attempt) for number, live in self._live.items()])
         yield self._progress()
         return not self._live
 

@@ -70,7 +70,7 @@ class Poller(Generic[T]):
 
     def _poll(self) -> tuple[T, datetime]:
         answer = self._ask()
-        self._pace.saw(self._state_of(answer))
+        self._pace.observe(self._state_of(answer))
         return answer, datetime.now(timezone.utc)
 
     def _poll_on(self) -> None:

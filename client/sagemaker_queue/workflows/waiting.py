@@ -56,7 +56,7 @@ def wait_until_finished(
             else:  # submitted after the list was read, or not listed because there are few jobs
                 live[name] = job
         hints = [getattr(live[name], "ask_again_after", None) or 0 for name in left]
-        pace.saw([(live[name].state, live[name].attempt) for name in left], min(hints, default=None))
+        pace.observe([(live[name].state, live[name].attempt) for name in left], min(hints, default=None))
         if left:
             yield UnfinishedJobs([live[name] for name in left])
         return not left

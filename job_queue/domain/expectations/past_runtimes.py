@@ -61,7 +61,7 @@ class PastRuntimes:
         provisioning = self._provisioning()
         expected, likely = dict[str, float](), dict[str, tuple[float, ...]]()
         for job in live:
-            starting = provisioning if job.gpus is None else Overheads().seating
+            starting = provisioning if job.gpus is None else Overheads().member_overhead
             done, ran = self._progress(job, now, starting)
             prediction = self._predictor.predict(_traits(job), ran, job.max_runtime)
             if prediction is not None:

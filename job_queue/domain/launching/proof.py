@@ -55,7 +55,7 @@ def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
     return attempt is not None and name == apply_qstamp(tags.get(JOB_TAG, ""), attempt)
 
 
-def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
+def is_current_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
     """Return whether a training job is this submission's recorded attempt, or the next one if the job is waiting.
 
     An attempt that a version without proofs has launched is recognised by the recorded name, until it ends.
@@ -63,10 +63,10 @@ def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
     expected = job.launched if job.launched is not None else apply_qstamp(job.name, job.attempt)
     if name != expected or not _claims(tags, job) or tags.get(ATTEMPT_TAG, str(job.attempt)) != str(job.attempt):
         return False
-    return is_proven(name, tags, job) or (job.secret is None and job.launched is not None)
+    return has_valid_proof(name, tags, job) or (job.secret is None and job.launched is not None)
 
 
-def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
+def has_valid_proof(name: str, tags: Mapping[str, str], job: Job) -> bool:
     """Return whether a training job has a valid proof of this submission, even if it is not the current attempt."""
     attempt, proof = attempt_number(name), _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
     if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
@@ -78,7 +78,7 @@ def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
     return hmac.compare_digest(proof[2], _digest(job.secret, name, number))
 
 
-def is_signed(name: str, tags: Mapping[str, str], job: Job) -> bool:
+def has_proof_of_any_call(name: str, tags: Mapping[str, str], job: Job) -> bool:
     """Return whether a training job has the proof of any call of this submission, even of a refused call.
 
     Other people may have read such a proof and copied it.
@@ -100,13 +100,13 @@ def ended_attempt(name: str, record: JobRecord) -> EndedAttempt | None:
     return next((it for it in record.attempts if it.training_job_name == name and it.carrier is None), None)
 
 
-def is_leftover(name: str, tags: Mapping[str, str], record: JobRecord) -> bool:
+def is_ended_attempt(name: str, tags: Mapping[str, str], record: JobRecord) -> bool:
     """Return whether a training job is an attempt of this submission that is recorded as ended.
 
     The record shows that SageMaker once accepted the name from the queue. A proof alone shows less, because other
     people may have copied the proof of a call that SageMaker refused.
     """
-    return is_signed(name, tags, record.job) and ended_attempt(name, record) is not None
+    return has_proof_of_any_call(name, tags, record.job) and ended_attempt(name, record) is not None
 
 
 def _claims(tags: Mapping[str, str], job: Job) -> bool:

@@ -49,11 +49,11 @@ def test_pauses_are_longer_at_random_and_never_shorter() -> None:
 
 def test_a_change_of_state_makes_them_short_again() -> None:
     pace, _ = a_pace()
-    pace.saw("pending")
+    pace.observe("pending")
     pauses(pace, 600)
-    pace.saw("pending")
+    pace.observe("pending")
     assert pace.seconds() == LONGEST_SECONDS
-    pace.saw("running")
+    pace.observe("running")
     assert pace.seconds() == POLL_SECONDS
 
 
@@ -67,10 +67,10 @@ def test_what_a_user_sets_is_the_shortest_pause(least: float, longest: float) ->
 
 def test_the_queue_may_ask_for_longer_pauses_and_take_that_back() -> None:
     pace, _ = a_pace()
-    pace.saw("pending", 60)
+    pace.observe("pending", 60)
     assert pace.seconds() == POLL_SECONDS, "the first minute is as ever"
     assert pauses(pace, 900)[-1] == 60
-    pace.saw("pending")
+    pace.observe("pending")
     assert pace.seconds() == LONGEST_SECONDS
 
 

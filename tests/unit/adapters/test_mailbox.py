@@ -15,7 +15,7 @@ from job_queue.adapters.sagemaker import LaunchResult, StopResult
 from job_queue.carrier_agent import seal
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
-from job_queue.domain.launching.proof import attempt_tags, is_attempt_of
+from job_queue.domain.launching.proof import attempt_tags, is_current_attempt_of
 from job_queue.scheduler import GpuAllocation, JobState
 from tests.jobs import NOW, a_job
 from tests.mailboxes import BUCKET, AgentInMemory, BucketInMemory, mailboxes, small_key
@@ -124,7 +124,9 @@ def test_an_assignment_is_accepted_once_and_a_repeated_one_meets_itself(world: W
     found = world.queue.describe(world.member)
     assert found is not None
     assert (found.status, found.ended_at, found.began, found.carrier) == ("InProgress", None, None, CARRIER)
-    assert is_attempt_of(ATTEMPT, found.tags, replace(world.member, sent=0)), "the call is the one that was signed"
+    assert is_current_attempt_of(ATTEMPT, found.tags, replace(world.member, sent=0)), (
+        "the call is the one that was signed"
+    )
 
 
 @pytest.mark.attack

@@ -350,7 +350,7 @@ def test_what_a_member_waits_for_is_told_in_gpus(queue: Harness) -> None:
 
 def test_a_plan_tells_whether_a_member_would_start(queue: Harness) -> None:
     def answer(gpus: str, priority: int = 0) -> PlanAnswer:
-        job = queue.submissions.examine(member_request("new", gpus, priority), OWNER).job
+        job = queue.submissions.validate(member_request("new", gpus, priority), OWNER).job
         cluster, decided, advice = queue.dry_run.what_if(job)
         return plan_answer(job, cluster, decided, queue.now, advice, (), None)
 

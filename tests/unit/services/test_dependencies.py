@@ -34,7 +34,7 @@ def refused(queue: Harness, after: str) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as error:
         queue.submissions.submit(a_dependent(after), OWNER)
     with pytest.raises(InvalidRequest):
-        queue.submissions.examine(a_dependent(after), OWNER)
+        queue.submissions.validate(a_dependent(after), OWNER)
     counted = ("sagemaker-queue-lines", "owners", OWNER)
     assert {place: row for place, row in queue.tables.rows.items() if place != counted} == {
         place: row for place, row in before.items() if place != counted
@@ -126,7 +126,7 @@ def test_a_dependent_that_could_never_start_for_another_reason_is_told_so() -> N
 
 def test_a_dry_run_says_what_it_would_wait_for() -> None:
     queue = a_queue()
-    job = queue.submissions.examine(a_dependent("a c:any"), OWNER).job
+    job = queue.submissions.validate(a_dependent("a c:any"), OWNER).job
     _, decided, advice = queue.dry_run.what_if(job)
     (hold,) = (hold for hold in decided.holds if hold.job == "b")
     assert hold.message == "Waits for a (running) to complete and c (waiting) to end."

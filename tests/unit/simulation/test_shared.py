@@ -26,7 +26,7 @@ from job_queue.simulation.simulator import Simulator
 from job_queue.simulation.trace import Reading, TraceJob
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-OVERHEADS = Overheads(provisioning=100, stopping=50, checkpoint_every=1000, seating=5)
+OVERHEADS = Overheads(provisioning=100, stopping=50, checkpoint_every=1000, member_overhead=5)
 GPUS = 8
 
 

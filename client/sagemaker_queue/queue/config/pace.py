@@ -46,7 +46,7 @@ class PollingPace:
         self._pause = self.least
         self._passed = 0.0
 
-    def saw(self, state: object, ask_again_after: float | None = None) -> None:
+    def observe(self, state: object, ask_again_after: float | None = None) -> None:
         """Return to short pauses if the state differs from the last state.
 
         ``ask_again_after`` is the longest pause in seconds that the queue's answer suggests; None: no suggestion.
@@ -82,5 +82,5 @@ class PollingPace:
 
 
 def states(status: QueueStatus) -> object:
-    """Return the live jobs with their states, as a value for ``PollingPace.saw``."""
+    """Return the live jobs with their states, as a value for ``PollingPace.observe``."""
     return sorted((job.job, job.state) for job in (*status.active, *status.waiting))

@@ -111,7 +111,7 @@ class Follower:
             yield from self._lines(*self._running)
             return False
         job = self._queue.job(name)
-        self._pace.saw((job.state, job.attempt, job.cancel_requested), job.ask_again_after)
+        self._pace.observe((job.state, job.attempt, job.cancel_requested), job.ask_again_after)
         live = [attempt for attempt in self._wanted(job) if attempt.outcome is None]
         self._running = (job, live[-1]) if live and not job.finished else None
         yield from self._last(self._new_events(job))

@@ -61,7 +61,7 @@ class JobSessions:
         check(job, self._instance)
         attempt = present(job)
         if attempt is None:
-            self._pace.saw((job.state, job.attempt, None), job.ask_again_after)
+            self._pace.observe((job.state, job.attempt, None), job.ask_again_after)
             if not wait:
                 raise Conflict(f"{job.job} does not run: it is {job.state}. To wait for it: --follow")
             yield job
@@ -71,7 +71,7 @@ class JobSessions:
             self._trains_since = self.stop_cause = None
         self._target = target
         stage = self._stage(target)
-        self._pace.saw((job.state, job.attempt, stage))
+        self._pace.observe((job.state, job.attempt, stage))
         if stage in (None, "Training"):
             try:
                 yield self._sessions.open(target, what)
