@@ -21,10 +21,9 @@ from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-ARRIVAL_SECONDS = 24 * 3600.0  # seconds; a forecast repeats the submissions of this period
-RECENT_SECONDS = (
-    15 * 60.0
-)  # seconds; a plan adds attempts that ended in this period to the past use, unless the outlook counts them already
+ARRIVAL_SECONDS = 24 * 3600.0  # a forecast repeats the submissions of this period
+# A plan adds the attempts that ended in this period to the past use, unless the outlook counts them already.
+RECENT_SECONDS = 15 * 60.0
 STALE_SECONDS = 5 * 60  # age after which expected starts and ends are not shown
 
 
