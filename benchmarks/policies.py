@@ -1,7 +1,7 @@
 """Other schedulers on the same jobs: `python benchmarks/policies.py TRACE.csv ... [--seeds 0,1,2] [--ours]`.
 
 A small simulator, separate from the queue's own, runs published policies on a fleet of equal slots. Slots, overheads
-and drawn priorities are those of `smq simulate`. Only the queue (`--ours`) uses the priorities.
+and drawn priorities are those of `smq simulate`. Only the queue (`--ours`) uses the priorities, in two of its rows.
 
 - FIFO: strict order of submission; the first job that does not fit blocks all others.
 - EASY: FIFO with backfill. A later job may start if it delays the first one not at all, by exact runtimes.
@@ -41,7 +41,7 @@ from statistics import fmean
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor  # noqa: E402
-from job_queue.scheduler import DEFAULT, Backfill, Order, Policy, Pool, Project, Settings  # noqa: E402
+from job_queue.scheduler import DEFAULT, Order, Policy, Pool, Project, Settings  # noqa: E402
 from job_queue.simulation.experiments.experiment import Experiment  # noqa: E402
 from job_queue.simulation.metrics import wait  # noqa: E402
 from job_queue.simulation.trace import (  # noqa: E402
@@ -383,10 +383,11 @@ POLICIES: Mapping[str, Callable[[], Scheduler]] = {
     "shortest first, an oracle, strict": lambda: InOrder(_by_work),
 }
 
-OURS: Mapping[str, Settings] = {
-    "the queue, as shipped": Settings(),
-    "the queue, backfill: predicted": Settings(backfill=Backfill.PREDICTED),
-    "the queue, and order: shortest": Settings(backfill=Backfill.PREDICTED, order=Order.SHORTEST),
+OURS: Mapping[str, tuple[Settings, Sequence[float]]] = {  # settings, and the weights of the drawn priorities
+    "the queue, as shipped": (Settings(), DRAWN_PRIORITIES),
+    "the queue, order: shortest": (Settings(order=Order.SHORTEST), DRAWN_PRIORITIES),
+    "the queue, as shipped, one priority for all": (Settings(), ()),
+    "the queue, order: shortest, one priority for all": (Settings(order=Order.SHORTEST), ()),
 }
 
 
@@ -479,14 +480,17 @@ class Workload:
         here = [job.jct for job in jobs if job.name in alone]
         return fmean(here) / fmean(alone.values()) if here else None
 
-    def figures_of_queue(self, settings: Settings) -> PolicyFigures:
-        """Return the figures of the queue itself."""
-        experiment = Experiment(self._reading, runtimes="predicted")
+    def figures_of_queue(self, settings: Settings, priorities: Sequence[float]) -> PolicyFigures:
+        """Return the figures of the queue itself.
+
+        :param priorities: weights of the drawn priorities; empty: all jobs have the same priority.
+        """
+        experiment = Experiment(replace(self._reading, priorities=tuple(priorities)), runtimes="predicted")
         policy = replace(self._policy, settings=settings)
         outcome = experiment.outcome("", policy, self._trace, lambda title, ended, jobs: None)
         runs = [run for run in outcome.runs if run.ended is not None]
         waits = [wait(run) for run in runs]
-        highest = [wait(run) for run in runs if run.job.priority == HIGHEST]
+        highest = [wait(run) for run in runs if self._priorities[run.job.name] == HIGHEST]
         jct = fmean(run.ended - run.job.submitted for run in runs if run.ended is not None)
         rho = max(outcome.fairness.values(), default=None)
         return PolicyFigures(waits, jct, fmean(highest or waits), rho, [run.preemptions for run in runs])
@@ -513,7 +517,7 @@ def main() -> None:
             workload = Workload(path, capacity, seed, groups=options.groups)
             rows = [(label, partial(workload.figures, make)) for label, make in POLICIES.items()]
             ours = OURS.items() if options.ours else ()
-            rows += [(label, partial(workload.figures_of_queue, settings)) for label, settings in ours]
+            rows += [(label, partial(workload.figures_of_queue, *settings)) for label, settings in ours]
             for label, measure in rows:
                 if options.only is None or options.only in label:
                     began = time.process_time()
