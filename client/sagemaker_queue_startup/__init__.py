@@ -122,7 +122,7 @@ def _remember(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> N
 
 
 def _client() -> Any:
-    """Import and return the client's module that answers, which imports boto3 and ``sagemaker_queue_startup``."""
+    """Import and return the client's module ANSWERS, which imports boto3 and ``sagemaker_queue_startup``."""
     from importlib import import_module  # noqa: PLC0415
 
     return import_module(ANSWERS)

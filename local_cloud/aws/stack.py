@@ -270,7 +270,7 @@ class LocalCloud:
             return self._session.client(service, **options)  # type: ignore[call-overload]
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
-        """Call the queue's function with `event` and return its answer; raise LocalCloudError if it fails or ends."""
+        """Call the queue's function with `event` and return its answer; raise LocalCloudError if it fails."""
         client = self.client("lambda", config=Config(retries={"total_max_attempts": 1}))
         answer = client.invoke(FunctionName=self.function_name, Payload=json.dumps(event))
         payload = json.loads(answer["Payload"].read() or b"null")

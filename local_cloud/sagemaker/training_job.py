@@ -214,7 +214,7 @@ class EmulatedTrainingJob:
             )
 
     def _leave_warm_pool(self, failure_reason: str | None) -> None:
-        """Keep the instances in a warm pool if the cluster is running and healthy and the account's quota allows it."""
+        """Keep the instances if a warm pool is requested and allowed, and the cluster is healthy. Else free them."""
         if (pool := self.warm_pool) is None:
             return
         healthy = self.launched and (failure_reason is None or failure_reason.startswith(HEALTHY_FAILURES))

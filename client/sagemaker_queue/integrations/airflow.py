@@ -1,6 +1,6 @@
 """A session factory for Apache Airflow's Amazon provider that sends all its hooks' training jobs to the queue.
 
-In ``airflow.cfg``, or by the environment variable ``AIRFLOW__AWS__SESSION_FACTORY``::
+Set the factory in ``airflow.cfg``, or by the environment variable ``AIRFLOW__AWS__SESSION_FACTORY``::
 
     [aws]
     session_factory = sagemaker_queue.integrations.airflow.QueueSessionFactory

@@ -100,7 +100,7 @@ def _renderer() -> JobLogRenderer:
 
 
 def _sum_up(description: dict[str, Any], *, rules: bool) -> None:
-    """Print the SDK's summary of a job: the states of rules, and the seconds of all attempts."""
+    """Print the SDK's summary of a job: the states of rules, and the seconds times the instances."""
     renderer = _renderer()
     for tool in ("Debug", "Profiler") if rules else ():
         for rule in description.get(f"{tool}RuleEvaluationStatuses", []):

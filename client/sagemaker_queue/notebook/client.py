@@ -266,7 +266,7 @@ class QueueClient(client.QueueClient):
         The folder is ``to`` (default: named after the job), which must be empty or missing. With ``checkpoints``,
         download the checkpoints so far, also of a live job. ``refused`` of the result lists the files that were not
         downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content; the defaults are ten
-        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound without results. Raises
+        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results. Raises
         StorageError if the folder is not empty, an archive exceeds a bound, or the disk is too small.
         """
         (name,) = _names([job])

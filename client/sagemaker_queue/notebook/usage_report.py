@@ -28,7 +28,7 @@ class UsageReport:
     by: str
     """The key of the sums, such as ``project``."""
     parts: Mapping[str, Usage]
-    """The usage by key, the largest first; ``hours()`` returns the figures."""
+    """The usage by key, the largest first (days in order); ``hours()`` returns the figures."""
     total: Usage
     """The total usage."""
     budgets: tuple[RemainingBudget, ...]

@@ -57,7 +57,7 @@ class TrialRow:
 
     number: int
     job: str
-    state: str  # not submitted or live; after its end completed, pruned or failed
+    state: str  # not submitted, live, or the job's state; after the trial's end completed, pruned or failed
     value: float | None
     params: Mapping[str, Value]
     reason: str | None = None

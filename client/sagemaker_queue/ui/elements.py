@@ -165,7 +165,7 @@ def fact(name: str, value: object) -> None:
 
 
 def getting_started(view: View) -> None:
-    """Add instructions for a first job if the queue is empty and has no history."""
+    """Add instructions for a first job if the queue is empty and no attempt has ended recently."""
     if view.live or view.past:
         return
     with ui.column().classes("smq-card gap-1"):

@@ -63,7 +63,7 @@ class Tab:
             return None
 
     def may_change(self, job: JobSummary) -> bool:
-        """Return whether this user may hold, release or cancel the job: its owner, or an administrator."""
+        """Return whether this user may change the job: the user owns the job, or is an administrator."""
         identity = self.view.identity
         return identity.admin or job.owner == identity.owner
 

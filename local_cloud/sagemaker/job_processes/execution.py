@@ -16,7 +16,8 @@ from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Transfer
 
 _log = logging.getLogger(__name__)
 
-FAILED_ALONE_AFTER = 1.0  # seconds; if one instance fails during a stop and the others run on so long, the job fails
+# seconds; if one instance fails during a stop and the others run on for this time, the job fails
+FAILED_ALONE_AFTER = 1.0
 LOG_PERIOD = 0.3  # seconds
 SYNC_PERIOD = 1.0
 _TICK = 0.05

@@ -314,7 +314,7 @@ def _list_files(archive: Archive, as_json: bool) -> int:
 
 
 def _free_name(queue: QueueClient, name: str) -> str:
-    """Return the name; if a finished job has this name, return the first free name of name-r2, name-r3 and so on."""
+    """Return the first of name, name-r2, name-r3 and so on that no finished job has."""
     free = name
     try:
         while (job := queue.job(free)).finished:

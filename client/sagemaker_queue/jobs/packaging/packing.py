@@ -27,7 +27,7 @@ class Archive:
     digest: str  # SHA-256 of the names, the content and the executable bits
     files: int
     size: int  # bytes of all files
-    unzipped: int  # bytes of the archive
+    unzipped: int  # bytes of the unzipped archive
     names: tuple[tuple[str, int | None], ...] = ()  # each path in it, with its size in bytes if it is a file
     kept_back: tuple[str, ...] = ()  # paths that are not packed, because they contain secrets
 

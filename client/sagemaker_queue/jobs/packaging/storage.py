@@ -57,7 +57,10 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig) -> boto3.Session:
-    """Return a session with a profile's credentials, in its region. Raises ConfigError if there is no such profile."""
+    """Return a session with a profile's credentials, in the queue's region.
+
+    Raises ConfigError without such a profile.
+    """
     try:
         return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
     except BotoCoreError as error:

@@ -55,8 +55,8 @@ def _each_once(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
 def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequence[str], env: Values) -> list[Run]:
     """Return a run for each combination of the grids' values, put into the command and the environment.
 
-    A run's name contains its values, so that adding a value to a grid does not change the names of the other runs.
-    Raises InvalidOption for a placeholder without a grid, or a grid without a placeholder.
+    A run's name contains its values or their hash. So adding a value to a grid does not change the names of the other
+    runs. Raises InvalidOption for a placeholder without a grid, or a grid without a placeholder.
     """
     names = [name for name, _ in grids]
     if len(set(names)) < len(names):

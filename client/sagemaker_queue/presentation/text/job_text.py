@@ -29,8 +29,8 @@ WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt"
 _SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 # The columns that are omitted, in this order, until the table fits its terminal.
 _OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")
-# Least width, in columns, at which reasons are whole sentences. On narrower terminals, reasons are brief, because cut
-# sentences look alike.
+# Least width, in characters, at which reasons are whole sentences. On narrower terminals, reasons are brief, because
+# cut sentences look alike.
 _ROOM_FOR_SENTENCES = 100
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 

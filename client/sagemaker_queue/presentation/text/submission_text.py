@@ -15,7 +15,7 @@ def submission_line(job: Submission, width: int | None = None, *, following: str
     """Return the state, the position and the reason to wait of a submitted job, cut to a width, and the next command.
 
     ``following`` replaces the usual next command of a live job. The next command and the names are never cut, because
-    users copy them. The position is omitted if there is no space for it.
+    users copy them. The position is shortened or omitted if the line then fits.
     """
     what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     usual = "logs -f" if job.state in ACTIVE else "why"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 5.0  # between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
 GROWTH = 1.25  # factor by which each later pause grows
-LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests a longer pause
+LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer or the user wants a longer one
 # The maximum random extension of a pause, as a part of it, so that clients that began together spread out.
 JITTER = 0.25
 

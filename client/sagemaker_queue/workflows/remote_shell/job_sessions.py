@@ -47,8 +47,8 @@ class JobSessions:
     def enter(self, what: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
         """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
-        Raises NotFound and Forbidden; Conflict if the job has finished, or waits; InvalidOption if no session can ever
-        be opened in the job.
+        Raises NotFound and Forbidden; Conflict if the job has finished, or waits without ``wait``; InvalidOption if no
+        session can ever be opened in the job.
         """
         while True:
             found = yield from self._look(what, wait)

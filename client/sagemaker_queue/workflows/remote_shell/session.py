@@ -123,10 +123,13 @@ class Session:
         self._terminate = terminate
 
     def run(self, lives: Callable[[], bool], stdout: BinaryIO | None = None) -> int | None:
-        """Run the plugin until the session ends; return the exit status of the command, or else of the plugin.
+        """Run the plugin until the session ends.
 
-        ``lives`` is called every LOOK_SECONDS; if ``lives`` returns False, the session is terminated. The result is
-        None if the session ended before its command did. A command's output is written to ``stdout``.
+        For a command, return its exit status, or None if the session ended first. For a shell or port, return the
+        plugin's exit status.
+
+        ``lives`` is called every LOOK_SECONDS; if ``lives`` returns False, the session is terminated. A command's
+        output is written to ``stdout``.
         """
         with _terminal_restored(), _signals_left_to_plugin():
             try:

@@ -1,4 +1,4 @@
-"""Answer Search for training jobs: show matching jobs of the queue in place of their attempts, and other jobs."""
+"""Answer Search for training jobs: jobs of the queue replace their attempts, and other results are unchanged."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
 
 _DEFAULT_PAGE = 10
 _MOST_LOOKUPS = 50
-"""Maximum number of jobs that are described for one page, if the list of jobs lacks members that the expression needs.
-A page may have fewer entries than requested."""
+"""Maximum number of jobs of the queue that are looked up for one page. A page may have fewer entries than requested."""
 _MOST_NAMES = 100
 _KNOWN = frozenset(
     {
@@ -35,10 +34,11 @@ _KNOWN = frozenset(
 
 
 def search(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer a Search call for the resource TrainingJob. Other calls, and calls that SageMaker refuses, pass.
+    """Answer a Search call for the account's training jobs.
 
-    If the expression lists names, these jobs are described. Otherwise the queue's list is read, and a job is described
-    if the list lacks a member that the expression needs, such as tags.
+    If the expression restricts names to at most _MOST_NAMES, look up these jobs. Otherwise read the queue's list, and
+    look up each job that the list does not rule out. Return None for all other calls, and for calls that SageMaker
+    would refuse. These calls then go to SageMaker unchanged.
     """
     asked = call.parameters
     if asked.get("Resource") != "TrainingJob" or asked.get("CrossAccountFilterOption") == "CrossAccount":
@@ -98,7 +98,7 @@ class _Page:
         self._members = frozenset(shape.members) | {"Tags"}
 
     def entries(self, jobs: Iterable[JobSummary], by: str) -> list[ListEntry]:
-        """Return the entries of the jobs that match or may match, by the members in the list."""
+        """Return an entry for each job that the members in the queue's list do not rule out."""
         entries = []
         for job in jobs:
             shown = summary(job, self._call.region)

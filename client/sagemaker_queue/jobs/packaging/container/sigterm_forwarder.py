@@ -81,7 +81,7 @@ def image_command(arguments: list[str]) -> list[str]:
 
 
 def forward_sigterm(number: int, frame: FrameType | None) -> None:
-    """Send SIGTERM to the processes that handle it. If none does, retry soon, since a script may still be starting."""
+    """Send SIGTERM to the processes that handle it. If there is none, retry soon: a script may be starting."""
     receivers = list(handlers(os.getpid(), children()))
     for pid in receivers:
         print("launcher: the job is being stopped: SIGTERM to process", pid, flush=True)
