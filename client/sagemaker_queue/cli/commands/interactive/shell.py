@@ -143,8 +143,8 @@ def _liveness(sessions: JobSessions) -> Callable[[], bool]:
     """
     printed: list[str] = []
 
-    def lives() -> bool:
-        alive = sessions.lives()
+    def is_attempt_running() -> bool:
+        alive = sessions.is_attempt_running()
         if alive and sessions.stop_cause is not None and not printed:
             printed.append(sessions.stop_cause)
             sentence = clean(f"{sessions.name} is being stopped: {sessions.stop_cause}. Save what you need.")
@@ -152,7 +152,7 @@ def _liveness(sessions: JobSessions) -> Callable[[], bool]:
             raw(sys.stderr).flush()
         return alive
 
-    return lives
+    return is_attempt_running
 
 
 def _session_end(
