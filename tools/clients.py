@@ -194,7 +194,7 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """Return the document with these rows in its table, sorted like CLIENTS; they replace rows of the same clients."""
+    """Return the document with these rows in its table, sorted like CLIENTS. Rows of the same clients are replaced."""
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)

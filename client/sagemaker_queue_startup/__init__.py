@@ -109,7 +109,7 @@ def unregister(emitter: Any, name: str) -> None:
 
 def pass_all_calls(emitter: Any) -> None:
     """Let all calls of a client pass to AWS, although its events are or will be hooked: the hooks use this client."""
-    # This handler runs before the handlers of the event that is answered.
+    # The event provide-client-params comes before the event before-call, which the hooks answer.
     emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
 
 

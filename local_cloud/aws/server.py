@@ -120,7 +120,7 @@ async def authorize(receive: Receive, send: Send) -> None:
 
 
 def refusal(question: dict[str, Any]) -> dict[str, str]:
-    """Return why a request is refused: a wrong signature, or a missing permission. Empty if it is not refused."""
+    """Return why a request is refused: a wrong signature or a missing permission. Return an empty object if allowed."""
     headers = {name.lower(): value for name, value in question["headers"]}
     key = extract_access_key_id(headers, {})
     set_request_account_id(_request_account_scope(key))

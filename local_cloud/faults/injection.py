@@ -118,7 +118,7 @@ class Faults:
             raise ConnectionAbort
 
     def early_end(self, *, may_be_pending: bool) -> str | None:
-        """Return the kind of fault that ends a training job before it trains; None if none happens.
+        """Return the kind of fault that ends a training job before it trains; None if no fault happens.
 
         :param may_be_pending: whether the request limits the wait for its instances, so that this limit may expire.
         """

@@ -206,7 +206,7 @@ class Signature(AuthBase):
         self.region = region
 
     def caller_arn(self) -> str:
-        """Return the ARN that STS names for the credentials. Raises NotAuthenticated without an answer."""
+        """Return the ARN that STS names for the credentials. Raises NotAuthenticated if STS names none."""
         try:
             sts = self._session.client("sts", region_name=self.region, config=_ONE_SHORT_QUESTION)
             return str(sts.get_caller_identity()["Arn"])

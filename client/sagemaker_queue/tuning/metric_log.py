@@ -11,7 +11,7 @@ from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog
 
-GRACE_SECONDS = 60.0  # after the end of an attempt, until its last lines have reached CloudWatch
+GRACE_SECONDS = 60.0  # seconds until the last lines of an ended attempt have reached CloudWatch
 
 
 class MetricLog:

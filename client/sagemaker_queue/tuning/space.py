@@ -122,7 +122,7 @@ def text_of(value: Value) -> str:
 
 
 def space_json(space: Space) -> dict[str, list[object]]:
-    """Return the space as JSON values that identify it."""
+    """Return the space as JSON values that identify the space."""
     return {
         name: ["choice", *one.options]
         if isinstance(one, Choice)

@@ -15,7 +15,7 @@ from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]
 _ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
-_AGES_SECONDS = 5.0  # between two updates of relative times
+_AGES_SECONDS = 5.0  # seconds between two updates of relative times
 _EACH_COLUMN = {
     "resizable": True,
     "minWidth": 70,

@@ -19,7 +19,7 @@ from sagemaker_queue.workflows.job_logs.follower import Follower, JobEvent, Outa
 
 _LINES = 1000  # maximum number of the latest lines that are shown
 _AT_ONCE = 200  # lines that are sent to the browser at once
-_UPDATE_SECONDS = 0.5  # between two updates of the browser
+_UPDATE_SECONDS = 0.5  # seconds between two updates of the browser
 
 
 class _LogClosed(Exception):

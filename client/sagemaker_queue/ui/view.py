@@ -25,7 +25,7 @@ class View:
     at: datetime
     status: QueueStatus
     live: tuple[JobSummary, ...]  # in the order of the queue
-    past: tuple[PastAttempt, ...]  # in the order of their ends
+    past: tuple[PastAttempt, ...]  # in the order of the attempts' ends
     identity: Identity
 
 

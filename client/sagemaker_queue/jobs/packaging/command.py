@@ -150,7 +150,7 @@ class CommandJob:
         return _overridden(self.more, request)
 
     def _places(self, channels: Mapping[str, DataLink]) -> dict[str, str] | None:
-        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command; None without any."""
+        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command, or None."""
         found = [placeholder for word in self.command for placeholder in PLACEHOLDER.finditer(word)]
         if not found:
             return None

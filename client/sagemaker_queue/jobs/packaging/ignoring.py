@@ -105,7 +105,7 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
 
 
 def _git_meaning(line: str) -> str:
-    """Return the pattern with the meaning that git gives it.
+    """Return a pattern for pathspec that has the meaning of the line in git.
 
     For git, out/** matches the content of the folder but not the folder itself. For pathspec, out/** matches both.
     """

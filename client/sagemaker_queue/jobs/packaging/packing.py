@@ -28,8 +28,9 @@ class Archive:
     files: int
     size: int  # bytes of all files
     unzipped: int  # bytes of the unzipped archive
-    names: tuple[tuple[str, int | None], ...] = ()  # each path in it, with its size in bytes if it is a file
-    kept_back: tuple[str, ...] = ()  # paths that are not packed, because they contain secrets
+    # each path in the archive, with a file's size in bytes; None: not a file
+    names: tuple[tuple[str, int | None], ...] = ()
+    kept_back: tuple[str, ...] = ()  # paths that are not packed, because they may contain secrets
 
     def has(self, *names: str) -> bool:
         """Return whether the archive contains all these files."""

@@ -301,7 +301,7 @@ class S3Storage:
 
 
 def same_content(file: Path, stored: Stored) -> bool:
-    """Return whether an object has the ETag that an upload of the file by boto3 would give it.
+    """Return whether an object has the ETag that boto3 would give to an upload of the file.
 
     The result is also False if the ETag proves nothing. This is the case if S3 encrypts the object with a KMS key, or
     if another program uploaded it with another part size.

@@ -79,7 +79,7 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
 def check_placeholders(
     names: Sequence[str], command: Sequence[str], env: Values, option: str = "grid", *, may_have_none: bool = False
 ) -> bool:
-    """Return whether there are placeholders. ``option`` names the option with their values, for messages.
+    """Return whether there are placeholders. ``option`` is the option with the values, for messages.
 
     Raises InvalidOption for a placeholder without a value, or a value without a placeholder. With ``may_have_none``,
     values without any placeholder are accepted.

@@ -115,7 +115,7 @@ def _slots(slots: Mapping[str, int]) -> str:
 
 
 def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
-    """Return warnings, reasons why applying the policy takes --force, and parts that were not previewed."""
+    """Return warnings, reasons why applying the policy needs --force, and parts that were not previewed."""
     remarks = [*preview.warnings, *preview.in_use]
     if preview.in_use:
         remarks.append(

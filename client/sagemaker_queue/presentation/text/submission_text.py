@@ -32,7 +32,7 @@ def submission_line(job: Submission, width: int | None = None, *, following: str
 
 
 def sweep_line(group: str, submitted: Collection[Submission]) -> str:
-    """Return a summary of a sweep's submission: numbers of jobs, new ones and by state."""
+    """Return a summary of a sweep's submission: the number of new jobs, and of jobs in each state."""
     new = sum(not job.known for job in submitted)
     states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in submitted).most_common())
     before = f", {len(submitted) - new} there already" if new < len(submitted) else ""

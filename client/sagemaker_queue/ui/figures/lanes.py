@@ -29,7 +29,7 @@ class Span:
     job: str
     project: str | None = None
     owner: str | None = None
-    outcome: str | None = None  # of a finished attempt
+    outcome: str | None = None  # the outcome of a finished attempt
     made_room_for: str | None = None
     is_external: bool = False
     end_is_known: bool = True

@@ -13,7 +13,7 @@ from api_contract.models import QueueStatus
 from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plain
 
 _ROW = 34  # pixels
-_POINTS = 240  # on the time axis
+_POINTS = 240  # points on the time axis
 _FEW = 12  # up to this number of instances, the axis has a tick for each
 NO_PROJECTS = "No projects yet. A policy names them: smq policy edit"
 

@@ -24,7 +24,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 class Notice:
     """A notice to a user; ``text`` is a sentence on one line."""
 
-    kind: str  # of NOTICE_KINDS
+    kind: str  # one of NOTICE_KINDS
     job: str
     text: str
 

@@ -19,8 +19,8 @@ from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
 
-LOOK_SECONDS = 5.0  # between two checks whether the attempt still runs
-_TO_END_SECONDS = 3.0  # for the plugin to end after the session was terminated
+LOOK_SECONDS = 5.0  # seconds between two checks whether the attempt still runs
+_TO_END_SECONDS = 3.0  # seconds for the plugin to end after the session was terminated
 _BLOCK = 65536
 _DENIED = ("AccessDenied", "AccessDeniedException")
 

@@ -62,7 +62,7 @@ COMPILE_SCRIPTS = (
     "compile.aml.sh",
 )  # only the first one that exists is run; AML Command Transfer uses the second name
 STOP_SECONDS = 100  # time for the command's processes to end; SageMaker kills all after 120 seconds
-LOOK_SECONDS = 5.0  # between two checks for shells
+LOOK_SECONDS = 5.0  # seconds between two checks for shells
 SESSION = "ssm-session-worker"[:15]  # Linux's name of the process that the SSM agent starts for each session
 SHELL_VARIABLES = {"_", "HOME", "OLDPWD", "PWD", "SHLVL", "TERM"}  # each shell sets its own values
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 IMAGE_COMMANDS = ("start_with_right_hostname.sh", "train")  # the entry points of AWS's images
-RETRY_SECONDS = 5  # between two searches for processes that handle SIGTERM
+RETRY_SECONDS = 5  # seconds between two searches for processes that handle SIGTERM
 CANNOT_RUN = 127  # exit code, as in a shell
 # After its workers have ended, torchrun raises a signal as an exception, and the log would end with a traceback.
 TORCHRUN = """{interpreter}
