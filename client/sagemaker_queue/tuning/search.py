@@ -83,7 +83,7 @@ class Search:
         self._pace = PollingPace(poll, pause)
         self._clock = clock
         self._live: dict[int, _Live] = {}
-        self._failed = 0  # number of failed trials; -1 once a trial has not failed
+        self._failed = 0  # number of failed trials; -1 once a trial has ended in another way
         self.gave_up = False
 
     def run(self) -> Iterator[SearchEvent]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 T = TypeVar("T")
-LOOK_SECONDS = 1.0  # seconds between two checks for a new answer; only the poller sends requests to the queue
+LOOK_SECONDS = 1.0  # seconds between two checks for a new answer of the poller; a check sends no request
 
 
 @dataclass

@@ -331,7 +331,10 @@ def _free_name(queue: QueueClient, name: str) -> str:
 def upload(
     queue: QueueClient, request: Mapping[str, Any], code: Code, storage: S3Storage, *, preflight: bool, quiet: bool
 ) -> None:
-    """Check a request, upload its code, and print the address; on a terminal, print only that a large upload begins."""
+    """Check a request, upload its code, and print the address, unless ``quiet``.
+
+    On a terminal, print only a line before a large upload.
+    """
     size = code.file.stat().st_size
 
     def before() -> None:

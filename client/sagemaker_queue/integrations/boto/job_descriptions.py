@@ -93,7 +93,7 @@ def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Desc
         "LastModifiedTime": job.state_since or job.entry_time,
         "SecondaryStatusTransitions": transitions,
         **combined_attempts.times(job, known),
-        # SageMaker always returns both members, and the SDK's attach reads them.
+        # SageMaker always returns MaxRuntimeInSeconds and KmsKeyId, and the SDK's attach reads both.
         "StoppingCondition": {"MaxRuntimeInSeconds": _ONE_DAY, **request.get("StoppingCondition", {})},
         "OutputDataConfig": {"KmsKeyId": "", **request.get("OutputDataConfig", {})},
     }
