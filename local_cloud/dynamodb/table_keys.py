@@ -29,7 +29,8 @@ DENIED = (
     "KMS key access denied error: com.amazonaws.services.kms.model.AWSKMSException: The ciphertext refers to a "
     "customer master key that does not exist, does not exist in this region, or you are not allowed to access."
 )  # aws/aws-cdk issue 10010
-MANAGEMENT = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables", "UpdateTable")  # access no item
+# operations that access no item
+MANAGEMENT = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables", "UpdateTable")
 
 
 def install() -> None:

@@ -268,7 +268,7 @@ def _check_json(content: Mapping[str, Any]) -> None:
 
 
 def _first_non_json(value: object, path: str) -> tuple[str, object] | None:
-    """Return path and value of the first value for which JSON has no type; None without such a value."""
+    """Return path and value of the first value for which JSON has no type; None if there is no such value."""
     if isinstance(value, Mapping):
         members: Iterable[tuple[object, str, object]] = (
             (key, f"{path}.{key}" if path else str(key), member) for key, member in value.items()

@@ -168,7 +168,7 @@ class _Wait:
 
 
 def _retry_after(response: requests.Response) -> float | None:
-    """Return the seconds in the header Retry-After; None without the header, or if the header contains a date."""
+    """Return the seconds in the header Retry-After; None if the header is missing or contains a date."""
     text = response.headers.get("Retry-After", "")
     return float(text) if re.fullmatch(r"\d{1,5}", text) else None
 
@@ -219,7 +219,7 @@ class Signature(AuthBase):
         return create(service, region_name=self.region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the signature to the request's headers. Raises NotAuthenticated without usable credentials."""
+        """Add the signature to the request's headers. Raises NotAuthenticated if there are no usable credentials."""
         try:
             credentials = self._session.get_credentials()
             frozen = credentials.get_frozen_credentials() if credentials else None

@@ -30,7 +30,7 @@ class StudyPlan:
     what: str  # identifies the command or the estimator, which must not change
     sampler: str = "tpe"
     pruner: str = "none"
-    seed: int | None = None  # None: a random one, which is stored in the study
+    seed: int | None = None  # None: a random seed, which is stored in the study
 
     def __post_init__(self) -> None:
         """Raise InvalidOption if the plan cannot create jobs."""

@@ -227,7 +227,10 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
 
 @contextmanager
 def _locked(name: str, storage: str | None) -> Iterator[None]:
-    """Hold a lock against other processes of this machine. At the end of the process, the system releases the lock."""
+    """Without ``storage``, hold a lock against other processes of this machine.
+
+    At the end of the process, the system releases the lock.
+    """
     if storage is not None:
         yield
         return

@@ -36,8 +36,8 @@ class Grace:
 class Execution:
     """The running processes of a job, one for each instance.
 
-    :param logs: a boto3 client of CloudWatch Logs.
-    :param sync: the copying of checkpoints to S3; None without a CheckpointConfig.
+    :param logs: a boto3 client of CloudWatch Logs. :param sync: the copying of checkpoints to S3; None if there is no
+    CheckpointConfig.
     """
 
     def __init__(self, cluster: Cluster, instances: Sequence[Instance], logs: Any, sync: CheckpointSync | None) -> None:

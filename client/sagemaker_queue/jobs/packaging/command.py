@@ -96,7 +96,7 @@ class CommandJob:
     checkpoints: S3Address | None = None  # the checkpoint folder, if the user has named it
     checkpoint_home: S3Address | None = None  # without `checkpoints`: the job gets a folder of its own in this folder
     launcher: str | None = None
-    processes: int | None = None  # on each instance; None: one per accelerator
+    processes: int | None = None  # processes on each instance; None: one per accelerator
     interactive: bool = False  # users may open shells in the job
     idle_end: int | None = None  # seconds without a shell after which the job ends; set only if there is no command
     more: Mapping[str, Any] = field(default_factory=dict)  # further request fields; the attributes above override them

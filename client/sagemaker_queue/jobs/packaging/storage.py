@@ -59,7 +59,7 @@ class StorageRefused(StorageError):
 def aws_session(config: QueueConfig) -> boto3.Session:
     """Return a session with a profile's credentials, in the queue's region.
 
-    Raises ConfigError without such a profile.
+    Raises ConfigError if there is no such profile.
     """
     try:
         return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
@@ -195,7 +195,7 @@ class S3Storage:
             self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
 
     def properties(self, address: S3Address, part: int | None = None) -> Mapping[str, Any]:
-        """Return HeadObject's answer for an object, or for one part of it; empty without permission or object."""
+        """Return HeadObject's answer for an object or a part of it; empty if S3 refuses or has no such object."""
         try:
             with _storage_errors(f"{address} cannot be looked at"):
                 more = {} if part is None else {"PartNumber": part}

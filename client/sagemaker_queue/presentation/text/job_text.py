@@ -22,7 +22,7 @@ from sagemaker_queue.presentation.tables.jobs import (
 from sagemaker_queue.presentation.text.layout import columns_that_fit, facts, table
 
 _NAMES = ("Job Name", "Training Job")  # never cut in wide tables, because users copy these names
-SHOWN = 10  # transitions on the page about a job
+SHOWN = 10  # maximum number of transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")

@@ -199,7 +199,7 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
 
 
 def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of the chosen profile, empty without a profile, and its name for messages."""
+    """Return the table of the chosen profile (empty if none is chosen), and the profile's name for messages."""
     if url or (not profile and environ.get(URL_VARIABLE)):
         return {}, ""
     table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)

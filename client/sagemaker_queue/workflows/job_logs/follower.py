@@ -49,7 +49,7 @@ class AttemptEnded:
 
     @property
     def cause(self) -> str:
-        """The cause of the end in the job's history, such as ``made room for job2``; empty without a cause."""
+        """The cause of the end in the job's history, such as ``made room for job2``; empty if none is recorded."""
         ends = [transition for transition in self.job.history if transition.attempt == self.attempt.attempt]
         return ends[-1].cause if ends else ""
 

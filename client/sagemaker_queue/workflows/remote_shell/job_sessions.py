@@ -125,7 +125,7 @@ class JobSessions:
 
 
 def present(job: JobDetail) -> Attempt | None:
-    """Return the attempt that runs or is being stopped; None without such an attempt."""
+    """Return the attempt that runs or is being stopped; None if there is no such attempt."""
     live = [run for run in job.attempts if run.outcome is None and run.training_job_name]
     return live[-1] if live and job.state in ("running", "stopping") else None
 

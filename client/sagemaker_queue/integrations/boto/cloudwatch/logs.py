@@ -124,7 +124,7 @@ class _Pages:
 
     @property
     def last(self) -> int:
-        """The index of the last attempt; -1 without attempts."""
+        """The index of the last attempt; -1 if there are no attempts."""
         return len(self._sources) - 1
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:

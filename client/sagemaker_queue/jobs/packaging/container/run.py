@@ -125,7 +125,7 @@ class Steps:
     """A runner of commands in the working folder, which forwards SIGTERM and SIGINT to the running command."""
 
     def __init__(self, environment: Dict[str, str]) -> None:
-        self.stopped = 0  # the number of the received signal
+        self.stopped = 0  # the number of the received signal; 0: no signal
         self._environment = environment
         self._child = None  # type: Optional[subprocess.Popen[bytes]]
         for number in (signal.SIGTERM, signal.SIGINT):
