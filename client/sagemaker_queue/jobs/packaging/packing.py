@@ -24,7 +24,7 @@ _TIME = 315_532_800  # 1980: earlier times cannot be in a zip file, such as a wh
 class Archive:
     """A packed folder."""
 
-    digest: str  # SHA-256 of the names, the content and the executable bits
+    digest: str  # SHA-256 of the unzipped archive: names, content, links and executable bits
     files: int
     size: int  # bytes of all files
     unzipped: int  # bytes of the unzipped archive
