@@ -25,7 +25,7 @@ Parsed = TypeVar("Parsed")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status: 2 for wrong usage (argparse exits), 1 for any other failure."""
+    """Run one command and return its exit status; 1 if the local cloud fails. For wrong usage, exit with 2."""
     open_standard_streams()
     own, command = split(arguments)
     options = parser().parse_args(own)

@@ -2,4 +2,4 @@
 
 
 class LocalCloudError(Exception):
-    """A failure to start the local cloud or to do what a command asks. The message is for the user of the command."""
+    """A failure to start the local cloud, or to carry out a command. The message is for the user of the command."""

@@ -2,10 +2,10 @@
 
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
-Each program has its own environment in build/clients, made by uv: the program as pip installs it, and the client of
-this checkout. The environments of programs that use smq proxy do not contain this client. Programs that are not in
-Python are built with the tools of their languages. A job that needs all instances preempts the program's job in the
-middle. The program must see the job end as if it had not been preempted.
+uv makes the environments in build/clients: each contains a program as pip installs it, and the client of this checkout.
+The environments of programs that use smq proxy do not contain this client. Programs that are not in Python are built
+with the tools of their languages. A job that needs all instances preempts the program's job in the middle. The program
+must see the job end as if it had not been preempted.
 
 The option --write puts the rows of this run into the table of docs/clients.md.
 """
@@ -66,7 +66,7 @@ class Trial:
     def run(self, name: str, client: Client, programs: Path) -> str:
         """Run the client's command in the environment with the folder ``programs``; its job's name contains ``name``.
 
-        Return the notes that it printed. Raise Failed.
+        Return the notes that the program printed. Raise Failed.
         """
         self._runs += 1
         name = f"run{self._runs}-{name}"  # no other run's name contains this name
@@ -194,7 +194,7 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """Return the document with these rows in its table, sorted like CLIENTS; they replace rows of the same clients."""
+    """Return the document with these rows in its table, sorted like CLIENTS. Rows of the same clients are replaced."""
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)

@@ -50,7 +50,7 @@ def by_uv(what: str, arguments: Sequence[str]) -> bool:
 
 
 def by_pip(what: str, arguments: Sequence[str]) -> bool:
-    """Install by pip; return whether that succeeded. Print pip's output if it did not."""
+    """Install by pip; return whether that succeeded. Print pip's output if pip failed."""
     print(f"Installing {what}, by pip, which takes a few minutes ...", flush=True)
     failure = run([*PIP, "install", *arguments], os.environ)
     if failure is not None:

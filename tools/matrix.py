@@ -77,7 +77,7 @@ def tested(python: str, age: str, uv: Mapping[str, str]) -> str:
 
 
 def interpreter(python: str) -> str:
-    """Return the path of pyenv's interpreter, which uv does not find; without one, the version, which uv looks for."""
+    """Return the path of pyenv's interpreter, which uv does not find; else the version, which uv looks for."""
     versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     return str(max(versions.glob(f"{python}.*/bin/python"), default=python))
 

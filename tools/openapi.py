@@ -181,7 +181,7 @@ def _struct(kind: type) -> Json:
         for facts in made["properties"].values():
             facts.pop("default", None)
     elif not made["required"]:
-        made["minProperties"] = 1  # else an empty request would be valid
+        made["minProperties"] = 1  # otherwise an empty request would be valid
     return made
 
 

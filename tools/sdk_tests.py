@@ -295,7 +295,7 @@ def differing(theirs: Run, ours: Run) -> dict[str, str]:
 
 
 def reason_of(test: str) -> str | None:
-    """Return why a test need not pass with ours; None if it must."""
+    """Return why a test need not pass with ours; None if the test must pass."""
     return REASONS.get(test.partition("[")[0])
 
 

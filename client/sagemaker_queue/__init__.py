@@ -132,7 +132,7 @@ _LOADED_WHEN_USED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import an export on its first use, because its dependencies are slow to import."""
+    """Import an exported name on its first use, because its dependencies are slow to import."""
     if name not in _LOADED_WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

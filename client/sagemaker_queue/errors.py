@@ -7,11 +7,11 @@ QueueError              root of all errors of this package
 ├── TooLarge            the request is over the queue's size limit
 ├── TakesTooLong        the answer cannot be computed while a caller waits; request less
 ├── Forbidden           the queue, or API Gateway, denies the request
-├── NotFound            the queue has no job of that name
+├── NotFound            the requested job or object does not exist
 ├── Conflict            the request does not fit the present state of the queue
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
-│   ├── InUse           a policy drops projects or pools that live jobs use
+│   ├── InUse           a policy takes from live jobs what they use or are sure to get
 │   └── TooMany         the queue has reached one of its limits
 ├── InvalidDocument     a file to read is missing or invalid
 ├── InvalidOption       an option, or a default of the profile, is wrong or missing

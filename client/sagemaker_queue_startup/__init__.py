@@ -109,7 +109,7 @@ def unregister(emitter: Any, name: str) -> None:
 
 def pass_all_calls(emitter: Any) -> None:
     """Let all calls of a client pass to AWS, although its events are or will be hooked: the hooks use this client."""
-    # This handler runs before the handlers of the event that is answered.
+    # The event provide-client-params comes before the event before-call, which the hooks answer.
     emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
 
 
@@ -122,7 +122,7 @@ def _remember(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> N
 
 
 def _client() -> Any:
-    """Import and return the client's module that answers, which imports boto3 and ``sagemaker_queue_startup``."""
+    """Import and return the client's module ANSWERS, which imports boto3 and ``sagemaker_queue_startup``."""
     from importlib import import_module  # noqa: PLC0415
 
     return import_module(ANSWERS)

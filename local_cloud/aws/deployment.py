@@ -35,7 +35,7 @@ CONCURRENCY = {"FunctionName": "ReservedConcurrency", "ReadFunctionName": "ReadC
 CODE = ("api_contract", "job_queue")  # folders
 # Optional modules of boto3: loading them takes a third of a cold start, and the function in AWS does not have them.
 ABSENT = ("awscrt", "OpenSSL")
-DEPLOYED_WITHIN = 300.0  # seconds; a deployment takes about one
+DEPLOYED_WITHIN = 300.0  # seconds; a deployment takes about one second
 
 logging.getLogger("samtranslator").addHandler(logging.NullHandler())  # its warnings are for its developers
 
@@ -71,7 +71,7 @@ def create_work_bucket(client: ClientFactory) -> str:
 
 
 def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Deploy `project`'s template.yaml with its job_queue/ as the function's code; return the stack's outputs.
+    """Deploy `project`'s template.yaml, with the folders of CODE as the functions' code; return the stack's outputs.
 
     Raise LocalCloudError, which names the faulty resources, if CloudFormation refuses the template.
     """
@@ -171,7 +171,7 @@ def expanded(template: str, region: str) -> str:
 
 
 def function_code(project: Path) -> bytes:
-    """Return the function as a zip file.
+    """Return the functions' code as a zip file.
 
     Dependencies are not included: the workers inherit those of the running interpreter. The file also contains
     bytecode, because each worker unpacks the file for itself and would otherwise compile all of the sources.

@@ -1,7 +1,7 @@
 """AWS's limits that can make a deployment of the template fail, and that ministack does not check itself.
 
-Each check stands before ministack's own handler of a resource type in CloudFormation, and fails the resource as AWS
-does. Sources: the IAM, Lambda and DynamoDB quota pages, and the CloudFormation reference of AWS::DynamoDB::Table.
+Each check runs before ministack's own handler of a resource type in CloudFormation, and fails the resource as AWS does.
+Sources: the IAM, Lambda and DynamoDB quota pages, and the CloudFormation reference of AWS::DynamoDB::Table.
 """
 
 import json

@@ -18,7 +18,7 @@ from local_cloud.user_errors import LocalCloudError
 
 TOKEN_VARIABLE = "LOCAL_CLOUD_TOKEN"
 SERVER = Path(__file__).resolve().with_name("server.py")
-READY_WITHIN = 300.0  # seconds; it takes about one
+READY_WITHIN = 300.0  # seconds; the start takes about one second
 
 
 class Ministack:

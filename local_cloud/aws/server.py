@@ -120,7 +120,7 @@ async def authorize(receive: Receive, send: Send) -> None:
 
 
 def refusal(question: dict[str, Any]) -> dict[str, str]:
-    """Return why a request is refused: a wrong signature, or a missing permission. Empty if it is not refused."""
+    """Return why a request is refused: a wrong signature or a missing permission. Return an empty object if allowed."""
     headers = {name.lower(): value for name, value in question["headers"]}
     key = extract_access_key_id(headers, {})
     set_request_account_id(_request_account_scope(key))
@@ -188,7 +188,7 @@ class Crashes:
         self._lock = threading.Lock()
 
     def draw(self) -> float | None:
-        """Return the seconds of work after which a process is killed; None if it is not."""
+        """Return the seconds of work after which a process is killed; None if the process is not killed."""
         if not self._probability or not self._record.exists():
             return None
         with self._lock:
@@ -254,7 +254,7 @@ def throttle_keys(limits: KeyLimits, record: Path) -> None:
         def handle(_: str, request: Any) -> tuple[int, dict[str, Any]]:
             call = handle_request(method, path, headers, json.dumps(request).encode(), query)
             try:
-                call.send(None)  # runs it to its end, because it never waits
+                call.send(None)  # runs the coroutine to its end, because the coroutine never waits
             except StopIteration as done:
                 content = json.loads(done.value[2] or b"{}")
                 answers.append((content, done.value))

@@ -30,7 +30,8 @@ class AccountKeys:
 KNOWN_KEYS = AccountKeys("test", "test")  # for a ministack that checks no signatures
 
 
-_DESCRIPTIONS = Loader()  # of the services; shared, because each session would read and parse them again
+# descriptions of the services, shared because each session would read and parse the files again
+_DESCRIPTIONS = Loader()
 
 
 class _LocalSession(botocore.session.Session):

@@ -32,12 +32,12 @@ PROJECT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # unused: jobs run as processes of this machine
-INSTANCE_TYPE = "ml.m5.large"  # for commands that name no instance type
+INSTANCE_TYPE = "ml.m5.large"  # the instance type for commands that name none
 MOST_INSTANCES = 100_000  # the largest MaxCapacity of the template
 VPC_ENDPOINT = "vpce-00000000000000000"  # the local services ignore it
 
-# Without these settings the SageMaker SDK would call AWS: it reports each call as telemetry. For the account number in
-# the name of the default bucket, the SDK would ask the real STS, whatever the configured endpoint is.
+# Without these settings the SageMaker SDK would call AWS, because the SDK reports each call as telemetry. For the
+# account number in the name of the default bucket, the SDK would ask the real STS, whatever the configured endpoint is.
 SDK_CONFIGURATION = f"""\
 SchemaVersion: '1.0'
 SageMaker:
@@ -98,7 +98,7 @@ class LocalCloud:
         self._slots = max(slots, _instances(policy))
         self._policy = policy
         self._auth = auth
-        # If the account does not limit the rate of launches, the queue need not limit it either.
+        # If the account does not limit the rate of launches, the queue need not limit the rate either.
         unpaced = {} if account and account.create_rate else {"CreateRate": "100", "CreateBurst": "100"}
         self._parameters = {**unpaced, **(parameters or {})}
         self.faults = faults or Faults()
@@ -270,7 +270,7 @@ class LocalCloud:
             return self._session.client(service, **options)  # type: ignore[call-overload]
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
-        """Call the queue's function with `event` and return its answer; raise LocalCloudError if it fails or ends."""
+        """Call the queue's function with `event` and return its answer; raise LocalCloudError if the function fails."""
         client = self.client("lambda", config=Config(retries={"total_max_attempts": 1}))
         answer = client.invoke(FunctionName=self.function_name, Payload=json.dumps(event))
         payload = json.loads(answer["Payload"].read() or b"null")

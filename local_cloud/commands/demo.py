@@ -187,7 +187,7 @@ class Demo:
         """Raise DemoFailed if a job has ended that should still train, since further waiting would not help."""
         gone = self._training - {name for name, _, _ in self._rows()}
         for job in (self._queue.job(name) for name in sorted(gone)):
-            if job.state in ENDED:  # else it was not listed while it moved between waiting queues
+            if job.state in ENDED:  # else the job was not listed while it moved between waiting queues
                 ends = [f"{attempt.training_job_name} {attempt.outcome}" for attempt in job.attempts]
                 log = [line for attempt in job.attempts for line in self._cloud.training_log(attempt.training_job_name)]
                 raise DemoFailed("\n  ".join([f"{job.job} should still train: {', '.join(ends)}", *log[-10:]]))

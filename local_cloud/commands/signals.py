@@ -34,7 +34,7 @@ class Signals:
     def __enter__(self) -> Self:
         for number in ENDING:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # under nohup
+                continue  # the process runs under nohup
             self._previous[number] = signal.signal(number, self._handle)
         return self
 

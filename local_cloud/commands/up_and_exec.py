@@ -75,7 +75,7 @@ def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) ->
 
 
 def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
-    """Run `command` in the environment of `cloud`, pass signals on to it, and return its exit status."""
+    """Run `command` in the environment of `cloud`, forward signals to the command, and return its exit status."""
     # Ctrl-C in a terminal reaches all of the terminal's processes, the command included. Without a terminal the
     # command gets its own process group, so that it gets each signal only once: from this process.
     terminal = os.isatty(0)
@@ -156,7 +156,7 @@ def read_policy(path: Path) -> dict[str, Any]:
 
 
 def check_env_file(path: Path | None) -> None:
-    """Refuse a file with content: it would be overwritten, and removed at the end."""
+    """Raise LocalCloudError for a file with content, which would be overwritten, and removed at the end."""
     if path and path.exists() and path.stat().st_size:
         raise LocalCloudError(f"The environment file {path} exists already: name a new one, or remove it.")
 

@@ -24,12 +24,13 @@ from ministack.core.router import extract_access_key_id
 from ministack.services import dynamodb
 from ministack.services.cloudformation import provisioners
 
-ACTION = "kms:Decrypt"  # with the table's key; needed for reads and for writes
+ACTION = "kms:Decrypt"  # the permission on the table's key that reads and writes need
 DENIED = (
     "KMS key access denied error: com.amazonaws.services.kms.model.AWSKMSException: The ciphertext refers to a "
     "customer master key that does not exist, does not exist in this region, or you are not allowed to access."
 )  # aws/aws-cdk issue 10010
-MANAGEMENT = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables", "UpdateTable")  # access no item
+# operations that access no item
+MANAGEMENT = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables", "UpdateTable")
 
 
 def install() -> None:

@@ -63,7 +63,7 @@ class Index:
     holds: Callable[[str], bool]
 
     def entry(self, item: Item | None) -> dict[str, Any] | None:
-        """Return the part of an item that is in the index; None: the item is not in it."""
+        """Return the part of an item that is in the index; None: the item is not in the index."""
         if not item or not all(key in item for key in self.keys):
             return None
         return {name: value for name, value in item.items() if self.holds(name)}

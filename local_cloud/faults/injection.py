@@ -26,12 +26,12 @@ KINDS = {
     "lost": "an event is lost",
     "crash": "a process of the queue's function is killed while it works on an invocation",
 }
-LATEST = 5.0  # seconds by which an event is late at most
-SLOWEST = 2.0  # seconds by which an answer is delayed at most
+LATEST = 5.0  # maximum delay of an event, in seconds
+SLOWEST = 2.0  # maximum delay of an answer, in seconds
 
 
 def parse(text: str) -> dict[str, float]:
-    """Parse `KIND=PROBABILITY,...`; raise ValueError with the reason if it is wrong."""
+    """Parse `KIND=PROBABILITY,...`; raise ValueError with the reason if the text is wrong."""
     probabilities: dict[str, float] = {}
     for part in text.split(","):
         kind, _, number = part.strip().partition("=")
@@ -111,14 +111,14 @@ class Faults:
             raise limit_exceeded(f"{first.get('InstanceType')} for {market} usage", count, count, count)
 
     def answer(self) -> None:
-        """Delay the answer of a call, or raise ConnectionAbort instead of it, if a fault happens."""
+        """Delay the answer of a call, or raise ConnectionAbort in place of the answer, if a fault happens."""
         if (slow := self._draw("slow")) is not None:
             time.sleep(SLOWEST * slow)
         if self._happens("unanswered"):
             raise ConnectionAbort
 
     def early_end(self, *, may_be_pending: bool) -> str | None:
-        """Return the kind of fault that ends a training job before it trains; None if none happens.
+        """Return the kind of fault that ends a training job before it trains; None if no fault happens.
 
         :param may_be_pending: whether the request limits the wait for its instances, so that this limit may expire.
         """

@@ -12,7 +12,7 @@ from local_cloud.user_errors import LocalCloudError
 class TimeWarp:
     """A simulated passing of time: each call has the effect of a minute.
 
-    The recorded waits of the queue expire: the backoffs of jobs, the pauses of pools, and the lease of a holder that
+    The recorded waits of the queue expire: the backoffs of jobs, the capacity backoffs, and the lease of a holder that
     has died. Other timeouts of the queue stay as they are.
     """
 

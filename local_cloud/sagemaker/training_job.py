@@ -187,7 +187,8 @@ class EmulatedTrainingJob:
                 "LastModifiedTime": self.modified,
                 "SecondaryStatusTransitions": [dict(transition) for transition in self._transitions],
             }
-            answer["OutputDataConfig"] = {"KmsKeyId": "", **answer["OutputDataConfig"]}  # the SDK's attach reads it
+            # the SDK's attach reads KmsKeyId
+            answer["OutputDataConfig"] = {"KmsKeyId": "", **answer["OutputDataConfig"]}
             for field in _FLAGS:
                 answer.setdefault(field, False)
             optional = {
@@ -214,7 +215,7 @@ class EmulatedTrainingJob:
             )
 
     def _leave_warm_pool(self, failure_reason: str | None) -> None:
-        """Keep the instances in a warm pool if the cluster is running and healthy and the account's quota allows it."""
+        """Keep the instances if a warm pool is requested, allowed and healthy; else free the instances."""
         if (pool := self.warm_pool) is None:
             return
         healthy = self.launched and (failure_reason is None or failure_reason.startswith(HEALTHY_FAILURES))

@@ -114,7 +114,7 @@ class TrainingService:
             "DeleteTags": self._delete_tags,
             "ListTags": self._list_tags,
         }
-        service_model()  # loaded now, because it is large and the first request would wait for it
+        service_model()  # loaded now, because the model is large and the first request would wait
         self.permissions = Permissions(aws_endpoint, region, account, self._tags_of, token) if auth else None
         self._server = AwsJsonServer(self._handle, self.permissions.check if self.permissions else None)
         self.url = self._server.url

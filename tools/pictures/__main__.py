@@ -80,7 +80,7 @@ def main() -> None:
         smq("policy", "apply", "--yes", str(Path(__file__).parent / "policy.yaml"))
         typo = [*SUBMIT, "--project", "vision", "--name", "typo"]
         smq("submit", *typo, "--", "python", "train.py", "--lrr", "1")
-        subprocess.run([*SMQ, "wait", "typo"], check=False)  # it fails
+        subprocess.run([*SMQ, "wait", "typo"], check=False)  # the job fails
         for name, project, priority, instances, options in JOBS:
             of_job = ["--name", name, "--project", project, "--priority", str(priority), "-n", str(instances)]
             smq("submit", *SUBMIT, *of_job, *options, "--", "python", "train.py")

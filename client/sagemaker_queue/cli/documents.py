@@ -13,14 +13,14 @@ from sagemaker_queue.errors import InvalidDocument
 
 Document = dict[str, Any]
 
-# The order of a policy's fields in YAML; other fields follow by name.
+# The order of a policy's fields in YAML; other fields follow in alphabetical order.
 _FIRST = ["pools", "departments", "projects", "settings", "name", "department", "instance_type", "capacity"]
 
 
 def read_document(path: str, stdin: TextIO) -> Document:
     """Return the YAML or JSON object in a file; ``-`` is ``stdin``.
 
-    Raises InvalidDocument with the line of the error; a duplicate key in a mapping is an error.
+    Raises InvalidDocument, with the line of a syntax error or of a duplicate key.
     """
     name = "standard input" if path == "-" else path
     try:
@@ -110,7 +110,7 @@ def with_settings(text: str, settings: Mapping[str, Any], name: str) -> str:
 
     PyYAML drops comments, but its nodes know their places in the text. So the text is changed at these places.
 
-    Raises InvalidDocument if that does not give the wanted policy, for example because ``settings`` is an alias.
+    Raises InvalidDocument if the changed text is not the wanted policy, for example because ``settings`` is an alias.
     """
     before = _parsed(text)
     assert isinstance(before, dict)
@@ -159,7 +159,8 @@ def _with_entry(text: str, mapping: Any, block: str, flow: str) -> str:
         at = mapping.start_mark.index + 1
         return f"{text[:at]}{flow}{', ' if mapping.value else ''}{text[at:]}"
     last = mapping.value[-1][1].end_mark.index
-    # A nested mapping ends where the next entry begins: the new entry comes before the blank lines between them.
+    # For PyYAML, a nested mapping ends where the next key begins. The new entry goes above the blank lines before that
+    # key.
     last = len(text[:last].rstrip())
     at = text.find("\n", last) + 1 or len(text)
     line_end = "" if text[:at].endswith("\n") else "\n"

@@ -32,7 +32,10 @@ class _JsonLogRenderer(JobLogRenderer):
 
 
 def print_log(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = "") -> int:
-    """Print the job's log so far, with the prefix ``whose`` on each line. Raises NotFound for a missing attempt."""
+    """Print the job's log so far, with the prefix ``whose`` on each line.
+
+    Raises NotFound for a missing attempt or instance.
+    """
     job = queue.job(name)
     _check_instance(job, lines.instance)
     numbers = [run.attempt for run in job.attempts]

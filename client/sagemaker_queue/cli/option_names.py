@@ -62,6 +62,6 @@ def _channel(index: int, request: Mapping[str, Any]) -> str:
     try:
         paths = json.loads(request["HyperParameters"]["data"])  # path -> channel, or channel/file
         path = next((path for path, where in paths.items() if where.partition("/")[0] == name), name)
-    except (KeyError, ValueError):  # a very long value is split into several hyperparameters, and not read here
+    except (KeyError, ValueError):  # no value, or a very long value, which is split into several hyperparameters
         path = name
     return f"--data {path}"

@@ -61,7 +61,7 @@ def escaped_output() -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream without escaping, only for control sequences of ``smq`` itself, never for untrusted text."""
+    """Return the stream without escaping, for code that writes control sequences and cleans untrusted text itself."""
     return stream.stream if isinstance(stream, _EscapingStream) else stream
 
 
@@ -108,7 +108,7 @@ def confirmed(question: str) -> bool:
 
 
 def colours() -> bool:
-    """Return whether the output may have colours: stdout is a terminal, and NO_COLOR is not set."""
+    """Return whether stdout is a terminal that shows colours, and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

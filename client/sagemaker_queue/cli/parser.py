@@ -57,7 +57,10 @@ def with_queue(command: Callable[Concatenate[QueueClient, P], int]) -> Callable[
 
 
 class Argument(click.Argument):
-    """An argument with help. ``metavar`` is its name in the help, ``usage`` its text in the command's usage."""
+    """An argument with help.
+
+    ``metavar`` is the argument's name in the help; ``usage`` is its text in the usage line.
+    """
 
     def __init__(self, declarations: Sequence[str], *, help: str, usage: str | None = None, **attributes: Any) -> None:
         super().__init__(declarations, **attributes)
@@ -77,7 +80,10 @@ class Argument(click.Argument):
 
 
 class GroupedOption(click.Option):
-    """An option. Only one option of an ``exclusive_group`` is accepted; ``section`` is its heading in the help."""
+    """An option.
+
+    Only one option of an ``exclusive_group`` is accepted; ``section`` is the option's heading in the help.
+    """
 
     def __init__(
         self, *declarations: Any, exclusive_group: str | None = None, section: str = "options", **attributes: Any
@@ -229,7 +235,10 @@ class Group(Command, click.Group):
 def command(
     name: str, *, help: str, description: str, cls: type[Command] = Command, **attributes: Any
 ) -> Callable[[Callable[..., int]], Command]:
-    """Return a decorator that makes a function a command: ``help`` is its line in lists, ``description`` its help."""
+    """Return a decorator that makes a function a command.
+
+    ``help`` is for lists of commands, ``description`` for --help.
+    """
     return click.command(name, cls=cls, short_help=help, help=description, **attributes)
 
 

@@ -1,6 +1,6 @@
 """A session factory for Apache Airflow's Amazon provider that sends all its hooks' training jobs to the queue.
 
-In ``airflow.cfg``, or by the environment variable ``AIRFLOW__AWS__SESSION_FACTORY``::
+Set the factory in ``airflow.cfg``, or by the environment variable ``AIRFLOW__AWS__SESSION_FACTORY``::
 
     [aws]
     session_factory = sagemaker_queue.integrations.airflow.QueueSessionFactory
@@ -17,7 +17,7 @@ from airflow.providers.amazon.aws.hooks.base_aws import BaseSessionFactory
 from sagemaker_queue_startup import hook_lazily
 
 
-class QueueSessionFactory(BaseSessionFactory):  # type: ignore[misc]  # Airflow is not there when types are checked
+class QueueSessionFactory(BaseSessionFactory):  # type: ignore[misc] # Airflow is not installed when types are checked
     """A factory of Airflow's sessions with hooked events, including the sessions of deferrable operators."""
 
     def create_session(self, *args: Any, **kwargs: Any) -> Any:

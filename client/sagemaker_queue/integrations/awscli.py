@@ -2,7 +2,7 @@
 
 This package must be installed in the environment of the AWS CLI.
 
-In ``~/.aws/config``::
+Name the plugin in ``~/.aws/config``::
 
     [plugins]
     queue = sagemaker_queue.integrations.awscli

@@ -65,7 +65,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         return self._hooks.jobs.queue
 
     def wait_for_job(self, job: str, poll: float = 5) -> dict[str, Any]:
-        """Wait until the job has finished, with requests every ``poll`` seconds, and return its description.
+        """Wait until the job has finished, with requests at least ``poll`` seconds apart, and return its description.
 
         Each change of state, position or reason is shown. As in the SDK, a failed job raises an error, and for a
         stopped job a warning is logged.
@@ -100,7 +100,7 @@ def _renderer() -> JobLogRenderer:
 
 
 def _sum_up(description: dict[str, Any], *, rules: bool) -> None:
-    """Print the SDK's summary of a job: the states of rules, and the seconds of all attempts."""
+    """Print the SDK's summary of a job: the states of rules, and the seconds times the instances."""
     renderer = _renderer()
     for tool in ("Debug", "Profiler") if rules else ():
         for rule in description.get(f"{tool}RuleEvaluationStatuses", []):

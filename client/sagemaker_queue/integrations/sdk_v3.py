@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 JobsOf = Callable[["boto3.Session | None"], "tuple[boto3.Session, JobLookup] | None"]
-"""Takes a session (None: boto3's default one). Returns the session and the jobs of its queue; None without hooks."""
+"""Takes a session (None: boto3's default one).
+
+Returns the session and the jobs of its queue; None if the session has no hooks.
+"""
 
 _MODULE = "sagemaker.core.resources"
 _FOLLOWS = "_follows_the_queue"

@@ -89,8 +89,8 @@ class QueueTuner:
         its jobs begin. An existing study of that name is continued with its live jobs. Ctrl-C does not stop the
         jobs.
 
-        Raises InvalidOption if the existing study has other settings, QueueError if the first trials all fail, and the
-        queue's error if the queue refuses a job.
+        Raises InvalidOption if the existing study has other settings, and QueueError if the first trials all fail. If
+        the queue refuses a job, the queue's error is raised.
         """
         if not wait:
             raise InvalidOption("The trials are chosen by this process, one after another: it must wait for them.")

@@ -68,7 +68,8 @@ def short_owner(arn: str | None) -> str | None:
 def starts_in(expected: Expectation | None) -> str:
     """Return the time until a job's expected start: ``20m-3h``, ``~20m-3h`` for a guess, ``?`` if unknown.
 
-    A queue of an earlier version tells no interval: then it is ``2h05m``, or ``~2h05m`` for a guess.
+    The text is empty without an expectation, or if the job can never start. Queues of earlier versions report no
+    interval: the text is then ``2h05m``, or ``~2h05m`` for a guess.
     """
     if expected is None or expected.doubt == "NEVER":
         return ""

@@ -103,7 +103,7 @@ def refuse(issues: Iterable[PreflightIssue]) -> None:
 
 
 def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:
-    """Yield every plain address in S3 that SageMaker will read from or write to."""
+    """Yield the addresses in S3 of a request's input data, code, output and checkpoints."""
     channels = request.get("InputDataConfig")
     for index, channel in enumerate(channels if isinstance(channels, list) else []):
         source = _member(_member(channel, "DataSource"), "S3DataSource")

@@ -64,12 +64,12 @@ def _with_job_keywords(method: Method) -> Method:
 class QueueClient(client.QueueClient):
     """A client of one queue.
 
-    ``config`` names the queue; without it, ``find_config`` finds the queue by the keyword arguments, the environment
-    and the profile file. ``boto_session`` provides credentials and region (default: the profile's, else the usual AWS
-    defaults). Methods raise the errors of ``sagemaker_queue.errors``. After a lost connection, 429 or 5xx, a request is
-    repeated, up to ``tries`` tries in all. The pause between two tries is random; its maximum is ``pause_seconds`` and
-    doubles each time. Submissions can be repeated safely: the queue answers a known request with the present state of
-    its job.
+    ``config`` names the queue. Without ``config``, ``find_config`` finds the queue by the keyword arguments, the
+    environment and the profile file. ``boto_session`` provides credentials and region (default: the profile's, else the
+    usual AWS defaults). Methods raise the errors of ``sagemaker_queue.errors``. After a lost connection, 429 or 5xx, a
+    request is repeated, up to ``tries`` tries in all. The pause between two tries is random; its maximum is
+    ``pause_seconds`` and doubles each time. Submissions can be repeated safely: the queue answers a known request with
+    the present state of its job.
 
     Notebooks show the results of methods as tables. Methods accept the name of a job, or an object with that name, such
     as the result of ``submit``.
@@ -266,7 +266,7 @@ class QueueClient(client.QueueClient):
         The folder is ``to`` (default: named after the job), which must be empty or missing. With ``checkpoints``,
         download the checkpoints so far, also of a live job. ``refused`` of the result lists the files that were not
         downloaded, with reasons. ``max_size`` (GB) and ``max_files`` bound the unpacked content; the defaults are ten
-        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound without results. Raises
+        times the archives' size, at least 10 GB, and 100,000 files. Raises NotFound if there are no results. Raises
         StorageError if the folder is not empty, an archive exceeds a bound, or the disk is too small.
         """
         (name,) = _names([job])
@@ -297,7 +297,7 @@ class QueueClient(client.QueueClient):
 
     @contextmanager
     def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
-        """Yield the job that a command and keywords describe, its packed code, and S3; warn of files kept back."""
+        """Yield the job that a command and keywords describe, its packed code, and S3; warn of unpacked files."""
         options, words = _given_keywords(job), _words_of(command)
         with packed_job(self, options, words, option_text="{}=...".format) as (described, code, storage):
             if code.archive.kept_back:
@@ -310,7 +310,7 @@ class QueueClient(client.QueueClient):
 
 
 def _words_of(command: Command) -> tuple[str, ...]:
-    """Return the words of a command, split as by a shell. Raises InvalidOption without words."""
+    """Return the words of a command, split as by a shell. Raises InvalidOption if there are no words."""
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     if not words:
         raise InvalidOption('No command is given, such as "python train.py".')

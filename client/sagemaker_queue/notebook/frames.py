@@ -22,7 +22,7 @@ def to_frame(answers: Iterable[Answer]) -> pd.DataFrame:
 
     The columns are the answers' fields, except a job's history, attempts, request and explanation (``why``). A reason
     is a sentence, and its code is in the column ``reason_code``. An expected start is a time. Times are in UTC. A field
-    with several values is one text, such as ``p5=2 c6=1``. Raises ImportError without pandas.
+    with several values is one text, such as ``p5=2 c6=1``. Raises ImportError if pandas is not installed.
     """
     known = list(answers)
     shapes = dict.fromkeys(type(answer) for answer in known)
@@ -31,7 +31,7 @@ def to_frame(answers: Iterable[Answer]) -> pd.DataFrame:
 
 
 def frame_of(rows: list[dict[str, object]], columns: list[str]) -> pd.DataFrame:
-    """Return a DataFrame. Raises ImportError without pandas."""
+    """Return a DataFrame. Raises ImportError if pandas is not installed."""
     try:
         pandas: Any = import_module("pandas")
     except ImportError as error:

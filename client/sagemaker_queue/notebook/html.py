@@ -30,7 +30,7 @@ from sagemaker_queue.workflows.usage.budgets import RemainingBudget
 
 MOST_ROWS = 100  # maximum number of rows that are shown; a DataFrame has all rows
 _SHORT = 20  # cells with at most this many characters are not wrapped
-LATEST = 10  # transitions on the page about a job
+LATEST = 10  # maximum number of transitions on the page about a job
 MARKS = {
     "pending": "○",
     "preempted": "◌",

@@ -68,7 +68,7 @@ class Listing(Iterator[T]):
         return tuple(self._every())
 
     def to_frame(self) -> pd.DataFrame:
-        """Return all items as a pandas DataFrame, one row each. Raises ImportError without pandas."""
+        """Return all items as a pandas DataFrame, one row each. Raises ImportError if pandas is not installed."""
         return to_frame(self._every())
 
     def _repr_html_(self) -> str:
@@ -81,7 +81,7 @@ class Jobs(tuple[J, ...]):
     __slots__ = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the jobs as a pandas DataFrame, one row each. Raises ImportError without pandas."""
+        """Return the jobs as a pandas DataFrame, one row each. Raises ImportError if pandas is not installed."""
         return to_frame(self)
 
     def _repr_html_(self) -> str:

@@ -28,7 +28,7 @@ class UsageReport:
     by: str
     """The key of the sums, such as ``project``."""
     parts: Mapping[str, Usage]
-    """The usage by key, the largest first; ``hours()`` returns the figures."""
+    """The usage by key, the largest first (days in order); ``hours()`` returns the figures."""
     total: Usage
     """The total usage."""
     budgets: tuple[RemainingBudget, ...]
@@ -37,7 +37,7 @@ class UsageReport:
     """Whether the policy has prices; without prices, cost is 0."""
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with a row for each key, figures in hours. Raises ImportError without pandas."""
+        """Return a pandas DataFrame with a row for each key. Raises ImportError if pandas is not installed."""
         rows = [{self.by: key, **used.hours()} for key, used in self.parts.items()]
         return frame_of([dict(row) for row in rows], [self.by, *self.total.hours()])
 

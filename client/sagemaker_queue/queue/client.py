@@ -195,7 +195,7 @@ class QueueClient:
     def apply_policy(self, document: Mapping[str, Any], version: int, *, force: bool = False) -> PolicyAnswer:
         """Replace the policy by the document, which is in force from the next cycle on.
 
-        ``version`` is the version of the policy that was read. Raises InvalidRequest with every fault of the document,
+        ``version`` is the version of the policy that was read. Raises InvalidRequest with the faults of the document,
         and StalePolicy if another policy was applied meanwhile. Without ``force``, raises InUse if the document drops
         projects or pools that live jobs use, or lowers a quota below running non-preemptible jobs.
         """
@@ -219,8 +219,7 @@ class QueueClient:
     ) -> PreviewAnswer:
         """Return the changes that another policy, or other capacities of pools, would make in the next ``hours``.
 
-        Pass either ``policy`` or ``capacity``. Nothing is changed. Raises InvalidRequest with every fault of the
-        policy.
+        Pass either ``policy`` or ``capacity``. Nothing is changed. Raises InvalidRequest with the faults of the policy.
         """
         wanted = {"policy": policy, "capacity": capacity}
         content = {member: value for member, value in wanted.items() if value is not None}
@@ -269,7 +268,7 @@ def _check_json(content: Mapping[str, Any]) -> None:
 
 
 def _first_non_json(value: object, path: str) -> tuple[str, object] | None:
-    """Return path and value of the first value for which JSON has no type; None without such a value."""
+    """Return path and value of the first value for which JSON has no type; None if there is no such value."""
     if isinstance(value, Mapping):
         members: Iterable[tuple[object, str, object]] = (
             (key, f"{path}.{key}" if path else str(key), member) for key, member in value.items()

@@ -65,7 +65,7 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
 
 
 def _kind(status: int) -> type[QueueError]:
-    """Return the exception class for the status of an answer that has no error code of the queue."""
+    """Return the exception class for the status of an answer without a known error code of the queue."""
     if status == HTTPStatus.UNAUTHORIZED:
         return NotAuthenticated
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -168,7 +168,7 @@ class _Wait:
 
 
 def _retry_after(response: requests.Response) -> float | None:
-    """Return the seconds in the header Retry-After; None without the header, or if the header contains a date."""
+    """Return the seconds in the header Retry-After; None if the header is missing or contains a date."""
     text = response.headers.get("Retry-After", "")
     return float(text) if re.fullmatch(r"\d{1,5}", text) else None
 
@@ -206,7 +206,7 @@ class Signature(AuthBase):
         self.region = region
 
     def caller_arn(self) -> str:
-        """Return the ARN that STS names for the credentials. Raises NotAuthenticated without an answer."""
+        """Return the ARN that STS names for the credentials. Raises NotAuthenticated if STS names none."""
         try:
             sts = self._session.client("sts", region_name=self.region, config=_ONE_SHORT_QUESTION)
             return str(sts.get_caller_identity()["Arn"])
@@ -219,7 +219,7 @@ class Signature(AuthBase):
         return create(service, region_name=self.region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the signature to the request's headers. Raises NotAuthenticated without usable credentials."""
+        """Add the signature to the request's headers. Raises NotAuthenticated if there are no usable credentials."""
         try:
             credentials = self._session.get_credentials()
             frozen = credentials.get_frozen_credentials() if credentials else None

@@ -11,7 +11,7 @@ from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog
 
-GRACE_SECONDS = 60.0  # after the end of an attempt, until its last lines have reached CloudWatch
+GRACE_SECONDS = 60.0  # seconds until the last lines of an ended attempt have reached CloudWatch
 
 
 class MetricLog:
@@ -22,7 +22,7 @@ class MetricLog:
         self._metric = metric
         self._clock = clock
         self._attempts: dict[str, AttemptLog] = {}  # by the name of the training job
-        self._ended: dict[str, float] = {}  # training job -> clock when its end was first seen
+        self._ended: dict[str, float] = {}  # training job -> clock's time when the end of the job was first seen
         self._read: set[str] = set()  # training jobs whose logs are complete
         self._found = 0
         self._last: tuple[tuple[int, datetime, int], float] | None = None

@@ -30,7 +30,7 @@ class StudyPlan:
     what: str  # identifies the command or the estimator, which must not change
     sampler: str = "tpe"
     pruner: str = "none"
-    seed: int | None = None  # None: a random one, which is stored in the study
+    seed: int | None = None  # None: a random seed, which is stored in the study
 
     def __post_init__(self) -> None:
         """Raise InvalidOption if the plan cannot create jobs."""
@@ -57,7 +57,7 @@ class TrialRow:
 
     number: int
     job: str
-    state: str  # not submitted or live; after its end completed, pruned or failed
+    state: str  # not submitted, live, or the job's state; after the trial's end completed, pruned or failed
     value: float | None
     params: Mapping[str, Value]
     reason: str | None = None

@@ -62,7 +62,7 @@ class SeededByNumber(BaseSampler):
             return
         with warnings.catch_warnings():  # Optuna 4 warns that constant_liar is experimental
             warnings.simplefilter("ignore")
-            # Avoids values near the values of running trials.
+            # With constant_liar, the sampler avoids values near those of running trials.
             self._of_trial = TPESampler(seed=seed, constant_liar=True)
         self._of_trial.before_trial(study, trial)
 

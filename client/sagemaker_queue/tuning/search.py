@@ -33,7 +33,8 @@ Submit = Callable[["StoredTrial"], None]
 class TrialChanged:
     """The start of a trial, a new state of its job, or its end."""
 
-    # With the state of its job, such as running; after the trial's end, with completed, pruned or failed.
+    # The row contains the state of the trial's job, such as running; after the trial's end, completed, pruned or
+    # failed.
     trial: TrialRow
     attempt: int
     resumed: bool  # an earlier process started the trial
@@ -42,7 +43,7 @@ class TrialChanged:
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """The progress of a search, yielded after each look at the jobs."""
+    """The progress of a search, yielded after each poll of the jobs."""
 
     ended: int
     total: int
@@ -82,7 +83,7 @@ class Search:
         self._pace = PollingPace(poll, pause)
         self._clock = clock
         self._live: dict[int, _Live] = {}
-        self._failed = 0  # number of failed trials; -1 once a trial has not failed
+        self._failed = 0  # number of failed trials; -1 once a trial has ended in another way
         self.gave_up = False
 
     def run(self) -> Iterator[SearchEvent]:

@@ -46,7 +46,7 @@ class Interval:
             raise InvalidOption(f"{self.low}..{self.high} is to be of whole numbers, which these are not.")
 
     def values(self) -> Sequence[Value]:
-        """Return all numbers of the interval. Raises InvalidOption for an infinite number of values."""
+        """Return all numbers of the interval. Raises InvalidOption if the interval is logarithmic or continuous."""
         step = self.step or (1 if self.integer else None)
         if step is None or self.log:
             raise InvalidOption(
@@ -102,7 +102,7 @@ def parse_range(text: str) -> tuple[str, Range]:
 
 
 def grid_size(space: Space) -> int:
-    """Return the number of combinations. Raises InvalidOption for an infinite number."""
+    """Return the number of combinations. Raises InvalidOption for a logarithmic or continuous interval."""
     return math.prod(len(one.values()) for one in space.values())
 
 
@@ -122,7 +122,7 @@ def text_of(value: Value) -> str:
 
 
 def space_json(space: Space) -> dict[str, list[object]]:
-    """Return the space as JSON values that identify it."""
+    """Return the space as JSON values that identify the space."""
     return {
         name: ["choice", *one.options]
         if isinstance(one, Choice)

@@ -52,10 +52,11 @@ def folder() -> Path:
 
 @contextmanager
 def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[StoredStudy]:
-    """Open or create the study. Other processes cannot open the study meanwhile.
+    """Open or create the study, and lock the study against other processes of this machine.
 
-    ``storage`` is the URL of an Optuna storage; its studies are not locked. Default: an Optuna journal in ``folder()``.
-    Raises InvalidOption if a study of that name has other settings, and Conflict if another process has the lock.
+    ``storage`` is the URL of an Optuna storage, whose studies are not locked. Default: an Optuna journal in
+    ``folder()``. Raises InvalidOption if a study of that name has other settings, and Conflict if another process has
+    the lock.
     """
     with _locked(plan.name, storage), _storage(plan.name, storage) as kept:
         study = optuna.create_study(
@@ -226,7 +227,10 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
 
 @contextmanager
 def _locked(name: str, storage: str | None) -> Iterator[None]:
-    """Hold a lock against other processes of this machine. At the end of the process, the system releases the lock."""
+    """Without ``storage``, hold a lock against other processes of this machine.
+
+    At the end of the process, the system releases the lock.
+    """
     if storage is not None:
         yield
         return

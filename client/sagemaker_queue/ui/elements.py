@@ -15,7 +15,7 @@ from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]
 _ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
-_AGES_SECONDS = 5.0  # between two updates of relative times
+_AGES_SECONDS = 5.0  # seconds between two updates of relative times
 _EACH_COLUMN = {
     "resizable": True,
     "minWidth": 70,
@@ -165,7 +165,7 @@ def fact(name: str, value: object) -> None:
 
 
 def getting_started(view: View) -> None:
-    """Add instructions for a first job if the queue is empty and has no history."""
+    """Add instructions for a first job if the queue is empty and no attempt has ended recently."""
     if view.live or view.past:
         return
     with ui.column().classes("smq-card gap-1"):

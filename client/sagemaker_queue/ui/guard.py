@@ -47,8 +47,8 @@ _FORM = (
 class ServerAccess:
     """The secrets of one run of the server.
 
-    ``address`` is the URL at which a proxy serves the pages, such as https://hub.example/user/ann/proxy/8787; empty
-    without a proxy. Raises ConfigError if ``address`` is not a valid URL.
+    ``address`` is the URL at which a proxy serves the pages, such as https://hub.example/user/ann/proxy/8787; empty if
+    there is no proxy. Raises ConfigError if ``address`` is not a valid URL.
     """
 
     address: str = ""

@@ -11,7 +11,7 @@ from api_contract.models import JobSummary
 from sagemaker_queue.jobs.formatting import amount
 from sagemaker_queue.ui.tab import Tab, show_message
 
-_NAMED = 8  # jobs that a question names
+_NAMED = 8  # maximum number of jobs that a question names
 
 
 class JobButtons:

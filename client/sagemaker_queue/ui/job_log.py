@@ -19,7 +19,7 @@ from sagemaker_queue.workflows.job_logs.follower import Follower, JobEvent, Outa
 
 _LINES = 1000  # maximum number of the latest lines that are shown
 _AT_ONCE = 200  # lines that are sent to the browser at once
-_SECONDS = 0.5  # between two updates of the browser
+_UPDATE_SECONDS = 0.5  # seconds between two updates of the browser
 
 
 class _LogClosed(Exception):
@@ -62,11 +62,11 @@ def show_log(tab: Tab, name: str) -> None:
     log = ui.log(max_lines=_LINES).classes("w-full smq-log").style("height: 45vh").props('aria-label="log"')
     reader = _Reader(tab, name, lambda: not log.is_deleted)
 
-    def move() -> None:
+    def push_new_lines() -> None:
         for _ in range(min(_AT_ONCE, len(reader.lines))):
             log.push(reader.lines.popleft())
 
-    ui.timer(_SECONDS, move)
+    ui.timer(_UPDATE_SECONDS, push_new_lines)
 
 
 def _text(event: JobEvent) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 T = TypeVar("T")
-LOOK_SECONDS = 1.0  # between two checks for a new answer; only the poller sends requests to the queue
+LOOK_SECONDS = 1.0  # seconds between two checks for a new answer of the poller; a check sends no request
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Tab:
             return None
 
     def may_change(self, job: JobSummary) -> bool:
-        """Return whether this user may hold, release or cancel the job: its owner, or an administrator."""
+        """Return whether this user may change the job: the user owns the job, or is an administrator."""
         identity = self.view.identity
         return identity.admin or job.owner == identity.owner
 

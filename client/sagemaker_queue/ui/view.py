@@ -13,7 +13,7 @@ from api_contract.models import Identity, JobSummary, QueueStatus
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-HOURS = 24.0  # how long attempts are kept after their end
+HOURS = 24.0  # how long attempts stay in the views after their end
 _OVERLAP = timedelta(minutes=2)  # read again each time, as the history lists attempts some time after their end
 _LONGEST_GAP = timedelta(minutes=1)  # the history is read at least this often, also if no attempt seems to have ended
 
@@ -25,7 +25,7 @@ class View:
     at: datetime
     status: QueueStatus
     live: tuple[JobSummary, ...]  # in the order of the queue
-    past: tuple[PastAttempt, ...]  # in the order of their ends
+    past: tuple[PastAttempt, ...]  # in the order of the attempts' ends
     identity: Identity
 
 

@@ -21,7 +21,7 @@ class Poller(Generic[T]):
     ``seconds`` is the shortest pause. After a change of ``state_of(answer)``, pauses are short again. While ``watched``
     returns False, no request is sent.
 
-    The constructor sends the first request in the caller's thread, and raises QueueError without an answer.
+    The constructor sends the first request in the caller's thread, and raises QueueError if there is no answer.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Poller(Generic[T]):
 
     @property
     def outage(self) -> str | None:
-        """A sentence about an outage or a late answer; None without either."""
+        """A sentence about an outage or a late answer; None if there is neither."""
         at = self._latest[1]
         if self._outage:
             return f"No news since {at:%H:%M:%S} UTC ({age(at)} ago): {self._outage}"

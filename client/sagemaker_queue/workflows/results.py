@@ -53,7 +53,7 @@ def fetch_results(
 
     ``shown`` takes the total in bytes; its context manager yields the callback for the progress. ``max_size`` (GB) and
     ``max_files`` bound the unpacked content of all archives together. Raises NotFound; StorageError if the folder
-    exists and is not empty, or if an archive exceeds a bound; QueueError while the job has not finished.
+    exists and is not empty, or if an archive exceeds a bound; QueueError if results of an unfinished job are requested.
     """
     from sagemaker_queue.jobs.packaging.archive_reader import check_disk  # noqa: PLC0415
     from sagemaker_queue.jobs.packaging.download import fetch_all  # noqa: PLC0415  # boto3

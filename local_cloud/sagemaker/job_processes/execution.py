@@ -16,7 +16,8 @@ from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Transfer
 
 _log = logging.getLogger(__name__)
 
-FAILED_ALONE_AFTER = 1.0  # seconds; if one instance fails during a stop and the others run on so long, the job fails
+# seconds; if one instance fails during a stop and the others run on for this time, the job fails
+FAILED_ALONE_AFTER = 1.0
 LOG_PERIOD = 0.3  # seconds
 SYNC_PERIOD = 1.0
 _TICK = 0.05
@@ -35,8 +36,8 @@ class Grace:
 class Execution:
     """The running processes of a job, one for each instance.
 
-    :param logs: a boto3 client of CloudWatch Logs.
-    :param sync: the copying of checkpoints to S3; None without a CheckpointConfig.
+    :param logs: a boto3 client of CloudWatch Logs. :param sync: the copying of checkpoints to S3; None if there is no
+    CheckpointConfig.
     """
 
     def __init__(self, cluster: Cluster, instances: Sequence[Instance], logs: Any, sync: CheckpointSync | None) -> None:

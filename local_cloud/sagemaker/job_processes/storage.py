@@ -181,7 +181,7 @@ class CheckpointSync:
                 settled = abs(self._clock() - before[0] / 1e9) > UNSETTLED
                 if settled and _signature(path) == before:
                     self._sent[path] = before
-            except FileNotFoundError:  # the script has removed it, as it does with temporary files
+            except FileNotFoundError:  # the script has removed the file, as scripts do with temporary files
                 continue
 
     def _by_age(self) -> list[tuple[Path, Path]]:

@@ -141,7 +141,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
-    """Copy from the S3 of another profile, with that profile's credentials and region for the source."""
+    """Copy a file or folder within S3, and read the source with the credentials and region of another profile."""
     from sagemaker_queue.jobs.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415
 
@@ -179,7 +179,7 @@ def _print_streaming_note(source: S3Address, target: S3Address) -> None:
 def _objects_at(target: S3Address, storage: S3Storage) -> dict[S3Address, Stored]:
     """Return the objects at the target by address.
 
-    Without permission to list objects, look up the single object. Empty if neither is permitted.
+    Without permission to list objects, look up the single object. Return an empty dictionary if both are refused.
     """
     for look in (storage.listed, storage.stored):
         try:
@@ -239,7 +239,7 @@ def data_get(path: str, to: Path | None) -> int:
 
 
 def _target(path: str, source: S3Address, to: Path | None) -> Path:
-    """Return where to download to: ``to``, else the path in the data link, else the last name of the address."""
+    """Return the local target: ``to``, else a data link's path, else the address's last name or the working folder."""
     if to:
         return to
     return Path(path) if not is_address(path) else Path(_own_name(source)) if source.name else Path()

@@ -15,7 +15,7 @@ from sagemaker_queue.presentation.text.job_text import events_page, job_page
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-_NAMED = 5  # names of jobs in the question before a cancellation
+_NAMED = 5  # maximum number of names in the question before a cancellation
 
 
 @command(
@@ -130,7 +130,7 @@ def release(queue: QueueClient, jobs: JobSet) -> int:
 @flag("--yes", help="do not ask; without a terminal nobody is asked")
 @with_queue
 def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
-    """Cancel jobs; ask first if there are several and a user can answer."""
+    """Cancel jobs. Without ``--yes``, ask first if there are several jobs and a user can answer."""
 
     def cancel_job(name: str) -> str:
         job = queue.cancel(name)

@@ -314,7 +314,7 @@ def _list_files(archive: Archive, as_json: bool) -> int:
 
 
 def _free_name(queue: QueueClient, name: str) -> str:
-    """Return the name; if a finished job has this name, return the first free name of name-r2, name-r3 and so on."""
+    """Return the first of name, name-r2, name-r3 and so on that no finished job has."""
     free = name
     try:
         while (job := queue.job(free)).finished:
@@ -331,7 +331,10 @@ def _free_name(queue: QueueClient, name: str) -> str:
 def upload(
     queue: QueueClient, request: Mapping[str, Any], code: Code, storage: S3Storage, *, preflight: bool, quiet: bool
 ) -> None:
-    """Check a request, upload its code, and print the address; on a terminal, print only that a large upload begins."""
+    """Check a request, upload its code, and print the address, unless ``quiet``.
+
+    On a terminal, print only a line before a large upload.
+    """
     size = code.file.stat().st_size
 
     def before() -> None:

@@ -40,7 +40,7 @@ def is_missing(error: ClientError) -> bool:
 
 
 def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[str, Any] | None]:
-    """Return SageMaker's descriptions of the attempts before the present one, each read once in a process.
+    """Return SageMaker's descriptions of earlier attempts by number, from the process's cache where possible.
 
     The value None means that SageMaker no longer knows the attempt. Attempts that were not read are left out.
     """

@@ -16,7 +16,8 @@ from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 from sagemaker_queue_startup import EVERYWHERE, Reply, unregister
 
-_MOST = 32  # remembered callers; a process usually has one or two, a server may have a role for each tenant
+# maximum number of remembered callers; a process usually has one or two, a server may have a role for each tenant
+_MOST = 32
 _CREATE = "CreateTrainingJob"
 
 

@@ -34,7 +34,7 @@ _Stage = tuple[str, Optional[datetime], str]
 
 
 def times(job: JobDetail, known: AttemptDescriptions) -> Description:
-    """Return the start time of the first attempt's training, and the total seconds of the ended attempts."""
+    """Return the earliest start of training, and the attempts' training and billable seconds, each summed up."""
     starts = [
         described["TrainingStartTime"] for described in known.values() if described and "TrainingStartTime" in described
     ]

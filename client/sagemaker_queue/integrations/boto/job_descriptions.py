@@ -19,7 +19,7 @@ _ONE_DAY = 86_400  # seconds: SageMaker's default of MaxRuntimeInSeconds
 
 
 def is_described_by_its_attempt(job: JobDetail) -> bool:
-    """Return whether SageMaker has a description of the job: while an attempt runs, and after the last attempt."""
+    """Return whether the job is described by an attempt: one that runs or stops, or a finished job's last one."""
     return job.training_job_name is not None and (job.state in ("running", "stopping") or job.finished)
 
 
@@ -76,7 +76,7 @@ def from_attempt(job: JobDetail, described: Description, known: AttemptDescripti
 
 
 def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Description:
-    """Describe the job by the queue's record: while the job waits, or if SageMaker does not know its attempt."""
+    """Describe the job by the queue's record, for jobs without a usable description of their attempt."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
     transitions = combined_attempts.transitions_of_record(job, known)
     last = job.attempts[-1].instances if job.attempts and not job.waits else None
@@ -93,7 +93,7 @@ def from_record(job: JobDetail, region: str, known: AttemptDescriptions) -> Desc
         "LastModifiedTime": job.state_since or job.entry_time,
         "SecondaryStatusTransitions": transitions,
         **combined_attempts.times(job, known),
-        # SageMaker always returns both members, and the SDK's attach reads them.
+        # SageMaker always returns MaxRuntimeInSeconds and KmsKeyId, and the SDK's attach reads both.
         "StoppingCondition": {"MaxRuntimeInSeconds": _ONE_DAY, **request.get("StoppingCondition", {})},
         "OutputDataConfig": {"KmsKeyId": "", **request.get("OutputDataConfig", {})},
     }

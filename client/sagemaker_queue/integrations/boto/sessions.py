@@ -114,7 +114,7 @@ def uninstall() -> None:
     Sessions of ``boto_session`` and events that were passed to ``hook`` stay hooked.
     """
     with _Everywhere.lock:
-        startup.unhook_new_sessions(botocore)  # now handlers that the loop below misses let calls pass
+        startup.unhook_new_sessions(botocore)  # from now on, handlers that the loop below does not find let calls pass
         _Everywhere.callers = Callers()
         for emitter in _live_emitters():
             _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))
@@ -176,7 +176,7 @@ def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
 
 
 def _hooks_on(session: object) -> Hooks | None:
-    """Return the hooks of a session; None without hooks. A mock has every attribute, so the type is checked."""
+    """Return the hooks of a session, or None. A mock has every attribute, so the type is checked."""
     found = getattr(session, _HOOKS, None)
     return found if isinstance(found, Hooks) else None
 

@@ -99,7 +99,7 @@ def delete(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def list_tags(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer ListTags without the queue's own tags: the attempt's tags, or the request's tags without an attempt."""
+    """Answer ListTags with the tags of the attempt, else of the request. The queue's own tags are left out."""
     job = _job_of(jobs, call.parameters.get("ResourceArn"))
     if job is None:
         return None

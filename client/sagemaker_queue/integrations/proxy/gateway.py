@@ -1,4 +1,4 @@
-"""Answer a request from the queue, or sign it with the caller's credentials and pass it on to SageMaker."""
+"""Answer a request through the hooks, or sign the request as its caller and pass the request on to SageMaker."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ class Gateway:
         return None if reply is None else _as_sent(reply, model)
 
     def _client(self, region: str) -> Any:
-        """Return a client for SageMaker's address and service model in a region. Its operations are not called."""
+        """Return a client for SageMaker's address and service model in a region.
+
+        The client's operations are not called.
+        """
         with self._lock:
             if region not in self._clients:
                 create: Callable[..., Any] = self._session.client

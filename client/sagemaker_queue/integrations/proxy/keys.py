@@ -39,7 +39,7 @@ class CredentialsByKey:
         self._lock = threading.Lock()
 
     def own(self) -> ReadOnlyCredentials | None:
-        """Return the proxy's present credentials; None without any. Raises BotoCoreError for expired credentials."""
+        """Return the proxy's present credentials, or None. Raises BotoCoreError for expired credentials."""
         found = _frozen(self._own)
         if found is not None:
             with self._lock:

@@ -21,7 +21,7 @@ class Request:
     body: bytes
 
     def header(self, name: str) -> str:
-        """Return the first value of a header; empty without the header."""
+        """Return the first value of a header; empty if the header is missing."""
         return str(self.headers.get(name, ""))
 
 

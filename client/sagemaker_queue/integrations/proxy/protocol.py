@@ -28,7 +28,7 @@ class NotInModel(Exception):
 
 
 def operation_of(request: Request, own: Collection[str]) -> str:
-    """Return the operation that a request names. Raises ProxyRefusal unless it is named exactly once, in a known form.
+    """Return the operation that a request names. Raises ProxyRefusal unless exactly one is named, in a known form.
 
     With a looser reading, AWS could read another operation than the proxy. ``own`` are the queue's operations. A name
     that differs from such an operation only in capital letters is refused.
@@ -89,7 +89,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def parameters(given: Mapping[str, Any], operation: Any) -> dict[str, Any]:
-    """Return a request's content as botocore's parameters. Raises NotInModel if the model does not allow it."""
+    """Return a request's content as botocore's parameters. Raises NotInModel if the content does not fit the model."""
     shape = operation.input_shape
     if shape is None:
         return {}

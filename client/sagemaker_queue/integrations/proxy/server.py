@@ -99,7 +99,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise ProxyRefusal(403, "AccessDeniedException", "smq proxy answers programs, and no web pages.")
 
     def _body(self) -> bytes | None:
-        """Return the body; None if bytes are missing. Raises ProxyRefusal for an invalid Content-Length."""
+        """Return the body; None if bytes are missing.
+
+        Raises ProxyRefusal for Transfer-Encoding or an invalid Content-Length.
+        """
         if "Transfer-Encoding" in self.headers:
             raise ProxyRefusal(411, "ValidationException", "smq proxy takes a body by its Content-Length only.")
         length = self.headers.get("Content-Length", "0")

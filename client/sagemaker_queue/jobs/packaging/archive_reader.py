@@ -57,7 +57,7 @@ class Members:
         self._bounds = bounds
 
     def __iter__(self) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-        """Yield each member with its archive. The caller reads the content before the next member."""
+        """Yield each member with its archive. The caller must read the content before the next member."""
         with self._stream:
             self._stream.begin_header()
             try:

@@ -43,7 +43,7 @@ class Code:
 def packed_code(
     folder: Path, home: S3Address, *, leave_out: Sequence[str], limit: int, include_secrets: Sequence[str] = ()
 ) -> Iterator[Code]:
-    """Pack the code of a folder; its address below ``home`` is named after its content.
+    """Pack the code of a folder, and yield it with an address below ``home`` that contains the code's digest.
 
     Raises FolderError if the folder cannot be packed.
     """

@@ -42,10 +42,10 @@ _LONGEST_CHANNEL = 64
 # {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell. As in run.py.
 PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
-# The program compares run.py with the digest in the request, and runs exactly the compared bytes. The local cloud may
-# have no /opt/ml, and names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an argument,
-# and no line feed, so the program is passed in pieces. With -I, no file beside run.py and no environment variable can
-# replace a module of Python.
+# The entry point compares run.py with the digest in the request, and runs exactly the compared bytes. The local cloud
+# may have no /opt/ml, and names the channel's folder in SM_CHANNEL_CODE. SageMaker allows 256 characters in an
+# argument, and no line feed, so the program is passed in pieces. With -I, no file beside run.py and no environment
+# variable can replace a module of Python.
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2$3" "$4"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f=d+"/run.py";'
@@ -85,7 +85,7 @@ class CommandJob:
     instance_type: str
     code: S3Address  # the folder with source.tar.gz and run.py
     program: str  # SHA-256 of run.py
-    source: str  # SHA-256 of the code, unzipped, and its size
+    source: str  # SHA-256 of the unzipped code, and its size in bytes
     output: S3Address
     instances: tuple[int, ...] = (1,)  # numbers of instances that the job accepts, best first
     volume: int = 30  # GB
@@ -96,7 +96,7 @@ class CommandJob:
     checkpoints: S3Address | None = None  # the checkpoint folder, if the user has named it
     checkpoint_home: S3Address | None = None  # without `checkpoints`: the job gets a folder of its own in this folder
     launcher: str | None = None
-    processes: int | None = None  # on each instance; None: one per accelerator
+    processes: int | None = None  # processes on each instance; None: one per accelerator
     interactive: bool = False  # users may open shells in the job
     idle_end: int | None = None  # seconds without a shell after which the job ends; set only if there is no command
     more: Mapping[str, Any] = field(default_factory=dict)  # further request fields; the attributes above override them
@@ -150,7 +150,7 @@ class CommandJob:
         return _overridden(self.more, request)
 
     def _places(self, channels: Mapping[str, DataLink]) -> dict[str, str] | None:
-        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command; None without any."""
+        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command, or None."""
         found = [placeholder for word in self.command for placeholder in PLACEHOLDER.finditer(word)]
         if not found:
             return None
@@ -342,7 +342,7 @@ def _link(path: str, address: S3Address, mode: str, storage: S3Storage) -> DataL
 
 
 def _sibling_folder(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Address:
-    """Return a folder beside the given one, named after the new job: two jobs must not share a checkpoint folder."""
+    """Return the folder with the old job's name in it replaced by the new name, or else with the new name appended."""
     key, old = folder.key.rstrip("/"), request["TrainingJobName"]
     parts = [name if part == old else part for part in key.split("/")]
     return replace(folder, key="/".join(parts) if old in key.split("/") else f"{key}-{name}")

@@ -65,7 +65,7 @@ class Copier:
         self._stream(stored, address, parts, progress)
 
     def _parts_of(self, stored: Stored) -> int | None:
-        """Return the part size in bytes with which the copy gets the ETag of its source; None: copy in one piece."""
+        """Return the part size in bytes that gives the copy its source's ETag, if known; None: copy in one piece."""
         _, _, count = stored.etag.partition("-")
         if not count and stored.size <= LARGEST_COPY:
             return None
@@ -74,7 +74,7 @@ class Copier:
         return int(first) if is_known else part_size(stored.size)
 
     def _stream(self, stored: Stored, address: S3Address, parts: int | None, progress: Progress | None) -> None:
-        """Copy an object through this machine, with its properties and the ETag of its source."""
+        """Copy an object and its properties through this machine, and store the source's ETag as metadata."""
         properties = self._source.properties(stored.address)
         if (parts or stored.size) > _LARGEST_PART:
             parts = part_size(stored.size)

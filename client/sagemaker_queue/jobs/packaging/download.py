@@ -1,7 +1,7 @@
 """Download objects in S3 to files of one folder; no key can cause a write outside the folder.
 
-Everyone with write access to a bucket can choose keys. A key is refused unless every system reads it as the same path
-below the folder. The other objects are downloaded.
+Everyone with write access to a bucket can choose keys. A key that is ambiguous or leads out of the folder is refused.
+The other objects are downloaded.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class _Rules:
 
     folder: Path
     spec: GitIgnoreSpec
-    own: GitIgnoreSpec  # of .smqignore only
+    own: GitIgnoreSpec  # the rules of .smqignore only
 
     @classmethod
     def of(cls, folder: Path) -> _Rules:
@@ -52,7 +52,7 @@ class _Walk:
     kept_back: list[str]
 
     def keeps_back(self, path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
-        """Return whether the path contains secrets and no pattern with ! in .smqignore allows it; if so, record it."""
+        """Return whether the path contains secrets that .smqignore does not allow, and record such a path."""
         relative = path.relative_to(self.root).as_posix()
         if not self.secrets.has(path, relative, is_folder=is_folder) or _allowed(path, rules, is_folder=is_folder):
             return False
@@ -105,7 +105,7 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
 
 
 def _git_meaning(line: str) -> str:
-    """Return the pattern with the meaning that git gives it.
+    """Return a pattern for pathspec that has the meaning of the line in git.
 
     For git, out/** matches the content of the folder but not the folder itself. For pathspec, out/** matches both.
     """

@@ -22,7 +22,7 @@ _WHOLE = 10  # tenths in a whole GPU
 
 @dataclass(frozen=True)
 class JobOption:
-    """An option in ``smq``; the name of its row in the table is its keyword in Python."""
+    """An option of ``smq``. The name of the option's row in JOB_OPTIONS is the keyword in Python."""
 
     usage: str  # the names, then the value's name, in brackets if optional; messages about requests use the first name
     help: str
@@ -51,7 +51,8 @@ class JobOption:
 def accepted_sizes(instances: Union[int, Sequence[int]], text: Optional[str] = None) -> tuple[int, ...]:
     """Return the accepted numbers of instances, best first.
 
-    Raises InvalidOption unless the numbers decrease. The message quotes ``text`` (default: the numbers).
+    Raises InvalidOption unless the numbers are positive and decrease. The message quotes ``text`` (default: the
+    numbers).
     """
     sizes = (instances,) if isinstance(instances, int) else tuple(instances)
     text = ",".join(map(str, sizes)) if text is None else text
@@ -226,7 +227,7 @@ class JobKeywords(TypedDict, total=False):
             field="CheckpointConfig[.S3Uri]",
         ),
     ]
-    """Keep the folder ``SM_CHECKPOINT_DIR`` for the next attempt: ``True``, or an address in S3."""
+    """Keep the folder that ``SM_CHECKPOINT_DIR`` names for the next attempt: ``True``, or an address in S3."""
     bucket: Annotated[
         "str",
         _file(
@@ -254,7 +255,7 @@ class JobKeywords(TypedDict, total=False):
     priority: Annotated[
         "int", _right("--priority P", "a whole number; the higher, the sooner", read=int, tag="priority")
     ]
-    """Priority, a whole number: jobs with a higher one come first."""
+    """Priority, a whole number. Within a project, jobs with a higher priority come first."""
     project: Annotated[
         "str", _right("--project X", "whom it counts for (or the profile's)", completion="projects", tag="project")
     ]
@@ -262,7 +263,7 @@ class JobKeywords(TypedDict, total=False):
     retries: Annotated[
         "int", _right("--retries N", "how often it is tried again after it failed by itself", read=int, tag="retries")
     ]
-    """Number of retries after the job failed by itself."""
+    """Maximum number of retries after the job failed by itself."""
     max_parallel: Annotated[
         "int",
         _right(
@@ -273,7 +274,7 @@ class JobKeywords(TypedDict, total=False):
             tag="max_parallel",
         ),
     ]
-    """Number of jobs of the job's group (its tag ``group``, or its sweep) that may run at the same time."""
+    """Maximum number of jobs of the job's group (tag ``group``, or its sweep) that run at the same time."""
     gpus: Annotated[
         "float",
         _right(
@@ -323,7 +324,7 @@ class JobKeywords(TypedDict, total=False):
 JOB_OPTIONS: Mapping[str, JobOption] = {
     name: annotation.__metadata__[0] for name, annotation in JobKeywords.__annotations__.items()
 }
-# The default name of a sweep is a hash that depends on the order of the tags, so this order must never change.
+# The default name of a sweep contains a hash that depends on the order of the tags, so this order must never change.
 _TAG_ORDER = ("instances", "project", *JOB_OPTIONS)
 
 

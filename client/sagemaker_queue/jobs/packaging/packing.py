@@ -24,12 +24,13 @@ _TIME = 315_532_800  # 1980: earlier times cannot be in a zip file, such as a wh
 class Archive:
     """A packed folder."""
 
-    digest: str  # SHA-256 of the names, the content and the executable bits
+    digest: str  # SHA-256 of the unzipped archive: names, content, links and executable bits
     files: int
     size: int  # bytes of all files
-    unzipped: int  # bytes of the archive
-    names: tuple[tuple[str, int | None], ...] = ()  # each path in it, with its size in bytes if it is a file
-    kept_back: tuple[str, ...] = ()  # paths that are not packed, because they contain secrets
+    unzipped: int  # bytes of the unzipped archive
+    # each path in the archive, with a file's size in bytes; None: not a file
+    names: tuple[tuple[str, int | None], ...] = ()
+    kept_back: tuple[str, ...] = ()  # paths that are not packed, because they may contain secrets
 
     def has(self, *names: str) -> bool:
         """Return whether the archive contains all these files."""

@@ -117,7 +117,7 @@ class SecretFiles:
         self._allowed = GitIgnoreSpec.from_lines(allowed)
 
     def has(self, path: Path, relative: str, *, is_folder: bool = False) -> bool:
-        """Return whether the file, or the whole folder, at this path in the working folder is kept back."""
+        """Return whether the file, or the whole folder, at this path in the working folder is not packed."""
         relative = f"{relative}/" if is_folder else relative
         if self._allowed.match_file(relative):
             return False

@@ -57,7 +57,10 @@ class StorageRefused(StorageError):
 
 
 def aws_session(config: QueueConfig) -> boto3.Session:
-    """Return a session with a profile's credentials, in its region. Raises ConfigError if there is no such profile."""
+    """Return a session with a profile's credentials, in the queue's region.
+
+    Raises ConfigError if there is no such profile.
+    """
     try:
         return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
     except BotoCoreError as error:
@@ -192,7 +195,7 @@ class S3Storage:
             self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
 
     def properties(self, address: S3Address, part: int | None = None) -> Mapping[str, Any]:
-        """Return HeadObject's answer for an object, or for one part of it; empty without permission or object."""
+        """Return HeadObject's answer for an object or a part of it; empty if S3 refuses or has no such object."""
         try:
             with _storage_errors(f"{address} cannot be looked at"):
                 more = {} if part is None else {"PartNumber": part}
@@ -298,7 +301,7 @@ class S3Storage:
 
 
 def same_content(file: Path, stored: Stored) -> bool:
-    """Return whether an object has the ETag that an upload of the file by boto3 would give it.
+    """Return whether an object has the ETag that boto3 would give to an upload of the file.
 
     The result is also False if the ETag proves nothing. This is the case if S3 encrypts the object with a KMS key, or
     if another program uploaded it with another part size.

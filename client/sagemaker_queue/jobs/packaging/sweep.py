@@ -55,8 +55,8 @@ def _each_once(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
 def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequence[str], env: Values) -> list[Run]:
     """Return a run for each combination of the grids' values, put into the command and the environment.
 
-    A run's name contains its values, so that adding a value to a grid does not change the names of the other runs.
-    Raises InvalidOption for a placeholder without a grid, or a grid without a placeholder.
+    A run's name contains its values or their hash. So adding a value to a grid does not change the names of the other
+    runs. Raises InvalidOption for a placeholder without a grid, or a grid without a placeholder.
     """
     names = [name for name, _ in grids]
     if len(set(names)) < len(names):
@@ -79,7 +79,7 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
 def check_placeholders(
     names: Sequence[str], command: Sequence[str], env: Values, option: str = "grid", *, may_have_none: bool = False
 ) -> bool:
-    """Return whether there are placeholders. ``option`` names the option with their values, for messages.
+    """Return whether there are placeholders. ``option`` is the option with the values, for messages.
 
     Raises InvalidOption for a placeholder without a value, or a value without a placeholder. With ``may_have_none``,
     values without any placeholder are accepted.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from api_contract.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
 from sagemaker_queue.jobs.formatting import age, amount, clean, instances, place, predicate
 
-LISTED = 10  # jobs that are named before "and n more"
+LISTED = 10  # maximum number of jobs that are named before "and n more"
 AHEAD = 20  # the queue names at most this many jobs ahead
 
 _RULES = {

@@ -58,7 +58,7 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
 
 
 def shared_gpus(status: QueueStatus) -> str | None:
-    """Return a sentence about the GPUs in use on shared instances; None without shared instances."""
+    """Return a sentence about the GPUs in use on shared instances; None if no pool has shared instances."""
     pools = [f"{pool.gpus_used:g} of {pool.gpus} in {pool.name}" for pool in status.pools if pool.gpus is not None]
     return f"GPUs in use where instances are shared: {', '.join(pools)}" if pools else None
 

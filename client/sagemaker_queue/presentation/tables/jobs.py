@@ -41,7 +41,10 @@ def _elapsed(job: JobSummary) -> str:
 
 
 def _waited(job: JobSummary) -> str:
-    """Return how long a waiting job has waited, or how long another job waited for its first attempt."""
+    """Return how long a waiting job has been in its state, or how long another job waited for its first attempt.
+
+    The text is empty once a second attempt has started, because the first start is then unknown.
+    """
     if job.waits:
         return age(job.state_since)
     if job.finished and job.started is None:

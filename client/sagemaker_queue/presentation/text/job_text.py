@@ -22,15 +22,15 @@ from sagemaker_queue.presentation.tables.jobs import (
 from sagemaker_queue.presentation.text.layout import columns_that_fit, facts, table
 
 _NAMES = ("Job Name", "Training Job")  # never cut in wide tables, because users copy these names
-SHOWN = 10  # transitions on the page about a job
+SHOWN = 10  # maximum number of transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
 ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 # The columns that are omitted, in this order, until the table fits its terminal.
 _OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")
-# Least width, in columns, at which reasons are whole sentences. On narrower terminals, reasons are brief, because cut
-# sentences look alike.
+# Least width, in characters, at which reasons are whole sentences. On narrower terminals, reasons are brief, because
+# cut sentences look alike.
 _ROOM_FOR_SENTENCES = 100
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 

@@ -161,6 +161,6 @@ def _without_middle(name: object, width: int) -> object:
 def _around(name: str, width: int, place: int) -> str:
     """Return the beginning of a name, and the text around ``place``, where the name differs from similar names."""
     head = width // 3
-    room = width - head - 2  # for the text between two ellipses
+    room = width - head - 2  # characters for the text between two ellipses
     begin = max(head, place - room // 2)
     return f"{name[:head]}…{name[begin : begin + room]}…"

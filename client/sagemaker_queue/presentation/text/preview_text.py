@@ -9,9 +9,9 @@ from api_contract.preview import ChangedWait, PreviewAnswer, ProjectPreview, Uns
 from sagemaker_queue.jobs.formatting import amount, clean, duration
 from sagemaker_queue.presentation.text.layout import folded, table
 
-NAMED, NAMED_BRIEFLY = 6, 3  # jobs in a sentence
-LISTED, LISTED_BRIEFLY = 4, 2  # jobs of one kind of change, each on its line
-PROJECTS = 6  # rows of the table
+NAMED, NAMED_BRIEFLY = 6, 3  # maximum numbers of jobs in a sentence
+LISTED, LISTED_BRIEFLY = 4, 2  # maximum numbers of lines for jobs of one kind of change
+PROJECTS = 6  # maximum number of rows of the table
 
 _NOTHING = "Nothing of note would change."
 _NO_WAIT = "No job would start, be stopped or wait longer."  # instead of _NOTHING, if the policy needs --force
@@ -87,7 +87,7 @@ def _when(start: datetime | None, preview: PreviewAnswer) -> str:
 
 
 def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str]:
-    """Return a table of the projects whose figures change; empty without such projects."""
+    """Return a table of the projects whose figures change; empty if no figures change."""
     changed = [it for it in projects if _mean(it.wait_now) != _mean(it.wait_then) or it.used_now != it.used_then]
     rows = [
         [it.project, it.waiting, _mean(it.wait_now), _mean(it.wait_then), _slots(it.used_now), _slots(it.used_then)]
@@ -115,7 +115,7 @@ def _slots(slots: Mapping[str, int]) -> str:
 
 
 def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
-    """Return warnings, reasons why applying the policy takes --force, and parts that were not previewed."""
+    """Return warnings, reasons why applying the policy needs --force, and parts that were not previewed."""
     remarks = [*preview.warnings, *preview.in_use]
     if preview.in_use:
         remarks.append(

@@ -15,7 +15,7 @@ def submission_line(job: Submission, width: int | None = None, *, following: str
     """Return the state, the position and the reason to wait of a submitted job, cut to a width, and the next command.
 
     ``following`` replaces the usual next command of a live job. The next command and the names are never cut, because
-    users copy them. The position is omitted if there is no space for it.
+    users copy them. The position is shortened or omitted if the line then fits.
     """
     what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     usual = "logs -f" if job.state in ACTIVE else "why"
@@ -32,7 +32,7 @@ def submission_line(job: Submission, width: int | None = None, *, following: str
 
 
 def sweep_line(group: str, submitted: Collection[Submission]) -> str:
-    """Return a summary of a sweep's submission: numbers of jobs, new ones and by state."""
+    """Return a summary of a sweep's submission: the number of new jobs, and of jobs in each state."""
     new = sum(not job.known for job in submitted)
     states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in submitted).most_common())
     before = f", {len(submitted) - new} there already" if new < len(submitted) else ""

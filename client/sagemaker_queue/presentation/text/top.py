@@ -24,9 +24,9 @@ from sagemaker_queue.presentation.text.layout import table
 from sagemaker_queue.workflows.selection import ORDERS, QUEUE_ORDER, Selection
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
-NARROW = 100  # columns; on narrower terminals, the jobs' table has fewer columns, and pools have no bars
+NARROW = 100  # characters; on narrower terminals, the jobs' table has fewer columns, and pools have no bars
 BAR = 20  # characters
-LEAST_LINES = 4  # of a table: a blank line, headers, a row, and the number of further rows
+LEAST_LINES = 4  # least number of lines of a table: a blank line, headers, a row, and the number of further rows
 _NARROW_COLUMNS = ("job", "activity", "priority", "position", "when", "user", "instances", "since")
 _WIDE_COLUMNS = (
     "job",

@@ -35,7 +35,7 @@ class JobDefaults:
 
     role: str | None = None  # ARN
     image: str | None = None  # URI of the container's image
-    bucket: str | None = None  # for code, output and checkpoints; None: the SageMaker SDK's default bucket
+    bucket: str | None = None  # bucket for code, output and checkpoints; None: the SageMaker SDK's default bucket
     instance_type: str | None = None
     project: str | None = None
     max_run: int | None = None  # seconds; in the file a text such as "12h"

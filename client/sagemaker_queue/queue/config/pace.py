@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from api_contract.models import QueueStatus
 
-POLL_SECONDS = 5.0  # between two requests in the first minute after a change
+POLL_SECONDS = 5.0  # seconds between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
 GROWTH = 1.25  # factor by which each later pause grows
-LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests a longer pause
-# The maximum random extension of a pause, as a part of it, so that clients that began together spread out.
+LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer or the user wants a longer one
+# The maximum random extension of a pause, as a fraction of the pause. Clients that began together thus spread out.
 JITTER = 0.25
 
 
 class PollingPace:
-    """The pauses between requests about one thing that a client follows.
+    """The pauses between a client's requests about the same job or screen.
 
     ``least`` is the shortest pause in seconds, which users can set. ``draw`` returns a random number from 0 to 1.
     """

@@ -43,7 +43,7 @@ class ProfileFile:
 
     @property
     def default(self) -> str | None:
-        """Name of the default profile; None without a default profile."""
+        """Name of the default profile, or None."""
         return self.content.get("default")
 
     def set(self, profile: str, setting: str, value: str | None) -> None:

@@ -58,11 +58,12 @@ class QueueConfig:
 
     url: str  # up to and including the stage, without a slash at the end
     api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
-    region: str | None = None  # of the API; None: the region in the address, else the region of the AWS session
+    # the region of the API; None: the region in the address, else the region of the AWS session
+    region: str | None = None
     aws_profile: str | None = None  # a profile of ~/.aws/config; None: the credentials that boto3 finds
     account: str | None = None  # the account that owns the buckets; None: the credentials' account, by STS
     bucket_owners: str | None = None  # accounts of other buckets: "datasets=111122223333 open-data=any"
-    columns: str | None = None  # of smq ls on a terminal: "job,user,state"; None: the default columns
+    columns: str | None = None  # columns of smq ls on a terminal: "job,user,state"; None: the default columns
 
     def __post_init__(self) -> None:
         """Raise ConfigError for an address to which no request could be sent, and for invalid accounts."""
@@ -198,7 +199,7 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
 
 
 def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of the chosen profile, empty without a profile, and its name for messages."""
+    """Return the table of the chosen profile (empty if none is chosen), and the profile's name for messages."""
     if url or (not profile and environ.get(URL_VARIABLE)):
         return {}, ""
     table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)

@@ -103,7 +103,7 @@ def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool
     """Return a function that returns whether a span shows its name.
 
     A running job has a past and an expected part. The past part shows the name if this part is at least ``least`` long.
-    Otherwise the expected part shows the name, if that part is long enough.
+    Otherwise the expected part shows the name, if that part is long enough. An expected start always shows the name.
     """
     named_in_past = {span.job for span in found if span.kind == RUNS and span.end - span.start >= least}
 

@@ -29,7 +29,7 @@ class Span:
     job: str
     project: str | None = None
     owner: str | None = None
-    outcome: str | None = None  # of a finished attempt
+    outcome: str | None = None  # the outcome of a finished attempt
     made_room_for: str | None = None
     is_external: bool = False
     end_is_known: bool = True
@@ -165,7 +165,7 @@ class _Lanes:
         return replace(span, lanes=tuple(chosen))
 
     def pool_for(self, job: JobSummary, start: datetime, status: QueueStatus) -> str:
-        """Return the accepted pool in which a waiting job can start soonest."""
+        """Return the accepted pool in which a waiting job can start soonest; empty if no pool is accepted."""
         fits = [pool.name for pool in status.pools if _accepts(job, pool.name, pool.instance_type)]
         return min(fits or [""], key=lambda pool: self._late(pool, job.instances, start))
 

@@ -13,13 +13,13 @@ from api_contract.models import QueueStatus
 from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plain
 
 _ROW = 34  # pixels
-_POINTS = 240  # on the time axis
+_POINTS = 240  # points on the time axis
 _FEW = 12  # up to this number of instances, the axis has a tick for each
 NO_PROJECTS = "No projects yet. A policy names them: smq policy edit"
 
 
 def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
-    """Return the used instances of each project and pool, within and beyond the quota, with quota and fair share."""
+    """Return a figure of each project's used instances in each pool, and of the quotas and fair shares."""
     rows = [
         (project, pool)
         for project in status.projects
@@ -68,7 +68,7 @@ def _whole(within: Sequence[int], beyond: Sequence[int]) -> dict[str, int]:
 def use_figure(
     status: QueueStatus, past: Iterable[PastAttempt], begin: datetime, now: datetime, theme: Theme
 ) -> go.Figure:
-    """Return the number of instances that each project held, from ``begin`` to ``now``."""
+    """Return a figure of the number of instances that each project held, from ``begin`` to ``now``."""
     held: dict[str, list[tuple[datetime, datetime, int]]] = defaultdict(list)
     for one in past:
         if one.launched and one.ended:

@@ -23,7 +23,7 @@ _ENDS = {"completed": "circle", "failed": "circle-cross-open", "stopped": "squar
 
 
 def timeline_figure(job: JobDetail, now: datetime, theme: Theme) -> go.Figure:
-    """Return the job's states over time, with a row for each attempt."""
+    """Return a figure of the job's states over time, with a row for each attempt."""
     changes = [change for change in job.history if change.at]
     rows = max([1, *(change.attempt or 1 for change in changes)])
     made = figure(theme, height=rows * _ROW + 110, placeholder="" if changes else "Nothing is known of its past.")

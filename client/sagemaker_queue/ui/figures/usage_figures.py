@@ -9,12 +9,13 @@ import plotly.graph_objects as go
 from sagemaker_queue.ui.figures.style import Theme, figure, plain
 
 _ROW = 30  # pixels
-_MOST = 40  # the figure shows only this many keys, with the largest usage; the table has all
+# the figure shows only this many keys: those with the largest usage, or the earliest days; the table has all keys
+_MOST = 40
 NOTHING = "Nothing has ended in this time."
 
 
 def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme) -> go.Figure:
-    """Return the instance hours of each key: within the quota, borrowed, and the part lost by preemptions."""
+    """Return a figure of each key's instance hours: within the quota, borrowed, and lost by preemptions."""
     shown = dict(list(hours.items())[:_MOST])
     made = figure(theme, height=len(shown) * _ROW + 120, placeholder="" if shown else NOTHING, barmode="stack")
     names = [plain(name) for name in shown]

@@ -15,7 +15,7 @@ _LOOKS = {"now": ("#999999", ""), "A": ("#0072B2", ""), "B": ("#E69F00", "/")}
 
 
 def waits_figure(answers: Mapping[str, PreviewAnswer], theme: Theme) -> go.Figure:
-    """Return the mean wait of each project from now on, under the policy in force and under the tried policies."""
+    """Return a figure of each project's mean wait from now on, under the policy in force and the tried policies."""
     rows: dict[str, dict[str, float | None]] = {}
     for name, answer in answers.items():
         for project in answer.projects:

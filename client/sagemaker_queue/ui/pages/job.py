@@ -55,7 +55,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
     advice: dict[str, tuple[str, ...]] = {}  # code of the reason to wait -> the queue's advice about this reason
 
     async def advise() -> None:
-        """Request advice on changes that would let the job start; only on a click, since advice takes some plans."""
+        """Request advice on changes that would let the job start; only on a click, since the queue then makes plans."""
         latest = await tab.ask(tab.queue.job, name, advice=True)
         if latest is not None and latest.why:
             advice.clear()

@@ -127,7 +127,7 @@ def _when(job: JobSummary) -> dict[str, object]:
 
 
 def _expected(expected: Expectation) -> dict[str, object]:
-    """Return the expected start and its form. An interval is a form of its own, since the table cannot compute it."""
+    """Return the expected start and its form. An interval is passed as the form: the table cannot compute it."""
     start = expected.likely or expected.start
     if start is None:
         return {"when": None, "whenHow": "never" if expected.doubt == "NEVER" else "unknown"}

@@ -82,7 +82,7 @@ def usage_page(tab: Tab) -> None:
 
 
 def begin_of(period: str, now: datetime) -> datetime:
-    """Return the begin of a period of ``PERIODS``."""
+    """Return the start of a period of ``PERIODS``."""
     if period == "month":
         return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return now - timedelta(days=int(period))

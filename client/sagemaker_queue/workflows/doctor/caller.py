@@ -97,7 +97,7 @@ def _resource(config: QueueConfig) -> str:
 
 
 def _is_older(config: QueueConfig, session: boto3.Session) -> bool:
-    """Return whether the queue answers a request of every version, so that the queue lacks only the newer request."""
+    """Return whether the queue answers a request that all versions know, and so lacks only the newer request."""
     try:
         QueueClient(config, boto_session=session, tries=1).policy()
     except QueueError:

@@ -63,7 +63,7 @@ def is_endpoints(host: str) -> bool:
 
 
 def check_dns(address: Address) -> Finding:
-    """Resolve the host's name. The step fails if an API Gateway name resolves to a public address."""
+    """Resolve the host's name. The step also fails if an API's own name resolves to a public address."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)}
     except OSError as error:

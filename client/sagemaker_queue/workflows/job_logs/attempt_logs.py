@@ -68,7 +68,7 @@ def instance_of(stream: str) -> str:
 
 
 def list_streams(client: Any, training_job: str, instance: str = "") -> list[Mapping[str, Any]]:
-    """Return the present streams of a training job, sorted by instance number; empty without the log group."""
+    """Return the present streams of a training job, sorted by instance number; empty if there is no log group."""
     streams: list[Mapping[str, Any]] = []
     try:
         pages = client.get_paginator("describe_log_streams")

@@ -22,7 +22,7 @@ class LineChoice:
     as_json: bool = False
 
     def __contains__(self, line: LogLine) -> bool:
-        """Whether the filters ``since`` and ``instance`` accept a line; ``attempt`` and ``tail`` are not checked."""
+        """Return whether ``since`` and ``instance`` accept a line; ``attempt`` and ``tail`` are not checked."""
         if self.since is not None and line.time < self.since:
             return False
         return self.instance in (None, line.instance, line.instance.removeprefix("algo-"))

@@ -49,7 +49,7 @@ class AttemptEnded:
 
     @property
     def cause(self) -> str:
-        """The cause of the end in the job's history, such as ``made room for job2``; empty without a cause."""
+        """The cause of the end in the job's history, such as ``made room for job2``; empty if none is recorded."""
         ends = [transition for transition in self.job.history if transition.attempt == self.attempt.attempt]
         return ends[-1].cause if ends else ""
 
@@ -81,7 +81,7 @@ class Follower:
         self._log_pause = 0.0  # seconds between two reads of the log
         self._choice = lines or LineChoice()
         self._only = self._choice.attempt
-        self._tail = self._choice.tail  # None after the first look
+        self._tail = self._choice.tail  # None after the first poll
         self._pause = pause
         self._running: tuple[JobDetail, Attempt] | None = None  # the queue's latest answer, if an attempt runs
         self._read: AttemptLog | None = None  # the log that is being read
@@ -134,7 +134,7 @@ class Follower:
                 yield AttemptEnded(job, attempt)
 
     def _last(self, events: Iterator[JobEvent]) -> Iterator[JobEvent]:
-        """Yield all events, but only the last ``tail`` log lines of the first look."""
+        """Yield all events, but only the last ``tail`` log lines of the first poll."""
         if self._tail is None:
             yield from events
             return
@@ -188,7 +188,7 @@ def polled(
 
     Each temporary error is yielded as an Outage. Raises the error if access is denied, or after more than ``endured``
     consecutive errors. ``failed`` is called for each outage, with the seconds to wait before the next request if the
-    answer contains this number. ``pause`` is called between two looks.
+    answer contains this number. ``pause`` is called between two calls of ``look``.
     """
     outages = 0
     while True:

@@ -110,7 +110,7 @@ def _put(stream: TextIO, text: str) -> None:
 def render_events(
     events: Iterable[JobEvent], renderer: JobLogRenderer, timeout: float | None = None
 ) -> JobDetail | None:
-    """Show the events for at most ``timeout`` seconds, and return the job's latest description.
+    """Show the events until the first one after ``timeout`` seconds, and return the job's latest description.
 
     Ctrl-C ends the display. The job continues, and a note says how to cancel it.
     """

@@ -1,4 +1,4 @@
-"""Find the changes of jobs since the last look at the queue, and make a notice of each change."""
+"""Find the changes of jobs since the last poll of the queue, and make notices of the changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 class Notice:
     """A notice to a user; ``text`` is a sentence on one line."""
 
-    kind: str  # of NOTICE_KINDS
+    kind: str  # one of NOTICE_KINDS
     job: str
     text: str
 
@@ -32,8 +32,8 @@ class Notice:
 class JobWatch:
     """A watch over the selected jobs of a queue.
 
-    Changes before the first look give no notice. Each later change gives one notice. A transition
-    between two looks is not missed, because the queue keeps a history of each job.
+    Changes before the first call of ``look`` give no notice. Each later change that the filter accepts gives one
+    notice. A transition between two calls is not missed, because the queue keeps a history of each job.
     """
 
     def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:
@@ -45,13 +45,13 @@ class JobWatch:
 
     @property
     def live(self) -> frozenset[str]:
-        """Names of the jobs that were live at the latest look."""
+        """Names of the jobs that were live at the latest call of ``look``."""
         return frozenset(self._live or ())
 
     def look(self) -> list[Notice]:
         """Read the queue, and return the new notices, job by job.
 
-        Raises QueueError; the next look then returns the missed notices.
+        Raises QueueError; the next call then returns the missed notices.
         """
         live = {job.job: _since(job) for job in self._queue.jobs() if self._meant(job)}
         ended = self._ended_lately()
@@ -59,7 +59,7 @@ class JobWatch:
         if self._live is not None:
             known = self._live
             changed = [name for name in {**known, **live} if live.get(name) != known.get(name)]
-            # Jobs that were submitted and finished between two looks.
+            # Jobs that were submitted and finished between two calls.
             quick = [job.job for job in ended if job.job not in known and self._meant(job)]
             for name in dict.fromkeys([*changed, *quick]):
                 news, until = self._news(name, known.get(name, _LONG_AGO))
@@ -92,7 +92,7 @@ class JobWatch:
 
 def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[Notice]:
     """Yield the notices for a job's transitions after ``known``; for starts only after a wait of ``waited`` seconds."""
-    began: datetime | None = None  # begin of the latest wait
+    began: datetime | None = None  # start of the latest wait
     ran = False
     for one in job.history:
         at = one.at or _LONG_AGO

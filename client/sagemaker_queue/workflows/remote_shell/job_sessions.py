@@ -14,7 +14,7 @@ from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.pace import PollingPace
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
-from sagemaker_queue.workflows.remote_shell.session import NotConnected, Port, Session, Sessions, SessionTarget
+from sagemaker_queue.workflows.remote_shell.session import NotConnected, Port, Session, SessionOpener, SessionTarget
 
 POLL_SECONDS = 3.0  # the shortest pause between two requests
 CONNECT_SECONDS = 120.0  # time for the SSM agent of a training container to connect
@@ -35,7 +35,7 @@ class JobSessions:
 
     def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
         self._queue = queue
-        self._sessions = Sessions(queue, plugin)
+        self._opener = SessionOpener(queue, plugin)
         self.name = name
         # Why the latest session's attempt is being stopped; None: the attempt is not being stopped.
         self.stop_cause: str | None = None
@@ -47,8 +47,8 @@ class JobSessions:
     def enter(self, what: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
         """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
-        Raises NotFound and Forbidden; Conflict if the job has finished, or waits; InvalidOption if no session can ever
-        be opened in the job.
+        Raises NotFound and Forbidden; Conflict if the job has finished, or waits without ``wait``; InvalidOption if no
+        session can ever be opened in the job.
         """
         while True:
             found = yield from self._look(what, wait)
@@ -74,7 +74,7 @@ class JobSessions:
         self._pace.observe((job.state, job.attempt, stage))
         if stage in (None, "Training"):
             try:
-                yield self._sessions.open(target, what)
+                yield self._opener.open(target, what)
                 return True
             except NotConnected:
                 self._check_patience(target)
@@ -98,7 +98,7 @@ class JobSessions:
             return None
         return str(described["SecondaryStatus"])
 
-    def lives(self) -> bool:
+    def is_attempt_running(self) -> bool:
         """Return whether the attempt of the latest session runs or is being stopped; True if the state is unknown."""
         try:
             job = self._queue.job(self.name)
@@ -125,7 +125,7 @@ class JobSessions:
 
 
 def present(job: JobDetail) -> Attempt | None:
-    """Return the attempt that runs or is being stopped; None without such an attempt."""
+    """Return the attempt that runs or is being stopped; None if there is no such attempt."""
     live = [run for run in job.attempts if run.outcome is None and run.training_job_name]
     return live[-1] if live and job.state in ("running", "stopping") else None
 

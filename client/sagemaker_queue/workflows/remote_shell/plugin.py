@@ -28,7 +28,7 @@ _SECONDS = 20.0  # timeout for printing the version
 
 @dataclass(frozen=True)
 class Plugin:
-    """The path of the plugin, and the version that the plugin prints; empty without a version."""
+    """The path of the plugin, and the version that the plugin prints; the version is empty if it is not known."""
 
     path: str
     version: str
@@ -57,7 +57,10 @@ class Plugin:
 
 
 def find_plugin(environ: Mapping[str, str] | None = None) -> Plugin:
-    """Return the plugin of this machine. Raises ConfigError with the address of the installation guide."""
+    """Return the plugin of this machine.
+
+    Raises ConfigError, with the installation guide's address, without a plugin.
+    """
     environ = os.environ if environ is None else environ
     named = environ.get(VARIABLE)
     path = shutil.which(named or PROGRAM, path=environ.get("PATH"))

@@ -19,8 +19,8 @@ from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
 
-LOOK_SECONDS = 5.0  # between two checks whether the attempt still runs
-_TO_END_SECONDS = 3.0  # for the plugin to end after the session was terminated
+LOOK_SECONDS = 5.0  # seconds between two checks whether the attempt still runs
+_TO_END_SECONDS = 3.0  # seconds for the plugin to end after the session was terminated
 _BLOCK = 65536
 _DENIED = ("AccessDenied", "AccessDeniedException")
 
@@ -68,8 +68,8 @@ def request_of(target: SessionTarget, what: MarkedCommand | Port | None) -> dict
     return {"Target": target.id, "DocumentName": document, "Parameters": parameters}
 
 
-class Sessions:
-    """A factory of sessions, with the credentials of a queue's client."""
+class SessionOpener:
+    """An opener of sessions, with the credentials of a queue's client."""
 
     def __init__(self, queue: QueueClient, plugin: Plugin) -> None:
         self._queue = queue
@@ -122,11 +122,14 @@ class Session:
         self._output = MarkedOutput(what) if isinstance(what, MarkedCommand) else None
         self._terminate = terminate
 
-    def run(self, lives: Callable[[], bool], stdout: BinaryIO | None = None) -> int | None:
-        """Run the plugin until the session ends; return the exit status of the command, or else of the plugin.
+    def run(self, is_attempt_running: Callable[[], bool], stdout: BinaryIO | None = None) -> int | None:
+        """Run the plugin until the session ends.
 
-        ``lives`` is called every LOOK_SECONDS; if ``lives`` returns False, the session is terminated. The result is
-        None if the session ended before its command did. A command's output is written to ``stdout``.
+        For a command, return its exit status, or None if the session ended first. For a shell or port, return the
+        plugin's exit status.
+
+        ``is_attempt_running`` is called every LOOK_SECONDS. If the result is False, the session is terminated. A
+        command's output is written to ``stdout``.
         """
         with _terminal_restored(), _signals_left_to_plugin():
             try:
@@ -139,18 +142,18 @@ class Session:
             copying = threading.Thread(target=self._copy, args=(process.stdout, stdout), daemon=True)
             if self._output:
                 copying.start()
-            self._wait(process, lives)
+            self._wait(process, is_attempt_running)
             if self._output:
                 copying.join(_TO_END_SECONDS)
         return self._output.status if self._output else process.returncode
 
-    def _wait(self, process: subprocess.Popen[bytes], lives: Callable[[], bool]) -> None:
+    def _wait(self, process: subprocess.Popen[bytes], is_attempt_running: Callable[[], bool]) -> None:
         while True:
             try:
                 process.wait(LOOK_SECONDS)
                 return
             except subprocess.TimeoutExpired:
-                if lives():
+                if is_attempt_running():
                     continue
             # The plugin would notice the end of the container only when its connection breaks.
             self._terminate()

@@ -58,7 +58,7 @@ class Budgets:
 
 
 def period_of(period: str | int, now: datetime) -> tuple[datetime, datetime]:
-    """Return the begin of a budget's present period and of its next period, in UTC."""
+    """Return the start of a budget's present period and the start of its next period, in UTC."""
     if period == "month":
         begins = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         return begins, (begins + timedelta(days=32)).replace(day=1)

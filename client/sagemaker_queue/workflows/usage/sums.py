@@ -88,7 +88,7 @@ class Usage:
         self.borrowed += running * min(attempt.borrowed, count)
         self.lost += min(attempt.lost_seconds or 0, attempt.ran_seconds) * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
-        # Not for a carrier, which counts only for its instance: its members count for these sums.
+        # A carrier is left out of these sums, because its members count instead.
         if attempt.carries is None:
             self.attempts += part
             self.waited += attempt.waited_seconds * part
@@ -130,7 +130,7 @@ _NO_TIMES = ("attempts", "cost", "jobs")
 def sum_usage(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
     """Return the usage by key, largest first (days in order), and the total.
 
-    The usage of a shared instance is divided among its members, by their parts of the carrier's GPU-hours.
+    By owner or group, the usage of a shared instance is divided among the keys of its members, by their GPU-hours.
     """
     parts, total, known = KEYS[by], Usage(), list(attempts)
     shares = _carrier_shares(known, by) if by in ("owner", "group") else {}

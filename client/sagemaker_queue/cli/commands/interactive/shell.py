@@ -95,9 +95,9 @@ def shell(
 def enter(
     queue: QueueClient, name: str, what: MarkedCommand | Port | None = None, *, instance: int = 1, follow: bool
 ) -> int:
-    """Open a session as soon as the job has a container, and print how the session ended; return the exit code.
+    """Open a session in the job's container, print how the session ended, and return the exit code.
 
-    With ``follow``, wait for the container, and open a new session after a preemption. A command is run only once.
+    With ``follow``, wait for the container, and open a new session in the next attempt. A command is run only once.
     Raises QueueError.
     """
     from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
@@ -137,14 +137,14 @@ def _opened(
 
 
 def _liveness(sessions: JobSessions) -> Callable[[], bool]:
-    """Return a function that checks whether the attempt is alive, and warns the user once of the attempt's stop.
+    """Return a function that checks whether the attempt is alive, and prints once why the attempt is being stopped.
 
     The terminal may be in raw mode, so lines end with a carriage return and a line feed.
     """
     printed: list[str] = []
 
-    def lives() -> bool:
-        alive = sessions.lives()
+    def is_attempt_running() -> bool:
+        alive = sessions.is_attempt_running()
         if alive and sessions.stop_cause is not None and not printed:
             printed.append(sessions.stop_cause)
             sentence = clean(f"{sessions.name} is being stopped: {sessions.stop_cause}. Save what you need.")
@@ -152,13 +152,16 @@ def _liveness(sessions: JobSessions) -> Callable[[], bool]:
             raw(sys.stderr).flush()
         return alive
 
-    return lives
+    return is_attempt_running
 
 
 def _session_end(
     job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]
 ) -> int:
-    """Print a note after a session whose job still runs; return the exit code."""
+    """Print a note after a session whose job still runs, unless a command's exit code is known.
+
+    Return the exit code.
+    """
     if _is_command(what):
         if status is None:
             note("The session ended before the command did: its exit code is not known.")

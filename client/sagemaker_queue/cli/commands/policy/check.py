@@ -60,7 +60,7 @@ class Examination:
 
 
 def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
-    """Check a policy by the queue's rules on this machine, and by the queue unless ``offline`` or unreachable."""
+    """Check a policy by the rules, if this Python is new enough, and by the queue, unless ``offline``."""
     faults, incomplete = _faults_by_the_rules(document)
     not_asked = "--offline" if offline else None
     version = None

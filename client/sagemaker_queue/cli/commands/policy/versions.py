@@ -18,7 +18,7 @@ from sagemaker_queue.presentation.text.layout import table
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
-SAME, DIFFERENT = DONE, 1  # exit codes, as of diff(1)
+SAME, DIFFERENT = DONE, 1  # exit codes, like those of diff(1)
 
 
 @command(

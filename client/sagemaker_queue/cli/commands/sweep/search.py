@@ -177,7 +177,8 @@ def _plan(
     unnamed = replace(template, name=stem(template.command)).request()
     metric = [search.metric.name, search.metric.regex, search.maximize]
     described = [[name, repr(one)] for name, one in space.items()]
-    # The default name depends only on the command, its code and the options: the same call continues the search.
+    # The default name depends only on the command, its code, the job's options, the metric and the space. So the same
+    # call continues the search.
     identity = fingerprint(command, metric, described, unnamed)
     return StudyPlan(
         name=search.study or options.get("name") or f"{stem(template.command)}-{identity}",

@@ -89,7 +89,7 @@ def _channels(queue: QueueClient, webhook: str | None, topic: str | None) -> lis
 def _look(watch: JobWatch) -> list[Notice]:
     try:
         return watch.look()
-    except Unavailable as error:  # no connection, or an outage: the next look finds the missed changes
+    except Unavailable as error:  # no connection, or an outage: the next poll finds the missed changes
         print(f"smq: {error} It goes on.", file=sys.stderr, flush=True)
         return []
 

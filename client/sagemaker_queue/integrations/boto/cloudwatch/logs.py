@@ -1,9 +1,9 @@
 """Calls of CloudWatch Logs for jobs of the queue.
 
-A job's log streams look like one training job's log streams: each instance has a stream ``<job>/algo-1-...`` with the
-lines of all attempts, in order. So programs that read the streams of a training job to the end, as the SDKs do,
-continue across preemptions, and read no line twice. A stream prefix ``<job>`` selects only this job, like the prefix
-``<job>/``. The prefix does not select other jobs whose names begin with ``<job>``.
+A job's log streams look like one training job's log streams: each instance has one stream, such as
+``<job>/algo-1-...``, with the lines of all attempts in order. So programs that read the streams of a training job to
+the end, as the SDKs do, continue across preemptions, and read no line twice. A stream prefix ``<job>`` selects only
+this job, like the prefix ``<job>/``. The prefix does not select other jobs whose names begin with ``<job>``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_CALLS = 20  # maximum number of CloudWatch calls for one page of an answer
 
 
 def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer DescribeLogStreams for the prefix ``<job>`` or ``<job>/...`` with all streams, on one page."""
+    """Answer DescribeLogStreams for the prefix ``<job>`` or ``<job>/...`` with all matching streams, on one page."""
     name, _, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
     job = job_of_group(jobs, call.parameters, name)
     if job is None:
@@ -124,11 +124,11 @@ class _Pages:
 
     @property
     def last(self) -> int:
-        """The index of the last attempt; -1 without attempts."""
+        """The index of the last attempt; -1 if there are no attempts."""
         return len(self._sources) - 1
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
-        """Return one page of events, from ``token`` in attempt ``at`` through the next attempts, up to the limit.
+        """Return one page of events, from ``token`` in attempt ``at`` through the following attempts, up to the limit.
 
         ``forward`` is the direction. ``token`` is CloudWatch's own token; None means the first page in the direction.
         """

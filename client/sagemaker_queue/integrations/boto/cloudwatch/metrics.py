@@ -52,10 +52,10 @@ def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def get_data(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer GetMetricData. A query that names a job is replaced by one query for each of its attempts.
+    """Answer GetMetricData. A query that names a job is replaced by one query for each attempt of the job.
 
-    The results of the new queries are combined here. If an expression of the call uses the query, CloudWatch must
-    combine the results, so an expression that combines them is added.
+    The results of the new queries are combined here. If an expression of the call uses the query, an expression that
+    combines the results in CloudWatch is added.
     """
     asked = list(call.parameters.get("MetricDataQueries", []))
     expressions = " ".join(str(query.get("Expression", "")) for query in asked)

@@ -46,7 +46,7 @@ class Attempts:
         self._recent = listing.asked_at - _LAG
 
     def have(self, training_job: Mapping[str, Any]) -> bool:
-        """Return whether a training job is an attempt that the list hides because it shows the attempt's job.
+        """Return whether a training job is an attempt that the list hides, because the list shows the attempt's job.
 
         An attempt that changed in the last five minutes is also hidden if its job is missing in the list, because the
         job may be too new. Attempts of forgotten jobs and attempts in ``named`` are shown unchanged.

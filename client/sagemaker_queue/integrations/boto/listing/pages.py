@@ -26,7 +26,7 @@ Show = Callable[[], Optional[Answer]]
 
 
 class PageIsFullError(Exception):
-    """Raised by an entry that would exceed the calls allowed for a page. The next page begins with the entry."""
+    """Raised by an entry whose lookup would exceed the limit of a page. The next page begins with this entry."""
 
 
 @dataclass(frozen=True)

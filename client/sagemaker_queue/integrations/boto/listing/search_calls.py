@@ -1,4 +1,4 @@
-"""Answer Search for training jobs: show matching jobs of the queue in place of their attempts, and other jobs."""
+"""Answer Search for training jobs: jobs of the queue replace their attempts, and other results are unchanged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from sagemaker_queue.integrations.boto.lookup import JobListing, JobLookup
 
 _DEFAULT_PAGE = 10
 _MOST_LOOKUPS = 50
-"""Maximum number of jobs that are described for one page, if the list of jobs lacks members that the expression needs.
-A page may have fewer entries than requested."""
+"""Maximum number of jobs of the queue that are looked up for one page. A page may have fewer entries than requested."""
 _MOST_NAMES = 100
-_KNOWN = frozenset(
+_LISTED_MEMBERS = frozenset(
     {
         "TrainingJobName",
         "TrainingJobArn",
@@ -35,20 +34,21 @@ _KNOWN = frozenset(
 
 
 def search(jobs: JobLookup, call: Call) -> Answer | None:
-    """Answer a Search call for the resource TrainingJob. Other calls, and calls that SageMaker refuses, pass.
+    """Answer a Search call for the account's training jobs.
 
-    If the expression lists names, these jobs are described. Otherwise the queue's list is read, and a job is described
-    if the list lacks a member that the expression needs, such as tags.
+    If the expression restricts names to at most _MOST_NAMES, look up these jobs. Otherwise read the queue's list, and
+    look up each job that the list does not rule out. Return None for all other calls, and for calls that SageMaker
+    would refuse. These calls then go to SageMaker unchanged.
     """
-    asked = call.parameters
-    if asked.get("Resource") != "TrainingJob" or asked.get("CrossAccountFilterOption") == "CrossAccount":
+    parameters = call.parameters
+    if parameters.get("Resource") != "TrainingJob" or parameters.get("CrossAccountFilterOption") == "CrossAccount":
         return None
-    size = int(asked.get("MaxResults", _DEFAULT_PAGE))
+    size = int(parameters.get("MaxResults", _DEFAULT_PAGE))
     if size > LARGEST_PAGE:
         return None
-    expression: Expression = asked.get("SearchExpression") or {}
-    by = str(asked.get("SortBy", "LastModifiedTime"))
-    token = asked.get("NextToken")
+    expression: Expression = parameters.get("SearchExpression") or {}
+    sort_by = str(parameters.get("SortBy", "LastModifiedTime"))
+    token = parameters.get("NextToken")
     names = names_in(expression)
     if names is not None and len(names) > _MOST_NAMES:
         names = None
@@ -61,23 +61,25 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
         listing = JobListing(datetime.now(timezone.utc), tuple(found))
     attempts = Attempts(listing, names or ())
     client = call.client()
-    same = {name: value for name, value in asked.items() if name not in ("NextToken", "MaxResults")}
+    passed_parameters = {name: value for name, value in parameters.items() if name not in ("NextToken", "MaxResults")}
 
     def fetch(token: str | None) -> tuple[list[ListEntry], str | None]:
-        more = {"NextToken": token} if token else {}
-        answer = client.search(**same, **more, MaxResults=LARGEST_PAGE)
+        token_argument = {"NextToken": token} if token else {}
+        answer = client.search(**passed_parameters, **token_argument, MaxResults=LARGEST_PAGE)
         entries = []
         for result in answer["Results"]:
             training_job = result["TrainingJob"]
             shown = None if attempts.have(training_job) else result
-            entries.append(ListEntry(_key(training_job, by), training_job["TrainingJobName"], partial(_same, shown)))
+            entries.append(
+                ListEntry(_key(training_job, sort_by), training_job["TrainingJobName"], partial(_return_entry, shown))
+            )
         return entries, answer.get("NextToken")
 
-    descending = asked.get("SortOrder", "Descending") == "Descending"
+    descending = parameters.get("SortOrder", "Descending") == "Descending"
     results, following = merge(
-        page.entries([job for job in listing.jobs if not job.is_carrier], by),
+        page.entries([job for job in listing.jobs if not job.is_carrier], sort_by),
         fetch,
-        order=f"{by} {'down' if descending else 'up'}",
+        order=f"{sort_by} {'down' if descending else 'up'}",
         descending=descending,
         size=size,
         token=token,
@@ -97,14 +99,14 @@ class _Page:
         shape = call.client().meta.service_model.shape_for("TrainingJob")
         self._members = frozenset(shape.members) | {"Tags"}
 
-    def entries(self, jobs: Iterable[JobSummary], by: str) -> list[ListEntry]:
-        """Return the entries of the jobs that match or may match, by the members in the list."""
+    def entries(self, jobs: Iterable[JobSummary], sort_by: str) -> list[ListEntry]:
+        """Return an entry for each job that the members in the queue's list do not rule out."""
         entries = []
         for job in jobs:
             shown = summary(job, self._call.region)
-            verdict = matches(self._expression, shown, _KNOWN)
+            verdict = matches(self._expression, shown, _LISTED_MEMBERS)
             if verdict is not False:
-                entries.append(ListEntry(_key(shown, by), job.job, partial(self._show, job.job)))
+                entries.append(ListEntry(_key(shown, sort_by), job.job, partial(self._show, job.job)))
         return entries
 
     def _show(self, name: str) -> Answer | None:
@@ -124,10 +126,10 @@ class _Page:
         return {"TrainingJob": {name: value for name, value in described.items() if name in self._members}}
 
 
-def _key(training_job: Mapping[str, Any], by: str) -> str:
-    value = training_job.get(by)
+def _key(training_job: Mapping[str, Any], sort_by: str) -> str:
+    value = training_job.get(sort_by)
     return time_key(value) if isinstance(value, datetime) else str(value or "")
 
 
-def _same(shown: Answer | None) -> Answer | None:
+def _return_entry(shown: Answer | None) -> Answer | None:
     return shown

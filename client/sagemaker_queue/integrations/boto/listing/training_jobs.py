@@ -30,8 +30,8 @@ _KEYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer a ListTrainingJobs call with each job once, under its own name and in its own state.
 
-    Some calls pass to SageMaker: calls about warm pools or training plans, which concern attempts; calls that search
-    for attempts by name; and calls that SageMaker refuses.
+    Calls about warm pools or training plans pass to SageMaker, because these calls concern attempts. Calls that search
+    for attempts by name, and calls that SageMaker would refuse, also pass.
     """
     asked = call.parameters
     by, size = str(asked.get("SortBy", "CreationTime")), int(asked.get("MaxResults", _DEFAULT_PAGE))

@@ -62,7 +62,7 @@ COMPILE_SCRIPTS = (
     "compile.aml.sh",
 )  # only the first one that exists is run; AML Command Transfer uses the second name
 STOP_SECONDS = 100  # time for the command's processes to end; SageMaker kills all after 120 seconds
-LOOK_SECONDS = 5.0  # between two checks for shells
+LOOK_SECONDS = 5.0  # seconds between two checks for shells
 SESSION = "ssm-session-worker"[:15]  # Linux's name of the process that the SSM agent starts for each session
 SHELL_VARIABLES = {"_", "HOME", "OLDPWD", "PWD", "SHLVL", "TERM"}  # each shell sets its own values
 
@@ -125,7 +125,7 @@ class Steps:
     """A runner of commands in the working folder, which forwards SIGTERM and SIGINT to the running command."""
 
     def __init__(self, environment: Dict[str, str]) -> None:
-        self.stopped = 0  # the number of the received signal
+        self.stopped = 0  # the number of the received signal; 0: no signal
         self._environment = environment
         self._child = None  # type: Optional[subprocess.Popen[bytes]]
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -136,7 +136,8 @@ class Steps:
         if self.stopped:
             return 128 + self.stopped
         try:
-            # The command is a process group: a signal must reach all processes of "sh -c 'python train.py | tee log'".
+            # The command gets its own process group, because a signal must reach all processes of "sh -c 'python
+            # train.py | tee log'".
             child = subprocess.Popen(command, cwd=str(WORK), env=self._environment, start_new_session=True)
         except OSError as error:
             log(f"{command[0]} cannot be run: {error.strerror}")
@@ -303,7 +304,7 @@ def _stays_inside(link: List[str], target: str) -> bool:
 
 
 def _make_folders(target: Path, folder: Path) -> None:
-    """Create a folder and its parents below the target; remove a link in their place."""
+    """Create a folder and its parents below the target, and remove links that are in the way."""
     above = target
     for name in folder.relative_to(target).parts:
         above = above / name
@@ -369,7 +370,7 @@ def launch_command(job: JobConfiguration) -> List[str]:
 
 
 def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
-    """Keep the instances until no instance has had a shell for ``job.idle_end`` seconds, then return 0.
+    """Keep the instances until no instance has had a shell for ``job.idle_end`` seconds; return the exit code.
 
     The first host decides. Each other host sends the first host a byte while it has a shell, and ends when the first
     host ends.
@@ -515,7 +516,7 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 def _end_of(child: "subprocess.Popen[bytes]") -> int:
-    """Wait for a process. Also reap orphaned processes, because this may be the container's first process."""
+    """Wait for a process. Also reap orphaned processes, because this program may be the container's first process."""
     pid, status = os.wait()
     while pid != child.pid:
         pid, status = os.wait()

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 IMAGE_COMMANDS = ("start_with_right_hostname.sh", "train")  # the entry points of AWS's images
-RETRY_SECONDS = 5  # between two searches for processes that handle SIGTERM
+RETRY_SECONDS = 5  # seconds between two searches for processes that handle SIGTERM
 CANNOT_RUN = 127  # exit code, as in a shell
 # After its workers have ended, torchrun raises a signal as an exception, and the log would end with a traceback.
 TORCHRUN = """{interpreter}
@@ -81,7 +81,7 @@ def image_command(arguments: list[str]) -> list[str]:
 
 
 def forward_sigterm(number: int, frame: FrameType | None) -> None:
-    """Send SIGTERM to the processes that handle it. If none does, retry soon, since a script may still be starting."""
+    """Send SIGTERM to the processes that handle it. If there is none, retry soon: a script may be starting."""
     receivers = list(handlers(os.getpid(), children()))
     for pid in receivers:
         print("launcher: the job is being stopped: SIGTERM to process", pid, flush=True)
