@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from api_contract.intervals import interval_in_words
 from api_contract.models import Expectation
 from job_queue.domain.expectations.past_estimates import StartInterval
-from job_queue.prediction.conformal import BOUND, FEWEST_LOOKS
+from job_queue.prediction.conformal import BOUND, FEW_LOOKS, FEWEST_LOOKS
 from job_queue.simulation.forecast import Doubt, Estimate, is_close
 
 LONGEST_PAUSE = 60  # seconds
@@ -62,6 +62,8 @@ def _sentences(estimate: Estimate, found: StartInterval, expected: Expectation, 
     if found.level is not None and found.likely is not None and found.not_after is not None:
         bound = f"{round(20 * BOUND)} of 20 by {_minute(found.not_after)}"
         yield f"Half of such jobs start by {_minute(found.likely)}, {bound}."
+        if found.looks < FEW_LOOKS:
+            yield f"This rests on {found.looks} earlier looks only."
     elif estimate.start is not None:
         yield f"At about {_minute(estimate.start)} in simulations."
         known = f"{found.looks} of {FEWEST_LOOKS} looks are known"

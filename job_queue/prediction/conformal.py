@@ -22,7 +22,8 @@ BOUND = 0.95  # part of the waits that should not exceed the bound
 SHORT = 300.0  # seconds added to both waits of a score, so that errors of a few minutes count little
 MOST_LOOKS = 120  # the latest looks that count
 MOST_SCORES = 9  # scores that are kept of a look
-FEWEST_LOOKS = 8  # with fewer looks there is no interval
+FEWEST_LOOKS = 2  # with fewer looks there is no interval
+FEW_LOOKS = 8  # with fewer looks, an interval is shown with the number of its looks
 _HALVINGS = 20  # of the range of all scores, to find a quantile
 
 

@@ -119,6 +119,7 @@ def test_readers_are_told_an_interval_that_past_errors_have_given() -> None:
     assert expected["start"] is not None, "the median of the simulations is told as before"
     assert expected["message"].startswith("Between 15 min and 3 h (8 of 10). Half of such jobs start by 20")
     assert " UTC, 19 of 20 by 20" in expected["message"]
+    assert expected["message"].endswith(f" UTC. This rests on {FEWEST_LOOKS} earlier looks only.")
     for path in ("/jobs", "/queue"):
         _, answer = api.call("GET", path)
         (waiting,) = [it for it in answer.get("jobs", answer.get("waiting")) if it["job"] == "train-91"]

@@ -250,7 +250,7 @@ def test_the_api_tells_when_and_is_silent_once_that_is_old() -> None:
     told = job["expectedStart"]
     assert told["start"]
     assert told["message"].startswith("Between 1 h and 1.5 h (a guess). At about 20")
-    assert told["message"].endswith("(0 of 8 looks are known).")
+    assert told["message"].endswith("(0 of 2 looks are known).")
     assert told["earliest"] <= told["likely"] <= told["latest"]
     assert (told["level"], told["looks"]) == (None, 0)
     assert told["toldAt"]
