@@ -463,6 +463,11 @@ def test_several_hosts_are_kept_while_one_has_a_session(
         assert kept.returncode == 0
 
 
+def test_requirements_are_installed_for_a_job_without_a_command(container: Container) -> None:
+    output, _ = container.start(idle_end="0.2", files={"requirements.txt": "# none\n"}).communicate(timeout=60)
+    assert "-m pip install" in output and output.splitlines()[-1].endswith("the job ends"), output
+
+
 def test_what_is_kept_hears_the_stop(container: Container) -> None:
     kept = container.start(idle_end="1000")
     assert kept.stdout is not None

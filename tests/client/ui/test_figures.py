@@ -121,6 +121,11 @@ def test_usage_and_waits(theme: Any) -> None:
     usage = usage_figure(hours, theme)
     text_of(usage)
     assert list(traces(usage)["Borrowed"].x) == [1.0]
+    days = {f"2026-01-{day:02}": hours[HOSTILE] for day in range(1, 32)} | {
+        f"2026-02-{day:02}": hours[HOSTILE] for day in range(1, 29)
+    }
+    assert list(traces(usage_figure(days, theme, by_day=True))["Borrowed"].y)[-1] == "2026-02-28"
+    assert list(traces(usage_figure(days, theme))["Borrowed"].y)[0] == "2026-01-01"
     answer = PreviewAnswer(projects=(ProjectPreview(HOSTILE, wait_now=7200, wait_then=3600),))
     waits = waits_figure({"B": answer}, theme)
     text_of(waits)

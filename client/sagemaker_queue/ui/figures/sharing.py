@@ -15,7 +15,7 @@ from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plai
 _ROW = 34  # pixels
 _POINTS = 240  # points on the time axis
 _FEW = 12  # up to this number of instances, the axis has a tick for each
-NO_PROJECTS = "No projects yet. A policy names them: smq policy edit"
+NO_PROJECTS = "No projects yet. A policy names them: smq policy apply FILE"
 
 
 def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:

@@ -9,14 +9,18 @@ import plotly.graph_objects as go
 from sagemaker_queue.ui.figures.style import Theme, figure, plain
 
 _ROW = 30  # pixels
-# the figure shows only this many keys: those with the largest usage, or the earliest days; the table has all keys
+# The figure shows only this many keys: those with the largest usage, or the latest days. The table has all keys.
 _MOST = 40
 NOTHING = "Nothing has ended in this time."
 
 
-def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme) -> go.Figure:
-    """Return a figure of each key's instance hours: within the quota, borrowed, and lost by preemptions."""
-    shown = dict(list(hours.items())[:_MOST])
+def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_day: bool = False) -> go.Figure:
+    """Return a figure of each key's instance hours: within the quota, borrowed, and lost by preemptions.
+
+    ``by_day``: whether the keys are days, the earliest first; else they are ordered by usage, the largest first.
+    """
+    keys = list(hours.items())
+    shown = dict(keys[-_MOST:] if by_day else keys[:_MOST])
     made = figure(theme, height=len(shown) * _ROW + 120, placeholder="" if shown else NOTHING, barmode="stack")
     names = [plain(name) for name in shown]
     edge = {"color": theme.text, "width": 1}

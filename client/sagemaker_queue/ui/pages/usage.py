@@ -67,7 +67,8 @@ def usage_page(tab: Tab) -> None:
             f"{hours['instance_hours']:,.1f} instance hours, {hours['gpu_hours']:,.1f} GPU hours{cost}. "
             f"What runs now has used {running_hours(tab.view):,.1f} instance hours besides."
         )
-        plot.update_figure(usage_figure({key: used.hours() for key, used in parts.items()}, tab.theme))
+        hours_of = {key: used.hours() for key, used in parts.items()}
+        plot.update_figure(usage_figure(hours_of, tab.theme, by_day=by.value == "day"))
         table.rows([{"id": key, "key": key, **_rounded(used)} for key, used in parts.items()])
 
     def save() -> None:

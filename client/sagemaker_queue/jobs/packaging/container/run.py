@@ -97,7 +97,8 @@ class JobConfiguration:
     @property
     def python(self) -> str:
         """Path of the Python that the command names, else of this Python."""
-        named = shutil.which(self.command[0]) if Path(self.command[0]).name.startswith("python") else None
+        program = self.command[0] if self.command else ""  # an interactive job may have no command
+        named = shutil.which(program) if Path(program).name.startswith("python") else None
         return named or sys.executable
 
     @property
