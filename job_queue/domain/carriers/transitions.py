@@ -82,7 +82,7 @@ def stop_as_silent(carrier: Job, since: float, now: float) -> JobTransition:
 
 
 def evict_all(members: Mapping[str, Job], carrier: Job, claimant: str, rule: str, now: float) -> list[JobTransition]:
-    """Evict all running members of a carrier together with the carrier."""
+    """Evict all running members of a carrier, so that the carrier becomes empty and can be stopped."""
     cause = f"making room for {claimant} ({rule}), with {carrier.launched}"
     return [
         JobTransition(job, job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule), cause, now)
