@@ -78,7 +78,7 @@ class ClusterState:
     def policy(self) -> Policy:
         """The policy in force, with one project for each removed project that still has jobs.
 
-        Such a project has no quota and no over-quota share, so its running jobs are evicted first.
+        Such a project has no quota and no over-quota share, so other projects can reclaim its slots.
         """
         known = {project.name for project in self.applied.policy.projects}
         jobs = [*self.active.values(), *self.waiting.values()]

@@ -85,7 +85,7 @@ class BackfillWindows:
         return True
 
     def record_start(self, candidate: Candidate, need: Slots) -> None:
-        """Deduct a starting job's slots from the spare slots of each window whose job may start before this job ends."""
+        """Deduct the slots of a starting job from the spare slots of windows that begin before the job's end."""
         ends = self._end_time(candidate)
         for window in self._state.windows.values():
             if ends > window.starts:
