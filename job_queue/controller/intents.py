@@ -65,7 +65,7 @@ def start_transitions(
         log.info("start", job=start.job, slots=dict(start.slots))
         held = used.setdefault(job.project, {})
         borrowed = borrowed_by(job, start.slots, held, cluster.policy)
-        begun = state_machine.begin(job, start.slots, call, now, secrets.token_hex(16), borrowed)
+        begun = state_machine.record_launch_intent(job, start.slots, call, now, secrets.token_hex(16), borrowed)
         _add(held, start.slots)
         transitions.append(replace(begun, backoffs=backoffs))
     return transitions, deferred

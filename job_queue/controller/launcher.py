@@ -149,7 +149,7 @@ class Launcher(ControllerPart):
         try:
             found = self._training.describe_attempt(job)
         except Unavailable:
-            self._record(lease, job, lambda latest: state_machine.name_is_taken_unseen(latest, self._clock()))
+            self._record(lease, job, lambda latest: state_machine.wait_for_description(latest, self._clock()))
             return False
         if found is None:
             return self._name_taken_but_missing(lease, job)
@@ -185,7 +185,7 @@ class Launcher(ControllerPart):
             # If SageMaker accepted an earlier attempt, the request is not wrong: a role, data or a plan was removed.
             for_good = result is LaunchResult.REFUSED and not record.attempts
             lasting = result is LaunchResult.NO_QUOTA
-            return state_machine.refused(
+            return state_machine.record_refusal(
                 latest, sent_at, message, for_good=for_good, now=self._clock(), backoffs=backoffs, lasting=lasting
             )
 
@@ -206,9 +206,9 @@ class Launcher(ControllerPart):
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):
-                self._record(lease, job, lambda latest: state_machine.name_is_unclear(latest, self._clock()))
+                self._record(lease, job, lambda latest: state_machine.wait_for_unclear_name(latest, self._clock()))
                 return False
-        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=self._clock()))
+        self._give_up(lease, job, lambda latest, _: state_machine.give_up_taken_name(latest, now=self._clock()))
         return True
 
     def _name_taken_but_missing(self, lease: Lease, job: Job) -> bool:
@@ -222,7 +222,7 @@ class Launcher(ControllerPart):
         if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
             self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, sent_at, now))
             return False
-        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=now))
+        self._give_up(lease, job, lambda latest, _: state_machine.give_up_taken_name(latest, now=now))
         return True
 
     def _give_up(

@@ -43,17 +43,17 @@ _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", 
 class RoleSession:
     """A session of a role."""
 
-    account: str  # beginning of the role's ARN, with partition and account: arn:aws:iam::111122223333
+    account_arn_prefix: str  # beginning of the role's ARN, with partition and account: arn:aws:iam::111122223333
     role: str  # name of the role, without its path
     session: str
 
     @property
     def role_arn(self) -> str:
         """The role's ARN without the role's path, because a session's ARN does not have the path."""
-        return f"{self.account}:role/{self.role}"
+        return f"{self.account_arn_prefix}:role/{self.role}"
 
     @property
-    def is_invented(self) -> bool:
+    def has_invented_name(self) -> bool:
         """Whether a library or a service invented the session's name, so that it does not identify a person."""
         return bool(_INVENTED.fullmatch(self.session))
 
@@ -70,7 +70,7 @@ def role_session(arn: str) -> RoleSession | None:
 def owner_of(caller: str) -> str:
     """Return the owner of a caller's submissions: the caller, or the role if the session's name was invented."""
     found = role_session(caller)
-    return found.role_arn if found and found.is_invented else caller
+    return found.role_arn if found and found.has_invented_name else caller
 
 
 def acts_for(caller: str, owner: str) -> bool:
@@ -93,7 +93,7 @@ def matches(pattern: str, caller: str) -> bool:
     if found is None or role is None:
         return False
     account, name = role.groups()
-    return fits(account, found.account) and fits(name, found.role)
+    return fits(account, found.account_arn_prefix) and fits(name, found.role)
 
 
 def pattern_issue(pattern: str) -> str | None:

@@ -42,7 +42,7 @@ class JobTransition:
 # --- launching ---------------------------------------------------------------------------------------
 
 
-def begin(
+def record_launch_intent(
     job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None, borrowed: int = 0
 ) -> JobTransition:
     """Record the intent to launch: the job takes the slots, and one call will be sent.
@@ -81,7 +81,7 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
     return JobTransition(job, new, None, now)
 
 
-def without_effect(job: Job) -> Job:
+def discard_proof_of_last_call(job: Job) -> Job:
     """Reject the proof of the refused call from now on. Other people can read it in CloudTrail and copy it."""
     return replace(job, unheard=without_number(job.unheard, job.sent))
 
@@ -89,7 +89,7 @@ def without_effect(job: Job) -> Job:
 def throttled(job: Job, sent_at: int, now: float) -> JobTransition:
     """Record a throttled call. The intent stays, and another call is sent as soon as the rate allows."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    return JobTransition(job, without_effect(job).with_changes(calls=calls), None, now)
+    return JobTransition(job, discard_proof_of_last_call(job).with_changes(calls=calls), None, now)
 
 
 def cancel_unsent(job: Job, now: float) -> JobTransition:
@@ -125,7 +125,7 @@ def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
     )
 
 
-def refused(
+def record_refusal(
     job: Job,
     sent_at: int,
     message: str,
@@ -148,7 +148,7 @@ def refused(
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
         later = int(now) + ASK_AGAIN_SECONDS
-        new = without_effect(job).with_changes(calls=may_land, backoff_until=later, reason=message)
+        new = discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later, reason=message)
         return JobTransition(job, new, None, now)
     if job.cancelled:
         return JobTransition(
@@ -164,7 +164,7 @@ def refused(
     return _back_off(job, now, message, job.attempt, refusals=refusals, refused=job.refused_until(now))
 
 
-def name_is_taken(job: Job, *, now: float) -> JobTransition:
+def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
     """Record that the attempt's name belongs to a training job that this submission did not launch.
 
     The launch is given up only if no older call may still take effect. Such a call could launch the attempt if that
@@ -174,7 +174,9 @@ def name_is_taken(job: Job, *, now: float) -> JobTransition:
     may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
     if may_land:
         later = int(now) + ASK_AGAIN_SECONDS
-        return JobTransition(job, without_effect(job).with_changes(calls=may_land, backoff_until=later), None, now)
+        return JobTransition(
+            job, discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later), None, now
+        )
     if job.cancelled:
         return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
     new = _to_waiting(job, now, job.attempt + 1)
@@ -186,7 +188,7 @@ def name_is_taken(job: Job, *, now: float) -> JobTransition:
 # calls. Another call follows in a minute, and its answer decides.
 
 
-def name_is_unclear(job: Job, now: float) -> JobTransition:
+def wait_for_unclear_name(job: Job, now: float) -> JobTransition:
     """Wait, because a training job has the attempt's name and no proof, and an earlier call may have created it.
 
     The training job may be the attempt without its tags. So no other attempt is launched while that training job is
@@ -197,14 +199,16 @@ def name_is_unclear(job: Job, now: float) -> JobTransition:
         "so the next one is launched when it has ended."
     )
     later = int(now) + ASK_AGAIN_SECONDS
-    new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why)
+    new = discard_proof_of_last_call(job).with_changes(
+        calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why
+    )
     return JobTransition(job, new, None if job.reason == why else why, now)
 
 
-def name_is_taken_unseen(job: Job, now: float) -> JobTransition:
+def wait_for_description(job: Job, now: float) -> JobTransition:
     """Wait, because the attempt's name is taken and DescribeTrainingJob is unavailable."""
     later = int(now) + ASK_AGAIN_SECONDS
-    new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
+    new = discard_proof_of_last_call(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
     return JobTransition(job, new, None, now)
 
 
@@ -216,7 +220,9 @@ def missing_at_launch(job: Job, sent_at: int, now: float) -> JobTransition:
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
     later = int(now) + ASK_AGAIN_SECONDS
-    new = without_effect(job).with_changes(calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later)
+    new = discard_proof_of_last_call(job).with_changes(
+        calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later
+    )
     return JobTransition(job, new, None, now)
 
 
@@ -383,8 +389,8 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
     if ending.status == "Failed" and (ending.lacks_capacity or not _is_evicted(job)):
-        return _failed(record, ending, now, backoffs)
-    return _stopped(record, ending, now, backoffs)
+        return _after_failure(record, ending, now, backoffs)
+    return _after_stop(record, ending, now, backoffs)
 
 
 def _is_evicted(job: Job) -> bool:
@@ -392,10 +398,12 @@ def _is_evicted(job: Job) -> bool:
     return job.state is JobState.STOPPING and job.evicted_for is not None
 
 
-def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
+def _after_failure(
+    record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]
+) -> JobTransition:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
     if ending.lacks_capacity or ending.is_error_of_sagemaker:
-        return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
+        return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
     if job.retried < job.retries:
         new = _to_waiting(job, now, job.attempt + 1, retried=job.retried + 1, tries=0, reason=why)
         return _ended(record, now, new, f"failed, retry {new.retried} of {new.retries}: {why}", outcome="failed")
@@ -403,7 +411,7 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
     return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed{spent}: {why}")
 
 
-def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
+def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
     if _is_evicted(job) and not ending.out_of_time:
         waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=job.with_preemption(now))
@@ -414,7 +422,7 @@ def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capa
         return _ended(record, now, new, f"made room for {job.evicted_for}{also}", outcome="preempted")
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
-        return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
+        return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
     why = ending.out_of_time or "its training job was stopped outside the queue"
     if not ending.is_known:
         why = (
@@ -503,7 +511,7 @@ def _back_off(
     return JobTransition(job, waiting, f"next try at {clock(until)}: {message}", now, backoffs=backoffs)
 
 
-def _ended_by(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:
+def _with_ended_attempt(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:
     """Return the same transition with the end of the recorded attempt added."""
     job = record.job
     instances = sum(job.slots.values()) or None
@@ -519,4 +527,4 @@ def _with_attempt_record(transition: JobTransition, report: EndReport) -> JobTra
 
 
 def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> JobTransition:
-    return _ended_by(JobTransition(record.job, new, cause, now), record, now, outcome or new.state.value)
+    return _with_ended_attempt(JobTransition(record.job, new, cause, now), record, now, outcome or new.state.value)

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job, LaunchCall, epoch
-from job_queue.domain.state_machine import JobTransition, begin
+from job_queue.domain.state_machine import JobTransition, record_launch_intent
 from job_queue.scheduler import GpuAllocation, JobState, clock
 
 
 def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCall, now: float) -> JobTransition:
     """Record the intent to assign a member to a carrier. The member takes GPUs, and no slots."""
-    begun = begin(member, {}, call, now)
+    begun = record_launch_intent(member, {}, call, now)
     gpus = ", ".join(map(str, allocation.gpus))
     new = replace(begun.new, allocation=allocation, carrier_attempt=carrier.launched)
     return replace(begun, new=new, cause=f"assigned to GPU {gpus} of {carrier.launched}")
