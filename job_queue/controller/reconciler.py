@@ -106,7 +106,8 @@ class Reconciler(ControllerPart):
     def count_external(self, found: TrainingJob) -> None:
         """Count a live training job as an external job, because no job records it as a current attempt.
 
-        A training job that has the queue's tags and no proof is also reported as forged.
+        A training job with the queue's tags is also reported as forged, unless a valid proof shows that the queue
+        launched the training job.
         """
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
         orphan = record is not None and found.may_be_stopped_as_ended(record)
@@ -308,7 +309,7 @@ class Reconciler(ControllerPart):
         return None
 
     def _find(self, name: str) -> Adoption | None:
-        """Describe a training job that is not recorded. Return an adoption if a waiting job's next attempt is found."""
+        """Describe a training job that is not recorded. Return an adoption if it is a waiting job's next attempt."""
         found = self._training.describe(name)
         if found is None or found.ended:
             if found is not None and found.warm:
@@ -332,7 +333,10 @@ class Reconciler(ControllerPart):
         return record
 
     def _count_and_stop(self, found: TrainingJob) -> None:
-        """Count an attempt that no job records. Stop it if the queue launched it, and else leave it alone."""
+        """Count a training job with the queue's tags that no job records as its current attempt.
+
+        The training job is stopped if a valid proof shows that the queue launched it.
+        """
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is not None and found.may_be_stopped_as_ended(record):
