@@ -27,7 +27,10 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransiti
 
 
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:
-    """Return a transition for each launch for which another call is due (`is_unanswered`), highest priority first."""
+    """Return a transition for each launch for which another call is due (`is_unanswered`), highest priority first.
+
+    If all calls for a cancelled job were throttled, its launch is not repeated: the job ends.
+    """
     jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
     again = [job for job in jobs if is_unanswered(job, now) and not (job.cancelled and is_unsent(job))]
     return [state_machine.launch_again(job, call, now) for job in again]

@@ -79,5 +79,5 @@ class Stops(ControllerPart):
 
 
 def _can_be_stopped(job: Job) -> bool:
-    """Return whether to request a stop. If SageMaker does not know the attempt, its name may have been reused."""
+    """Return whether to request a stop. The name of an attempt that SageMaker does not know may have been reused."""
     return job.state is JobState.STOPPING and job.missing_since is None

@@ -150,7 +150,7 @@ class ClusterState:
         return calendars(self.metadata.training_plans, self.applied.policy, now)
 
     def unrecorded(self, now: float) -> frozenset[str]:
-        """Return the jobs whose transitions could not be recorded. Plans do not start or stop them for a while."""
+        """Return the jobs whose transitions could not be recorded. Plans do not start or stop these jobs for now."""
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:
