@@ -1,6 +1,6 @@
 """Create and stop carriers (shared instances), assign members to them, and apply their agents' reports (ADR 0079).
 
-A carrier never waits: a carrier that was not launched is given up, and a carrier that has ended is not tried again.
+A carrier has at most one attempt: a carrier that was not launched is given up.
 Members follow the protocol of all jobs, but their orders and reports go through mailboxes (ADR 0080, 0082) instead of
 SageMaker's API.
 """
@@ -63,7 +63,7 @@ class Carriers(ControllerPart):
     # --- before the plan ---------------------------------------------------------------------------------
 
     def settle(self, lease: Lease, cluster: ClusterState) -> ClusterState:
-        """Give up carriers that were not launched, and end attempts whose carriers have ended. Return the new state."""
+        """Give up carriers that were not launched, and end members whose carriers have ended. Return the new state."""
         cluster = self._give_up(lease, cluster)
         alive = {job.launched for job in cluster.active.values() if job.carries is not None}
         orphaned = [
@@ -82,7 +82,7 @@ class Carriers(ControllerPart):
         now = self._clock()
         for carrier in [job for job in cluster.waiting.values() if job.carries is not None]:
             given_up = [transitions.give_up(carrier, now)]
-            # This is the carrier's own backoff. A pool's backoff already holds for the members.
+            # The carrier's own backoff is passed on to its members. A capacity backoff already applies to the members.
             if carrier.backoff_until is not None:
                 first_members = (cluster.waiting.get(name) for name in carrier.first_members)
                 given_up += [transitions.back_off_with(job, carrier, now) for job in first_members if job is not None]
@@ -98,7 +98,7 @@ class Carriers(ControllerPart):
         return cluster
 
     def _end_of(self, job: Job) -> Job | None:
-        """Record the end of a member whose carrier has ended, from the member's report if it is valid."""
+        """Record the end of a member whose carrier has ended, from the member's report if the report is valid."""
         try:
             found = self._training.describe_attempt(job)
             record = self._repository.record(job.name)
@@ -119,7 +119,7 @@ class Carriers(ControllerPart):
     def carry_out(
         self, cluster: ClusterState, decided: Plan, call: LaunchCall, calls: int, now: float
     ) -> CarrierChanges:
-        """Assign members, stop empty carriers and create new carriers.
+        """Store new carriers, and return the transitions that assign members, and evict or stop carriers.
 
         :param calls: the number of CreateTrainingJob calls that may still be sent.
         """
@@ -198,8 +198,8 @@ class Carriers(ControllerPart):
     def apply(self, reported: Iterable[tuple[str, str | None]]) -> bool:
         """Apply reports of agents. Return whether a cycle may do more now.
 
-        An object in a mailbox only says where to look. A pair is ignored unless the carrier is alive and its agent has
-        introduced itself, or the member is alive and recorded on exactly this carrier.
+        An object in a mailbox only says where to look. A pair without a member counts if the carrier is active. A pair
+        with a member counts if the member is active and recorded on this carrier.
 
         :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
             member means that the agent has introduced itself.
@@ -332,7 +332,7 @@ def _is_due(job: Job, now: float) -> bool:
 
 
 def _lost(job: Job) -> TrainingJob:
-    """Return the end of a member that has no valid report: Stopped if it was evicted, else Failed."""
+    """Return the end of a member that has no valid report: Stopped if the member was evicted, else Failed."""
     status = "Stopped" if job.evicted_for is not None else "Failed"
     return TrainingJob(
         job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.carrier_attempt

@@ -47,7 +47,7 @@ CYCLE_SECONDS = LAUNCH_SECONDS + 5  # time of an invocation that must be left to
 SHORTEST_WAIT = 0.05  # seconds
 UNAVAILABLE_SECONDS = 2.0  # pause before the next try, if AWS did not answer a call of a cycle
 UNRECORDED_SECONDS = 10 * 60  # time for which plans leave out a job whose row cannot be written
-MOST_UNRECORDED = 500  # largest number of jobs that are left out for this reason
+MOST_UNRECORDED = 500  # largest number of jobs that are left out because their rows cannot be written
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +135,12 @@ class Controller(ControllerPart):
             self.wake(invocation)
 
     def wake(self, invocation: Invocation, seen: Metadata | None = None) -> None:
-        """Raise the generation, then run cycles. If the lease is held, its holder sees the generation and runs them.
+        """Raise the generation, then run cycles. If another invocation holds the lease, that holder runs the cycles.
 
         An error ends only this invocation's cycles: the records stay, and the next invocation continues from them.
 
-        :param seen: the metadata, if it was read before the change was stored. This saves a call.
+        :param seen: the metadata, if read before the change was stored. With `seen`, the lease and the state may be
+            requested together.
         """
         self._run(invocation, seen, [])
 
@@ -155,7 +156,7 @@ class Controller(ControllerPart):
             compared = replace(compared, reconciled=metadata.reconciled)
             self._refresh_training_plans(metadata)
             compared = self.reconciler.compare(metadata, invocation.has_time)
-        except Exception as error:  # SageMaker did not answer, so the cycle plans with the records
+        except Exception as error:  # the cycle plans with the records as they are
             log.exception("reconciliation failed", exc_info=error)
         if compared.reconciled is not None:
             self._repository.notify(ComparisonAge(max(0.0, self._clock() - compared.reconciled)))
@@ -218,7 +219,8 @@ class Controller(ControllerPart):
                 # Read the generation after the release: invocations that raised it during the lease rely on this read.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
-                # Read it again after the end of the promise: others that relied on the promise have raised it before.
+                # Read the generation again after the end of the promise. Invocations that relied on the promise have
+                # raised the generation before.
                 if not more and work.due is None and watch.end():
                     more = self._repository.generation() != generation
                 planned = generation
@@ -263,7 +265,7 @@ class Controller(ControllerPart):
         began, lease, first_token = self._clock(), opened.lease, opened.lease.fencing_token
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
-        # 2. Read the cluster's state, settle carriers, and release jobs whose dependencies have ended.
+        # 2. Read the cluster's state, settle carriers, and release or stop dependents.
         cluster = self._read(opening, opened, again=bool(adoptions))
         adoptions.clear()
         cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
@@ -371,7 +373,7 @@ class Controller(ControllerPart):
         return recorded, bool(unwritable)
 
     def _plan_without(self, cluster: ClusterState, names: list[str], now: float) -> None:
-        """Note jobs whose rows cannot be written. For a while, plans leave them out and use the slots for others."""
+        """Note jobs whose rows cannot be written. For `UNRECORDED_SECONDS`, plans neither start nor stop these jobs."""
         if not names:
             return
         noted = {name: until for name, until in cluster.metadata.unrecorded.items() if now < until}
@@ -381,7 +383,7 @@ class Controller(ControllerPart):
             self._repository.notify(UnrecordedJob(name))
 
     def _raise_generation(self) -> None:
-        """Raise the generation after a change that was recorded without the lease, so that a later cycle reads it."""
+        """Raise the generation after a change recorded without the lease, so that a later cycle reads the change."""
         try:
             self._repository.raise_generation()
         except Unavailable as error:
@@ -440,7 +442,7 @@ def _after(recorded: Iterable[JobTransition], placement: Placement, cluster: Clu
 
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return the times of the next tries during quota lag (epoch seconds), if jobs back off."""
+    """Return the times of the next tries during quota lag (epoch seconds), if a job waits for a backoff."""
     backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]

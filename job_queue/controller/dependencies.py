@@ -22,7 +22,7 @@ from job_queue.domain.job import Dependency, Job, JobRecord
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 
-MOST_LOOKED_UP = 25  # records read in one step; other records are read in later minutes
+MOST_LOOKED_UP = 25  # records read in one step; other records are read in later steps and cycles
 MOST_REMEMBERED = 20_000  # names, and owners, whose last look-up is remembered
 LEVELS = 20  # levels of dependents of dependents that are stopped in one cycle
 

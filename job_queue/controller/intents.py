@@ -16,7 +16,7 @@ from job_queue.scheduler import JobState, Plan
 
 
 def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Return the stops of cancelled jobs' attempts. A job whose attempt was never sent to SageMaker ends at once."""
+    """Return the stops of cancelled jobs' attempts. A job whose launch calls were all throttled ends at once."""
     transitions = []
     for job in cluster.active.values():
         if job.cancelled and job.state is JobState.RUNNING and not job.is_stop_denied(now):
@@ -27,7 +27,10 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransiti
 
 
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:
-    """Return the repeated launches: those not answered or throttled, highest priority first."""
+    """Return a transition for each launch for which another call is due (`is_unanswered`), highest priority first.
+
+    If all calls for a cancelled job were throttled, its launch is not repeated: the job ends.
+    """
     jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
     again = [job for job in jobs if is_unanswered(job, now) and not (job.cancelled and is_unsent(job))]
     return [state_machine.launch_again(job, call, now) for job in again]
@@ -65,14 +68,14 @@ def start_transitions(
         log.info("start", job=start.job, slots=dict(start.slots))
         held = used.setdefault(job.project, {})
         borrowed = borrowed_by(job, start.slots, held, cluster.policy)
-        begun = state_machine.begin(job, start.slots, call, now, secrets.token_hex(16), borrowed)
+        begun = state_machine.record_launch_intent(job, start.slots, call, now, secrets.token_hex(16), borrowed)
         _add(held, start.slots)
         transitions.append(replace(begun, backoffs=backoffs))
     return transitions, deferred
 
 
 def paced(starts: list[JobTransition], decided: Plan, calls: int) -> tuple[list[JobTransition], Plan]:
-    """Return the first `calls` starts, and the plan with slots reserved for the other starts, which come next."""
+    """Return the first `calls` starts, and the plan with slots reserved for the other starts."""
     kept = {it.new.name: it.new.slots for it in starts[calls:]}
     return starts[:calls], replace(decided, reservations={**decided.reservations, **kept})
 

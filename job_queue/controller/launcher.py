@@ -1,7 +1,7 @@
 """Launch attempts exactly once: call CreateTrainingJob for a recorded intent, and record SageMaker's answer.
 
-The fencing token guards the tables, but not SageMaker, where a late call still takes effect. The attempt's name and the
-order of these steps make such a call harmless; see "Launching exactly once" in docs/design.md.
+The fencing token guards the tables, but not SageMaker, where a late call can still take effect. The attempt's name and
+the order of these steps make such a call harmless; see "Launching exactly once" in docs/design.md.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class Launcher(ControllerPart):
         self._reconciler = reconciler
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
-        """Call CreateTrainingJob once, unless an earlier attempt is alive again. Return the result and its message.
+        """Call CreateTrainingJob once, unless an earlier attempt may be alive again. Return the result and a message.
 
         A member is assigned to its carrier instead.
         """
@@ -149,16 +149,17 @@ class Launcher(ControllerPart):
         try:
             found = self._training.describe_attempt(job)
         except Unavailable:
-            self._record(lease, job, lambda latest: state_machine.name_is_taken_unseen(latest, self._clock()))
+            self._record(lease, job, lambda latest: state_machine.wait_for_description(latest, self._clock()))
             return False
         if found is None:
             return self._name_taken_but_missing(lease, job)
         return self._resolve_taken_name(lease, job, found)
 
     def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str, cluster: ClusterState) -> bool:
-        """Record a refusal. A wrong request fails its job. After any other refusal the job waits again.
+        """Record a refusal. A wrong request fails its job. After most other refusals the job waits again.
 
-        Return whether planning again may do more now.
+        While an older call may still take effect, the launch goes on. A cancelled job is stopped. Return whether
+        planning again may do more now.
         """
         sent_at = job.calls[-1].sent_at
         if job.in_doubt:
@@ -181,10 +182,10 @@ class Launcher(ControllerPart):
             backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)
 
         def refused(latest: Job, record: JobRecord) -> JobTransition:
-            # If SageMaker has accepted the request before, it is not wrong: a role, data or a plan was removed since.
+            # If SageMaker accepted an earlier attempt, the request is not wrong: a role, data or a plan was removed.
             for_good = result is LaunchResult.REFUSED and not record.attempts
             lasting = result is LaunchResult.NO_QUOTA
-            return state_machine.refused(
+            return state_machine.record_refusal(
                 latest, sent_at, message, for_good=for_good, now=self._clock(), backoffs=backoffs, lasting=lasting
             )
 
@@ -194,34 +195,34 @@ class Launcher(ControllerPart):
     def _resolve_taken_name(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
         """Record the result of a launch whose name is taken by this training job. Return whether to plan again."""
         if not job.in_doubt:
-            # Ignore the time of creation. Only one call was sent, just now. So an older training job can have its proof
-            # only if the tables were restored to an earlier time, and then the training job is this attempt.
+            # Ignore the time of creation. Only one call was sent, just now. So an older training job can have a valid
+            # proof only if the tables were restored to an earlier time. Then the training job is this attempt.
             found = replace(found, created=None)
         if found.is_current_attempt_of(job):
             if found.tells_end:
                 return self._reconciler.apply_end(found)
             return self._launched(lease, job, call_number(found.tags))
-        # The training job has no proof of being this job's attempt, so it is left alone, and counted while alive.
+        # The training job is not proven to be this job's attempt. It is left alone, and counted while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)
             if job.in_doubt and not found.is_older_than_launch_of(job):
-                self._record(lease, job, lambda latest: state_machine.name_is_unclear(latest, self._clock()))
+                self._record(lease, job, lambda latest: state_machine.wait_for_unclear_name(latest, self._clock()))
                 return False
-        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=self._clock()))
+        self._give_up(lease, job, lambda latest, _: state_machine.give_up_taken_name(latest, now=self._clock()))
         return True
 
     def _name_taken_but_missing(self, lease: Lease, job: Job) -> bool:
         """Record that the name is taken, but no training job is found. One such result proves nothing.
 
-        The next cycle asks again. After `MISSING_SECONDS` the training job counts as deleted. Return whether to plan
-        again.
+        The launch is tried again once a minute. After `MISSING_SECONDS`, and once all older calls have expired, the
+        name is given up. Return whether to plan again.
         """
         now, sent_at = self._clock(), job.calls[-1].sent_at
         overdue = job.missing_since is not None and job.missing_since + state_machine.MISSING_SECONDS <= now
         if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
             self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, sent_at, now))
             return False
-        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=now))
+        self._give_up(lease, job, lambda latest, _: state_machine.give_up_taken_name(latest, now=now))
         return True
 
     def _give_up(
@@ -261,7 +262,7 @@ def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Polic
     if result is LaunchResult.NO_CAPACITY and quota.is_for_spot and not is_spot(job, policy):
         return LaunchResult.NO_QUOTA  # the job itself asks for spot instances, so its on-demand pool need not back off
     if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and quota.is_for_warm_pools:
-        return LaunchResult.NOT_NOW  # the pool, and not the job, asked to keep instances warm: launch without that
+        return LaunchResult.NOT_NOW  # the pool, not the job, wants instances kept warm: the next launch goes without
     return result
 
 

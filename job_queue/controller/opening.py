@@ -13,8 +13,8 @@ from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import QueueError
 
-PROMISE_SECONDS = 30  # time for which other invocations rely on a promise to run a later cycle
-PROMISE_AGAIN_SECONDS = 10  # a promise is renewed this long before its end
+PROMISE_SECONDS = 30  # time after a promised cycle is due for which other invocations rely on the promise
+PROMISE_AGAIN_SECONDS = 10  # a promise that ends less than this long after the next cycle is due is renewed
 SOONER_SECONDS = 2  # an invocation that would run a cycle this much earlier makes its own promise
 
 
@@ -46,7 +46,8 @@ class Opening(ControllerPart):
         """Raise the generation and try to take the lease. Return the generation to plan with, and the result.
 
         :param seen: the metadata that was read before the change was stored. If it shows a free lease, all calls are
-            made at once. Such reads may miss later changes of other invocations, but no change that `seen` includes.
+            made at once. Such reads may miss changes that other invocations made after `seen` was read. These
+            invocations raise the generation, so that another cycle runs.
         """
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
@@ -59,7 +60,7 @@ class Opening(ControllerPart):
 
         calls = [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
         tried = self._try(calls, opened)
-        # If another invocation holds the lease, it may have read the generation before this call raised it. So the
+        # Another holder of the lease may have read the generation before this invocation raised the generation. So the
         # lease is tried once more.
         return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
@@ -72,7 +73,7 @@ class Opening(ControllerPart):
     ) -> Opened | LeaseHeld:
         """Make calls concurrently, one of which tries to take the lease. After an error, give the lease back.
 
-        The lease is given back only after every call has ended, because a pending acquisition would take it again.
+        The lease is given back only after every call has ended, because a pending acquisition could take the lease.
 
         :param opened: makes the result from the lease and the answers.
         :raises Exception: the error of the first call that has failed.
@@ -121,7 +122,7 @@ def _outcome(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """The promise of one invocation to run the next cycle when it is due, so that no other invocation waits for it.
+    """The promise of one invocation to run the next cycle when it is due, so that no other invocation waits.
 
     :param by: name of the holder that promises. An invocation that was woken for a promise uses the name of the holder
         that woke it.
@@ -136,7 +137,7 @@ class Watch:
         self._looks_at = clock()
 
     def keep(self, due: float) -> bool:
-        """Promise to run the next cycle, unless another invocation has. Return whether this invocation will run it.
+        """Promise to run the next cycle, unless another invocation has promised. Return whether this one runs it.
 
         :param due: when the cycle is due (epoch seconds). Another invocation's promise does not count if its cycle is
             more than `SOONER_SECONDS` later. For example, launches that wait only for the launch rate must not wait for
@@ -152,7 +153,7 @@ class Watch:
         return True
 
     def end(self) -> bool:
-        """Withdraw the promise. Return whether another invocation may have relied on it until now."""
+        """Withdraw the promise. Return whether another invocation may have relied on the promise."""
         if not self._until:
             return False
         self._repository.withdraw(self.by)

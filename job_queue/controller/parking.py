@@ -38,7 +38,7 @@ class Parking(ControllerPart):
     def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
         """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.
 
-        Return whether the next cycle will read other jobs than this one.
+        Return whether the next cycle will read other jobs than this cycle.
         """
         self._forget(cluster)
         if not cluster.cut:
@@ -59,7 +59,7 @@ class Parking(ControllerPart):
         return done
 
     def _forget(self, cluster: ClusterState) -> None:
-        """Forget waiting queues that have long been empty, and backoffs that are long over."""
+        """Forget empty waiting queues to which no job was added for long, and backoffs that are long over."""
         now, in_use = self._clock(), {job.waiting_queue for job in cluster.waiting.values()} | cluster.cut
         for key, last_used in cluster.metadata.waiting_queues.items():
             if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < now:
@@ -69,7 +69,10 @@ class Parking(ControllerPart):
                 self._repository.end_capacity_backoff(backoff)
 
     def _due(self, cluster: ClusterState, now: float) -> list[JobTransition]:
-        """Return the transitions that end the parking of jobs, from one window of parked jobs of each waiting queue."""
+        """Return transitions that end the parking of jobs, and the transitions of parked dependents.
+
+        One window of parked jobs is read from each waiting queue that is longer than the window.
+        """
         window = cluster.applied.policy.settings.window
         keys = sorted(cluster.cut)
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
@@ -82,7 +85,7 @@ class Parking(ControllerPart):
 
 
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
-    """Yield the jobs that were parked because their group was full, and for which the window now has room."""
+    """Yield the jobs that were parked because their group was full, and whose group now has room in the window."""
     in_view: Counter[tuple[str, str, str | None]] = Counter()
     most: dict[tuple[str, str, str | None], int] = {}
     for job in (*cluster.active.values(), *cluster.waiting.values()):
@@ -143,7 +146,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
 
 
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
-    """Return the epoch seconds until which the job's pools back off for its size, or None.
+    """Return the epoch seconds until which the last of the job's capacity keys backs off, or None.
 
     A backoff that applies to jobs of any size does not count, because a later job could not start either.
     """

@@ -21,7 +21,7 @@ class Backend:
 
 
 class ControllerPart:
-    """A part of the controller. One process has one object of each part."""
+    """A part of the controller. One process has one object of each part; only `Opening` is made per invocation."""
 
     def __init__(self, backend: Backend) -> None:
         self._repository = backend.repository

@@ -39,7 +39,7 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # tries to change a job that other invocations change at the same time
-MOST_DESCRIBED = 20  # training jobs of each kind in one comparison; each needs two calls, whose rate others share
+MOST_DESCRIBED = 20  # training jobs of each kind described in one comparison; programs share the rate of these calls
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A live attempt that its waiting job has not recorded. Only a cycle may record it, because it takes slots."""
+    """A live attempt that its waiting job has not recorded. Only a cycle may record the attempt: it takes slots."""
 
     job: str
     found: TrainingJob
@@ -74,12 +74,14 @@ class Reconciler(ControllerPart):
     # --- events ----------------------------------------------------------------------------------
 
     def job_of(self, detail: Mapping[str, Any]) -> str | None:
-        """Return the name of the job whose attempt has ended according to an event, or None if no end is reported."""
+        """Return the name of the job whose attempt has ended according to an event, or None if no attempt has ended."""
         reported = _reported(detail)
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
     def handle_event(self, detail: Mapping[str, Any], known: Known | None = None) -> bool:
-        """Apply a `SageMaker Training Job State Change`. Return whether slots were freed or taken: a cycle may do more.
+        """Apply a `SageMaker Training Job State Change`. Return whether a cycle may do more now.
+
+        A cycle may do more if slots were freed or taken, or if a backoff has ended.
 
         :param known: data that was already read for the event.
         """
@@ -95,16 +97,17 @@ class Reconciler(ControllerPart):
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
-            return resumed  # the next comparison checks whether it is an attempt
+            return resumed  # the next comparison checks whether the training job is an attempt
         counted = self._repository.external_job(reported.name)
         if counted and counted.instance_counts == reported.instance_counts:  # the training job was described before
             return False
         return self.examine(reported.name)
 
     def count_external(self, found: TrainingJob) -> None:
-        """Count a live training job as an external job, because no job has recorded it as its attempt.
+        """Count a live training job as an external job, because no job records it as a current attempt.
 
-        A training job that has the queue's tags and no proof is also reported as forged.
+        A training job with the queue's tags is also reported as forged, unless a valid proof shows that the queue
+        launched the training job.
         """
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
         orphan = record is not None and found.may_be_stopped_as_ended(record)
@@ -119,12 +122,12 @@ class Reconciler(ControllerPart):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
     def apply_end(self, ended: TrainingJob, known: Known | None = None) -> bool:
-        """Record the end of an attempt if its job records this attempt as current. Return whether it was recorded."""
+        """Record the end of an attempt that is current in its job's record. Return whether the end was recorded."""
         for _ in range(TRIES):
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_current_attempt_of(record.job):
                 return False
-            if not ended.tells_end:  # the training job is being deleted: `_check` waits for an event with its end
+            if not ended.tells_end:  # the training job is being deleted: `_check` waits for an event with the end
                 return False
             if self.end(record, ended, metadata):
                 return True
@@ -154,7 +157,7 @@ class Reconciler(ControllerPart):
     def backoffs_after_refusal(
         self, job: Job, sent_at: float, at_fault: str | None = None, metadata: Metadata | None = None
     ) -> tuple[CapacityBackoff, ...]:
-        """Return the backoff of a job's capacity key after SageMaker had no instances for a call.
+        """Return the backoff of a job's capacity key after a refusal for lack of instances, or for the pool's fields.
 
         :param sent_at: epoch seconds of the call.
         :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests.
@@ -306,7 +309,7 @@ class Reconciler(ControllerPart):
         return None
 
     def _find(self, name: str) -> Adoption | None:
-        """Describe a training job that no record names. Return an adoption if it is a waiting job's next attempt."""
+        """Describe a training job that is not recorded. Return an adoption if it is a waiting job's next attempt."""
         found = self._training.describe(name)
         if found is None or found.ended:
             if found is not None and found.warm:
@@ -323,14 +326,17 @@ class Reconciler(ControllerPart):
         return None
 
     def _recording(self, found: TrainingJob) -> JobRecord | None:
-        """Return the record of the job that records this attempt by now, or that waits and can adopt it."""
+        """Return the record of the job that records this attempt by now, or that waits and can adopt the attempt."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_current_attempt_of(record.job):
             return None
         return record
 
     def _count_and_stop(self, found: TrainingJob) -> None:
-        """Count an attempt that no job records. Stop it if the queue launched it, and else leave it alone."""
+        """Count a training job with the queue's tags that no job records as its current attempt.
+
+        The training job is stopped if a valid proof shows that the queue launched it.
+        """
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is not None and found.may_be_stopped_as_ended(record):

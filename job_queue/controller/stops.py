@@ -45,7 +45,7 @@ class Stops(ControllerPart):
         return ended
 
     def _stop(self, job: Job) -> StopResult:
-        """Request a stop, check the attempt, and return the result.
+        """Request a stop. If the attempt has ended or the stop is denied, check the attempt. Return the result.
 
         `ENDED_ALREADY` means that the end is recorded. `DENIED` means that the attempt keeps running.
         """
@@ -64,7 +64,7 @@ class Stops(ControllerPart):
         return result
 
     def _record_denied(self, lease: Lease, job: Job) -> bool:
-        """Record that SageMaker denies a stop, so that another job makes room. Return False if the job has changed."""
+        """Record that SageMaker denies a stop, so that another job makes room. Return whether this was recorded."""
         log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
         try:
             denied = state_machine.stop_denied(job, self._clock())
@@ -79,5 +79,5 @@ class Stops(ControllerPart):
 
 
 def _can_be_stopped(job: Job) -> bool:
-    """Return whether to request a stop. If the attempt was deleted, another training job may have its name."""
+    """Return whether to request a stop. The name of an attempt that SageMaker does not know may have been reused."""
     return job.state is JobState.STOPPING and job.missing_since is None

@@ -32,9 +32,9 @@ class CapacityBackoff:
     failures: int = 1  # refusals in a row, without quota lag, since the last end of a job in the pool
     instances: int = 1  # the backoff applies to jobs that request this many instances or more
     largest: int = 1  # the largest number of instances that was refused
-    at_fault: str | None = None  # SageMaker's message, if it refuses fields that the pool adds to requests
-    refused_since: int | None = None  # epoch seconds of the first refusal since a job got its instances
-    lag: str | None = None  # message about the instances that SageMaker counts, if it counts more than the queue
+    at_fault: str | None = None  # SageMaker's message, if it refused fields that the pool adds to requests
+    refused_since: int | None = None  # epoch seconds of the first refusal of the current series of refusals
+    lag: str | None = None  # message about the instances that SageMaker counts, if they are more than the queue knows
     lag_since: int = 0  # epoch seconds of the first refusal by quota lag, or of a later end of a job in the pool
 
     @property
@@ -58,7 +58,7 @@ class CapacityBackoff:
 
     @property
     def lasts(self) -> bool:
-        """Whether SageMaker has refused every launch for so long that an operator should look."""
+        """Whether the current series of refusals has lasted so long that an operator should look."""
         return self.refused_since is not None and self.since - self.refused_since >= LASTING_SECONDS
 
     def is_forgotten(self, now: float) -> bool:
@@ -74,7 +74,7 @@ class CapacityBackoff:
         return wanted.get(self.capacity_key, 0) >= self.fewest
 
     def tried_again(self, now: float) -> "CapacityBackoff":
-        """Return the backoff while one job is tried: others wait for the result, but no longer than after a refusal."""
+        """Return the backoff while one job is tried. Other jobs wait for the result, at most as after a refusal."""
         seconds = LAG_SECONDS if self.is_lag else backoff_seconds(self.capacity_key, max(1, self.failures))
         return replace(self, until=int(now) + seconds)
 
@@ -111,14 +111,14 @@ def after_refusal(
     at_fault: str | None = None,
     lag: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
-    """Return the backoff after a refusal. Empty if the job needs several capacity keys: any may be the cause.
+    """Return the backoff after a refusal, or nothing if the job needs several capacity keys: any may be the cause.
 
     :param wanted: the instances that were refused, by capacity key.
     :param sent_at: epoch seconds of the refused call. A call that was sent before the last refusal was known adds no
         failure. So the refusals of jobs that were launched together count as one failure.
-    :param at_fault: SageMaker's message, if it refuses fields that the pool adds to requests of any size.
-    :param lag: message about the instances that SageMaker counts, if it counts more than the queue. Such a refusal is
-        no failure in the first `LONGEST_LAG_SECONDS`.
+    :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests of any size.
+    :param lag: message about the instances that SageMaker counts, if they are more than the queue knows. Such a refusal
+        is no failure in the first `LONGEST_LAG_SECONDS`.
     """
     if len(wanted) != 1:
         return ()

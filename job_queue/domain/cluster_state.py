@@ -58,7 +58,7 @@ class ProjectLoad:
     waiting: int = 0  # waiting jobs
     refused: int = 0  # waiting jobs that SageMaker has refused for `LASTING_SECONDS`
     active: int = 0  # jobs that hold slots
-    instances: int = 0  # instances that the active jobs hold
+    instances: int = 0  # instances that the active jobs hold, without members
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ClusterState:
     def policy(self) -> Policy:
         """The policy in force, with one project for each removed project that still has jobs.
 
-        Such a project has no quota and no over-quota share, so its running jobs are evicted first.
+        Such a project has no quota and no over-quota share, so other projects can reclaim its slots.
         """
         known = {project.name for project in self.applied.policy.projects}
         jobs = [*self.active.values(), *self.waiting.values()]
@@ -150,7 +150,7 @@ class ClusterState:
         return calendars(self.metadata.training_plans, self.applied.policy, now)
 
     def unrecorded(self, now: float) -> frozenset[str]:
-        """Return the jobs whose transitions could not be recorded. Plans leave them out for a while."""
+        """Return the jobs whose transitions could not be recorded. Plans do not start or stop these jobs for now."""
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
     def _past_use(self, now: float) -> Mapping[str, PastUse]:

@@ -89,11 +89,11 @@ class JobEvent(StrEnum):
 
     QUEUED = "Training Job Queued"
     STARTED = "Training Job Started"  # SageMaker accepted an attempt
-    PREEMPTED = "Training Job Preempted"  # the attempt has ended to make room for another job, and the job waits again
-    RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was preempted or had failed
+    PREEMPTED = "Training Job Preempted"  # the attempt made room or its training plan ended, and the job waits again
+    RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was preempted or retried
     EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
-    BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed without the job's fault; the job waits again
+    BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
     FINISHED = "Training Job Finished"
 
 

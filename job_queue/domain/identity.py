@@ -2,10 +2,10 @@
 
 API Gateway identifies a user by the user's ARN. The caller in a role's session is identified by the session's ARN,
 `arn:aws:sts::A:assumed-role/NAME/SESSION`, without the role's path. The caller that assumes a role names the session.
-If the caller gives no name, a library invents one, which differs each time.
+If the caller gives no name, a library or a service invents a name, which differs each time.
 
-Sources of invented names: botocore's AssumeRoleCredentialFetcher, the role providers of the SDKs for JavaScript, Java,
-Go, .NET and PHP, and the documents of ECS, EKS and CodeBuild about their sessions.
+The patterns of invented names come from the code of botocore and the AWS SDKs. Those for ECS, EKS and CodeBuild come
+from their documentation.
 """
 
 import re
@@ -43,17 +43,17 @@ _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", 
 class RoleSession:
     """A session of a role."""
 
-    account: str  # account with its partition: arn:aws:iam::111122223333
+    account_arn_prefix: str  # beginning of the role's ARN, with partition and account: arn:aws:iam::111122223333
     role: str  # name of the role, without its path
     session: str
 
     @property
     def role_arn(self) -> str:
         """The role's ARN without the role's path, because a session's ARN does not have the path."""
-        return f"{self.account}:role/{self.role}"
+        return f"{self.account_arn_prefix}:role/{self.role}"
 
     @property
-    def is_invented(self) -> bool:
+    def has_invented_name(self) -> bool:
         """Whether a library or a service invented the session's name, so that it does not identify a person."""
         return bool(_INVENTED.fullmatch(self.session))
 
@@ -70,7 +70,7 @@ def role_session(arn: str) -> RoleSession | None:
 def owner_of(caller: str) -> str:
     """Return the owner of a caller's submissions: the caller, or the role if the session's name was invented."""
     found = role_session(caller)
-    return found.role_arn if found and found.is_invented else caller
+    return found.role_arn if found and found.has_invented_name else caller
 
 
 def acts_for(caller: str, owner: str) -> bool:
@@ -93,11 +93,13 @@ def matches(pattern: str, caller: str) -> bool:
     if found is None or role is None:
         return False
     account, name = role.groups()
-    return fits(account, found.account) and fits(name, found.role)
+    return fits(account, found.account_arn_prefix) and fits(name, found.role)
 
 
 def pattern_issue(pattern: str) -> str | None:
-    """Return why a pattern cannot match a caller, or matches other callers than it seems to; None: it is valid.
+    """Return why a pattern is not valid, or None if the pattern is valid.
+
+    A pattern is not valid if it can match no caller, or if it could match other callers than it seems to.
 
     The message is a text that follows the pattern, as in "arn:... is ...".
     """
@@ -140,9 +142,11 @@ def _role_issue(name: str) -> str | None:
         return "names no role"
     if not slash or _WILDCARD not in last:
         return None
-    # A session's ARN does not have the role's path. So the pattern would match roles of that name with any path.
+    # All role names of IAM Identity Center begin with AWSReservedSSO_, and only AWS manages roles with such names. So a
+    # wildcard after this beginning matches no roles in other paths.
     if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILDCARD):
         return None
+    # A session's ARN lacks the role's path. A wildcard name would therefore also match roles in other paths.
     return (
         "would mean roles of other paths, too, as a session does not tell its role's path: name each role, "
         "or leave out the path"

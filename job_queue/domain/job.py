@@ -97,12 +97,12 @@ class Job:
     held: bool = False  # on hold until a user releases the job
     attempt: int = 1  # number of the current attempt, or of the next attempt while the job waits
     launched: str | None = None  # name of the current attempt in SageMaker
-    started: str | None = None  # ISO time of the current attempt's launch
+    started: str | None = None  # ISO time at which the current attempt was accepted
     slots: Mapping[str, int] = field(default_factory=dict)  # held slots: pool -> instances
     last_slots: Mapping[str, int] = field(default_factory=dict)  # slots that the job held when it finished
     borrowed: int = 0  # slots beyond the project's quota when the job was started
     calls: tuple[LaunchCall, ...] = ()  # unanswered calls for the current attempt
-    in_doubt: bool = False  # more than one call was sent, so the attempt may exist although no answer says so
+    in_doubt: bool = False  # an earlier call or an unclear answer leaves open whether the attempt exists
     late: LateLaunch | None = None  # the current or an earlier attempt, if a late call could launch it again
     cancelled: bool = False  # a user has cancelled the job
     evicted_for: str | None = None  # the job for which this job was asked to stop
@@ -111,7 +111,7 @@ class Job:
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # the job was preempted before
-    tries: int = 0  # failed launches in a row, except those for lack of capacity
+    tries: int = 0  # backoffs of the job itself in a row, after failed launches or attempts
     refusals: int = 0  # launches in a row that SageMaker refused because of this job
     refused: tuple[int, int] | None = None  # epoch seconds of the first and the last of these refusals
     retries: int = 0  # allowed retries after failures of the job itself
@@ -126,7 +126,7 @@ class Job:
     reason: str | None = None  # reason of the failure or the stop, or of the last backoff
     parked: int | None = None  # epoch seconds until which the job is last in its waiting queue; `controller.parking`
     parked_for: str | None = None  # reason for which the job was last parked
-    secret: str | None = field(default=None, repr=False)  # key of its proofs; None: an earlier version stored the job
+    secret: str | None = field(default=None, repr=False)  # key of the job's proofs; None: stored by an earlier version
     sent: int = 0  # CreateTrainingJob calls of this submission so far
     unheard: Ranges = ()  # numbers of calls for the current attempt that may have taken effect; `launching.numbers`
     gpus: int | None = None  # for a member: tenths of GPUs of a shared instance
@@ -154,7 +154,7 @@ class Job:
 
     @property
     def address(self) -> str | None:
-        """The name of the current attempt in SageMaker; for a member on a carrier, after the carrier's attempt."""
+        """The current attempt's name in SageMaker; for an active member `<carrier's attempt>/<member's attempt>`."""
         return f"{self.carrier_attempt}/{self.launched}" if self.carrier_attempt else self.launched
 
     def preemptions(self, now: float) -> int:
@@ -162,7 +162,7 @@ class Job:
         return recent_preemptions(self.preempted, epoch(self.started) if self.started else now)
 
     def with_preemption(self, now: float) -> tuple[int, ...]:
-        """Return the times of its preemptions that still count, and of one more."""
+        """Return the times of the job's preemptions that still count, with one more preemption at `now`."""
         counted = (time for time in self.preempted if recent_preemptions([time], now))
         return (*counted, int(now))[-MOST_PREEMPTIONS:]
 
@@ -189,7 +189,7 @@ class Job:
         return tuple(dict.fromkeys(sum(alternative.values()) for alternative in self.demand))
 
     def transition(self, at: float, state: JobState, **changes: Any) -> "Job":
-        """Return the job in another state since that time (epoch seconds)."""
+        """Return the job in another state since `at` (epoch seconds)."""
         return replace(self, state=state, since=iso(at), version=self.version + 1, **_bounded(changes))
 
     def with_changes(self, **changes: Any) -> "Job":
@@ -198,7 +198,7 @@ class Job:
 
 
 def of_sizes(demand: Demand, sizes: Sequence[int]) -> Demand:
-    """Return the alternatives in each of these sizes, the best size first. Without sizes, nothing is changed.
+    """Return the alternatives in each of these sizes, the best size first. Without sizes, return the demand unchanged.
 
     If there are sizes, each alternative must have one instance type, and all must have the same number of instances.
     """

@@ -49,6 +49,6 @@ def is_stamped(name: str) -> bool:
 
 
 def attempt_number(name: str) -> int | None:
-    """Return the number of the attempt with this name, or None if it is not an attempt's name."""
+    """Return the number of the attempt with this name, or None if the name is not an attempt's name."""
     stamped = _STAMPED.fullmatch(name)
     return int(stamped[1]) if stamped and len(name) <= MAX_NAME else None

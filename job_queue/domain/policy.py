@@ -70,7 +70,8 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
 def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
     """Return the policy with lower capacities, so that all pools together are within the ceiling.
 
-    The first pools of the policy get their instances first. Pools of training plans without a capacity get the rest.
+    Pools get their instances in the order of the policy. Pools without a capacity, which have training plans, come
+    last and get at most the rest.
 
     :param plans: pool -> instances that its training plan has now, for each pool whose plan is open.
     """
@@ -97,7 +98,7 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     job accepts several sizes, the best size comes first, in each of its pools.
 
     An instance type without an allowed pool is returned under its own name. No pool has that name, so the planner
-    reports it. A project that no longer exists allows no pool.
+    reports this type. A project that no longer exists allows no pool.
     """
     allowed = allowed_pools(job, policy)
     if job.pools and len(job.demand[0]) == 1:  # pools of the tag may have other types; the number of instances is kept
@@ -121,7 +122,8 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
 def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
     """Return the pools in which a job may run, in order of preference.
 
-    These are the pools of the tag `pools` that the project allows, else the project's pools, else all pools.
+    A job without the tag `pools` may run in the project's pools, or in all pools if the project names none. With the
+    tag, only the tag's pools among these pools are allowed, in the order of the tag.
     """
     by_name = {pool.name: pool for pool in policy.pools}
     project = project_of(policy, job.project)
@@ -146,8 +148,8 @@ def is_plain(job: Job, policy: Policy) -> bool:
 def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:
     """Return the slots of an external job.
 
-    Each instance type counts in one pool: the first pool with the job's training plan. Without such a pool, it counts
-    in the first pool of the type. A job without a plan prefers pools without a plan.
+    Each instance type counts in one of its pools: the first pool with the job's training plan, or else the first pool.
+    A job without a plan prefers pools without a plan. A type without a pool counts under its own name.
     """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():

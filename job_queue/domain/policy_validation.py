@@ -87,7 +87,7 @@ def _sizes(policy: Policy) -> Iterator[str]:
 
 
 def _pools(policy: Policy) -> Iterator[str]:
-    """Yield a fault for each pool whose fields exclude one another."""
+    """Yield the faults of single pools, which are mostly fields that exclude one another."""
     for pool in policy.pools:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"

@@ -1,9 +1,9 @@
 """All transitions of a job, each as a pure function from a job to its JobTransition.
 
-    pending ──> starting ──> running ──> completed | failed | stopped
-                 │    ^        │
-    refused: back│    │        └─> stopping ──> preempted ──> starting
-    to waiting <─┘    └── preempted
+    pending | preempted ──> starting ──> running ──> completed | failed | stopped
+        ^                       │          │ │
+        ├── refused ────────────┘          │ └──> stopping ──> preempted | completed | failed | stopped
+        └── tried again, or cut off ───────┘
 
 docs/design.md has the rules: "A job's life", "Launching exactly once".
 """
@@ -22,7 +22,7 @@ from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
 
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
-ASK_AGAIN_SECONDS = 60  # before another call for a refused attempt, while an older call may still take effect
+ASK_AGAIN_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class JobTransition:
 # --- launching ---------------------------------------------------------------------------------------
 
 
-def begin(
+def record_launch_intent(
     job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None, borrowed: int = 0
 ) -> JobTransition:
     """Record the intent to launch: the job takes the slots, and one call will be sent.
@@ -72,7 +72,7 @@ def begin(
 
 
 def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
-    """Record another call, under the same name, for an attempt whose launch was not answered or was throttled."""
+    """Record the intent to send another call, under the same name, for a launch whose outcome is open."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
     sent = job.sent + 1
@@ -81,19 +81,19 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> JobTransition:
     return JobTransition(job, new, None, now)
 
 
-def without_effect(job: Job) -> Job:
-    """Return the job after a refusal of the latest call. The call's proof no longer counts: it may have been copied."""
+def discard_proof_of_last_call(job: Job) -> Job:
+    """Reject the proof of the refused call from now on. Other people can read it in CloudTrail and copy it."""
     return replace(job, unheard=without_number(job.unheard, job.sent))
 
 
 def throttled(job: Job, sent_at: int, now: float) -> JobTransition:
     """Record a throttled call. The intent stays, and another call is sent as soon as the rate allows."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    return JobTransition(job, without_effect(job).with_changes(calls=calls), None, now)
+    return JobTransition(job, discard_proof_of_last_call(job).with_changes(calls=calls), None, now)
 
 
 def cancel_unsent(job: Job, now: float) -> JobTransition:
-    """End a cancelled job whose only call was throttled, so that there is no attempt to stop."""
+    """End a cancelled job all of whose calls were throttled. SageMaker has no attempt to stop."""
     return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
 
 
@@ -101,10 +101,10 @@ def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
     """Record that SageMaker has accepted the attempt.
 
     SageMaker refuses the unanswered calls while the attempt has the name. If the attempt is deleted, one of these calls
-    may still take effect. `late` records the time until which it may.
+    may still take effect. `late` records when the last of these calls expires.
 
-    :param call: the number of the call that launched the attempt; None: not known. The proofs of all other calls no
-        longer count. A training job with such a proof is not the attempt, even if it has the attempt's name.
+    :param call: the number of the call that launched the attempt. Only this call's proof stays valid. None: the number
+        is not known, and the proofs of all calls that may have taken effect stay valid.
     """
     new = job.transition(
         now,
@@ -125,7 +125,7 @@ def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
     )
 
 
-def refused(
+def record_refusal(
     job: Job,
     sent_at: int,
     message: str,
@@ -137,8 +137,9 @@ def refused(
 ) -> JobTransition:
     """Record that SageMaker refused the call that was sent at `sent_at`.
 
-    The launch is given up only if no other call may still take effect. A call may if it had not expired when the
-    refused call was sent. Until then the launch is tried only once a minute, to leave the launch rate to other jobs.
+    The launch is given up only if no other call may still take effect. An older call may still take effect if it had
+    not expired when the refused call was sent. While such a call exists, the launch is retried once a minute. This
+    pause leaves the launch rate to other jobs.
 
     :param for_good: whether SageMaker will never accept the request.
     :param backoffs: the backoff of the capacity key, if the refusal was for lack of instances.
@@ -147,7 +148,7 @@ def refused(
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
         later = int(now) + ASK_AGAIN_SECONDS
-        new = without_effect(job).with_changes(calls=may_land, backoff_until=later, reason=message)
+        new = discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later, reason=message)
         return JobTransition(job, new, None, now)
     if job.cancelled:
         return JobTransition(
@@ -163,17 +164,19 @@ def refused(
     return _back_off(job, now, message, job.attempt, refusals=refusals, refused=job.refused_until(now))
 
 
-def name_is_taken(job: Job, *, now: float) -> JobTransition:
+def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
     """Record that the attempt's name belongs to a training job that this submission did not launch.
 
     The launch is given up only if no older call may still take effect. Such a call could launch the attempt if that
-    training job is deleted. Until then another call is sent once a minute.
+    training job is deleted. Until all older calls have expired, another call is sent once a minute.
     """
     sent_at = job.calls[-1].sent_at if job.calls else int(now)
     may_land = tuple(call for call in job.calls[:-1] if call.expires_at > sent_at)
     if may_land:
         later = int(now) + ASK_AGAIN_SECONDS
-        return JobTransition(job, without_effect(job).with_changes(calls=may_land, backoff_until=later), None, now)
+        return JobTransition(
+            job, discard_proof_of_last_call(job).with_changes(calls=may_land, backoff_until=later), None, now
+        )
     if job.cancelled:
         return JobTransition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
     new = _to_waiting(job, now, job.attempt + 1)
@@ -185,36 +188,41 @@ def name_is_taken(job: Job, *, now: float) -> JobTransition:
 # calls. Another call follows in a minute, and its answer decides.
 
 
-def name_is_unclear(job: Job, now: float) -> JobTransition:
+def wait_for_unclear_name(job: Job, now: float) -> JobTransition:
     """Wait, because a training job has the attempt's name and no proof, and an earlier call may have created it.
 
-    The training job may be the attempt without its tags. So no other attempt is launched while it is alive.
+    The training job may be the attempt without its tags. So no other attempt is launched while that training job is
+    alive.
     """
     why = (
         f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
         "so the next one is launched when it has ended."
     )
     later = int(now) + ASK_AGAIN_SECONDS
-    new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why)
+    new = discard_proof_of_last_call(job).with_changes(
+        calls=job.calls[:-1], in_doubt=True, backoff_until=later, reason=why
+    )
     return JobTransition(job, new, None if job.reason == why else why, now)
 
 
-def name_is_taken_unseen(job: Job, now: float) -> JobTransition:
-    """Wait, because a training job has the attempt's name, and SageMaker does not describe this training job."""
+def wait_for_description(job: Job, now: float) -> JobTransition:
+    """Wait, because the attempt's name is taken and DescribeTrainingJob is unavailable."""
     later = int(now) + ASK_AGAIN_SECONDS
-    new = without_effect(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
+    new = discard_proof_of_last_call(job).with_changes(calls=job.calls[:-1], in_doubt=True, backoff_until=later)
     return JobTransition(job, new, None, now)
 
 
 def missing_at_launch(job: Job, sent_at: int, now: float) -> JobTransition:
-    """Wait, because SageMaker refuses the name but has no such training job.
+    """Wait, because SageMaker refuses the attempt's name as taken, but describes no training job with this name.
 
     :param sent_at: the time of the refused call, which has no effect.
     """
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
     later = int(now) + ASK_AGAIN_SECONDS
-    new = without_effect(job).with_changes(calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later)
+    new = discard_proof_of_last_call(job).with_changes(
+        calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later
+    )
     return JobTransition(job, new, None, now)
 
 
@@ -234,7 +242,7 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> JobTransition:
     return JobTransition(job, new, f"found {new.launched} running", now)
 
 
-# --- leaving -----------------------------------------------------------------------------------------
+# --- stopping, changing and ending -------------------------------------------------------------------
 
 
 def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False) -> JobTransition:
@@ -259,7 +267,7 @@ def announce_cut_off(job: Job, at: int, plan: str, now: float) -> JobTransition:
 
 
 def announce_extension(job: Job, now: float) -> JobTransition:
-    """Record the notice that a running job's instances are not taken back soon."""
+    """Record the notice that a running job's training plan was extended, so that the job keeps its instances."""
     return JobTransition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
 
 
@@ -283,7 +291,10 @@ def cancel(job: Job, by: str, now: float) -> JobTransition:
 
 
 def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> JobTransition:
-    """Change the priority, hold or release. A waiting job moves to its new position in its waiting queue at once."""
+    """Change a job's priority, put it on hold, or release it.
+
+    A waiting job moves to its new position in its waiting queue at once.
+    """
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         changes.append("held" if held else "released")
@@ -316,18 +327,22 @@ def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> JobTransition:
-    """Record that the recorded attempt has ended. An end is final.
+    """Record the end of the recorded attempt. An end is final.
 
-    - If the attempt completed, the job is completed, even if it was being stopped.
-    - If the job was cancelled, it is stopped.
-    - If the training plan ended, the job is preempted.
+    Apply the first rule that matches:
+
+    - A carrier never waits again: it is failed or stopped.
+    - If the attempt completed, the job is completed, even if the attempt was being stopped.
+    - If the job was cancelled, the job is stopped.
+    - If the training plan ended before the attempt's time limit, the job is preempted.
     - If the queue stopped the attempt to make room, the job is preempted, unless the attempt ran out of time. SageMaker
-      may report Failed, because a process may end with an error when it is stopped.
-    - After lack of capacity or an error of SageMaker, the job waits again. Both are not the job's failure.
-    - After any other failure, the job waits again if it has retries left.
+      may report Failed, because a process may end with an error when it is stopped. An attempt that failed for lack of
+      capacity backs off instead.
+    - After lack of capacity or an error of SageMaker, the job waits again. Neither is a failure of the job.
+    - After any other failure, the job waits again if it has retries left. Otherwise the job is failed.
+    - If the attempt was deleted before its end was known, the job is stopped. The job is not run again, because the
+      attempt may have completed.
     - After any other stop, by hand or because the time is over, the job is stopped.
-    - If the attempt was deleted before its end was known, and was not stopped to make room, the job is stopped. The
-      job is not run again, because the attempt may have completed.
 
     :param backoffs: the backoff of the capacity key, if the attempt ended for lack of instances.
     """
@@ -337,7 +352,8 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransition:
     """Delay the next attempt while a late call could launch the ended attempt again after its deletion in SageMaker."""
     job, new = transition.old, transition.new
-    # Several calls were sent, and any of them may have created the attempt. Each may still launch the attempt again.
+    # If the launch is in doubt, any of its calls may have created the attempt. The other calls may create the attempt
+    # again after a deletion.
     doubtful = _late(job, job.calls) if job.state is JobState.STARTING and job.in_doubt else None
     late = doubtful or job.late
     if late is None or late.until <= now:
@@ -349,7 +365,7 @@ def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransiti
 
 
 def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
-    """Return the attempt, with the time until which these calls could launch it again, or None if they cannot.
+    """Return the attempt, and the time until which these calls could launch the attempt again, or None if they cannot.
 
     A member's attempt cannot be launched again, because an agent accepts an assignment only once.
     """
@@ -373,8 +389,8 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
     if ending.status == "Failed" and (ending.lacks_capacity or not _is_evicted(job)):
-        return _failed(record, ending, now, backoffs)
-    return _stopped(record, ending, now, backoffs)
+        return _after_failure(record, ending, now, backoffs)
+    return _after_stop(record, ending, now, backoffs)
 
 
 def _is_evicted(job: Job) -> bool:
@@ -382,10 +398,12 @@ def _is_evicted(job: Job) -> bool:
     return job.state is JobState.STOPPING and job.evicted_for is not None
 
 
-def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
+def _after_failure(
+    record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]
+) -> JobTransition:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
     if ending.lacks_capacity or ending.is_error_of_sagemaker:
-        return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
+        return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
     if job.retried < job.retries:
         new = _to_waiting(job, now, job.attempt + 1, retried=job.retried + 1, tries=0, reason=why)
         return _ended(record, now, new, f"failed, retry {new.retried} of {new.retries}: {why}", outcome="failed")
@@ -393,7 +411,7 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
     return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed{spent}: {why}")
 
 
-def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
+def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
     if _is_evicted(job) and not ending.out_of_time:
         waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=job.with_preemption(now))
@@ -404,7 +422,7 @@ def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capa
         return _ended(record, now, new, f"made room for {job.evicted_for}{also}", outcome="preempted")
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
-        return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
+        return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
     why = ending.out_of_time or "its training job was stopped outside the queue"
     if not ending.is_known:
         why = (
@@ -482,7 +500,7 @@ def _back_off(
     backoffs: tuple[CapacityBackoff, ...] = (),
     **changes: Any,
 ) -> JobTransition:
-    """Return the job to waiting until a backoff ends: that of its capacity key, if given, else its own."""
+    """Make the job wait until a backoff ends. Use the given capacity backoffs, or else a backoff of the job itself."""
     waiting = _to_waiting(job, now, attempt, reason=message, **changes)
     if backoffs:
         until = max(backoff.until for backoff in backoffs)
@@ -493,7 +511,7 @@ def _back_off(
     return JobTransition(job, waiting, f"next try at {clock(until)}: {message}", now, backoffs=backoffs)
 
 
-def _ended_by(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:
+def _with_ended_attempt(transition: JobTransition, record: JobRecord, now: float, outcome: str) -> JobTransition:
     """Return the same transition with the end of the recorded attempt added."""
     job = record.job
     instances = sum(job.slots.values()) or None
@@ -509,4 +527,4 @@ def _with_attempt_record(transition: JobTransition, report: EndReport) -> JobTra
 
 
 def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> JobTransition:
-    return _ended_by(JobTransition(record.job, new, cause, now), record, now, outcome or new.state.value)
+    return _with_ended_attempt(JobTransition(record.job, new, cause, now), record, now, outcome or new.state.value)

@@ -231,7 +231,7 @@ class Admission:
         return True
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
-        """Withdraw starts of jobs of lower priority, no more than needed, and start this job on their slots."""
+        """Withdraw starts of jobs of lower priority, no more than needed, and start this job on the freed slots."""
         if not self._state.withdrawable(candidate):
             return False
         missing = {pool: count - self._state.available_now(pool, candidate.name) for pool, count in need.items()}
@@ -264,7 +264,7 @@ class Admission:
         return True
 
     def _wait_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """Wait for slots that are free or being freed, including those reserved for jobs of lower priority."""
+        """Wait for slots that are free or being freed, including slots reserved for jobs of lower priority."""
         if not self._transfer(candidate, need, self._state.available_soon):
             return False
         self._state.reserve(candidate, need)

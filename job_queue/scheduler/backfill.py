@@ -37,7 +37,7 @@ class BackfillWindows:
         """Return the earliest and the latest end of an active job, in epoch seconds.
 
         Both are equal if the runtime is known. A job of unknown runtime ends now at the earliest, and never at the
-        latest. With the setting `backfill: predicted`, such a job never ends.
+        latest. With the setting `backfill: predicted`, such a job counts as never ending.
         """
         if job.state is JobState.STOPPING:
             return self._now, self._now
@@ -85,7 +85,7 @@ class BackfillWindows:
         return True
 
     def record_start(self, candidate: Candidate, need: Slots) -> None:
-        """Deduct a starting job's slots from the spare slots of each window that may be needed before this job ends."""
+        """Deduct the slots of a starting job from the spare slots of windows that begin before the job's end."""
         ends = self._end_time(candidate)
         for window in self._state.windows.values():
             if ends > window.starts:
@@ -131,9 +131,9 @@ class BackfillWindows:
 
 
 class OnlyPoolClaims:
-    """Claims on free slots by waiting jobs that can start in no other pool.
+    """Claims on slots, free or being freed, by waiting jobs that can start in no other pool.
 
-    If a job that also accepts another pool took these slots, the next cycle would move it to that pool (ADR 0087). The
+    If a job that also accepts another pool took these slots, the next cycle would move that job there (ADR 0087). The
     claims are computed once in each pass over the candidates, in waiting order, while slots are left.
 
     :param candidates: the jobs that start as soon as there is room, in waiting order.
@@ -178,7 +178,7 @@ class OnlyPoolClaims:
         return all(count <= self._state.available_soon(pool) - self._claimed[pool] for pool, count in need.items())
 
     def _waits(self, job: Candidate) -> bool:
-        """Return whether the job waits without a reservation."""
+        """Return whether the job waits without a reservation, and its group has room."""
         state = self._state
         return job.name not in state.settled and job.name not in state.reservations and state.within_group(job)
 

@@ -39,14 +39,14 @@ class Candidate:
     job: WaitingJob
     project: ShareNode
     rank: int  # priority without aging; interactive jobs that come first have ranks above all priorities
-    alternatives: tuple[Slots, ...]  # alternatives that fit into the job's pools when these are idle, best first
+    alternatives: tuple[Slots, ...]  # alternatives that fit into the job's pools and do not back off, best first
     key: WaitingKey  # sort key among the jobs of its project
     patient: bool  # whether the job has waited longer than the setting `patience`
     equivalence_key: tuple[Any, ...]  # demand and properties: jobs with the same key differ only in priority and times
     pools: frozenset[str]  # every pool in which the job could run
     assumed_runtime: float  # seconds; decides whether the job would end before a patient job can start
     group: Group | None = None  # the job's group, if this group has a `max_parallel`
-    refused_alternatives: tuple[Slots, ...] = ()  # alternatives that a pool has refused
+    refused_alternatives: tuple[Slots, ...] = ()  # alternatives that were refused: tried on free slots only
     backs_off: bool = False  # the job's pools back off: the job does not start, but keeps its reservation
 
     def useful_part(self, reserved: Slots) -> Slots:
@@ -199,7 +199,7 @@ def find_candidates(
 
 
 class _Demands:
-    """The alternatives of a snapshot's waiting jobs. Many jobs have the same alternatives, which are looked at once."""
+    """The alternatives of a snapshot's waiting jobs. Alternatives that many jobs share are examined once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -207,9 +207,9 @@ class _Demands:
         self._hashable: dict[_Items, tuple[_Items, frozenset[str]]] = {}
 
     def fitting(self, demand: Sequence[Slots], pools: Mapping[str, Pool]) -> tuple[Slots, ...] | WaitReason:
-        """Return the alternatives that would fit into the idle pools, or the reason why there are none.
+        """Return the alternatives that would fit into the empty pools, or the reason why there are none.
 
-        :param pools: the pools that the job may use, of a node of the share tree.
+        :param pools: the pools that the job may use: a mapping of a share node, whose identity is in the cache's key.
         """
         key = (id(pools), tuple([tuple(need.items()) for need in demand]))
         if key not in self._fitting:
@@ -324,7 +324,9 @@ class Groups:
 def requests(
     snapshot: Snapshot, candidates: Iterable[Candidate], tree: ShareTree, groups: Groups
 ) -> dict[ShareNode, Counter[str]]:
-    """Return the slots that each project requests: for each live job, its largest alternative in each pool.
+    """Return the slots that each project requests: for each job, the largest number of its alternatives in each pool.
+
+    Candidates and active jobs count, except stopping jobs that do not come back.
 
     If a waiting queue has more jobs than were read, its project requests all instances of the queue's pools. Otherwise
     the request would grow whenever a job starts and another one is read in its place, and the entitlements of other
@@ -348,9 +350,10 @@ def requests(
 
 
 class PoolBackoff:
-    """Backoffs of pools after refused launches: until the next try, no job starts in them or is evicted for a start.
+    """Backoffs of pools after refused launches. Until the next try, no job of the refused size or larger starts there.
 
-    Usually a whole pool backs off. If a pool allows any instance type, only one type backs off (`<pool>/<type>`).
+    No job is evicted for such a start either. Usually a whole pool backs off. If a pool allows any instance type, only
+    one type backs off (`<pool>/<type>`).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -390,7 +393,7 @@ class PoolBackoff:
 def _possible_alternatives(
     job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool], demands: _Demands
 ) -> tuple[Slots, ...] | WaitReason:
-    """Return the alternatives that would fit into the idle pools, or the reason why the job is not a candidate."""
+    """Return the alternatives that would fit into the empty pools, or why the job is not a candidate."""
     now = snapshot.now
     if job.held:
         return WaitReason.HELD_BY_USER

@@ -140,7 +140,7 @@ class ShareTree:
         nodes = self._of_policy
         asked = {node: min(_limit(node, pool), requests.get(node, NOTHING).get(pool, 0)) for node in nodes}
         for node in nodes:
-            if node.overspent:  # a node with a spent budget is entitled to its quota only
+            if node.overspent:  # a project with a spent soft budget is entitled to its quota only
                 asked[node] = min(asked[node], node.quota.get(pool, 0))
         departments = [node for node in nodes if node.is_department]
         for node in departments:
@@ -206,7 +206,7 @@ def _quotas(pool: str, nodes: Iterable[Department | Project]) -> int:
 
 
 def deprivation(node: ShareNode, need: Slots, usage: Mapping[str, int]) -> Deprivation:
-    """Return the sort key of a node: its usage with its next job. The smallest key is served first (rules, section 2).
+    """Return the sort key of a node by its usage with its next job. The smallest key comes first (rules, section 2).
 
     The first part of the key is 0 if the node stays within quota, 1 beyond quota, and 2 beyond quota with a spent soft
     budget. If past use counts, (slots held lately + slots held now) / fair share follows. This ratio is the inverse of
@@ -280,7 +280,7 @@ class ServingOrder:
         entry = (deprivation(node, need, self._usage(node)), node)
         before = self._current.get(node)
         if before is not None and before[0] == entry[0]:
-            return  # its entry is in the heap
+            return  # an equal entry of the node is in the heap
         self._current[node] = entry
         heappush(self._heaps[node.parent], entry)
 

@@ -43,10 +43,10 @@ class JobState(StrEnum):
     STARTING = "starting"  # holds its slots; the intent is recorded, but SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
     STOPPING = "stopping"  # a stop was requested; holds its slots until SageMaker says that the attempt has ended
-    PREEMPTED = "preempted"  # waits again, after its attempt was stopped to make room
+    PREEMPTED = "preempted"  # waits again, after its attempt made room or was cut off
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
-    STOPPED = "stopped"  # finished: cancelled, stopped by hand, or stopped after its maximum runtime
+    STOPPED = "stopped"  # finished: cancelled, stopped by hand or at a time limit, or deleted in SageMaker
 
     @property
     def waits(self) -> bool:
@@ -112,7 +112,7 @@ class ActiveJob:
     max_runtime: float | None = None
     expected: float | None = None  # expected seconds from `started` to the end; None: not known
     idle_since: float | None = None  # time since which the GPUs have been idle; None: they are busy, or not known
-    stop_denied: bool = False  # SageMaker denied the queue's request to stop the job
+    stop_denied: bool = False  # no victim: SageMaker denied a stop a short while ago, or no stop can be recorded
     comes_back: bool = False  # stops to make room and will wait again, so the job still counts for fair shares
     owner: str = ""
     group: str | None = None
@@ -136,7 +136,7 @@ class Carrier:
     name: str
     pool: str
     project: str
-    kind: str  # the kind of its members; only members of this kind may join
+    kind: str  # only members of this kind may join the carrier
     gpus: int
     state: JobState
     started: float
@@ -160,9 +160,9 @@ class PausedPool:
     """
 
     until: float
-    instances: int = 1  # the smallest refused number of instances; jobs that need as many or more wait
-    at_fault: str | None = None  # SageMaker's message, if it refused a value that the pool puts into requests
-    lag: str | None = None  # SageMaker's count of instances in use, if it exceeds the queue's own count
+    instances: int = 1  # jobs that need this number of instances or more wait; 1 during quota lag
+    at_fault: str | None = None  # SageMaker's message, if it refused a value that the pool adds to requests
+    lag: str | None = None  # message about the instances that SageMaker counts, during quota lag
 
 
 @dataclass(frozen=True, slots=True)

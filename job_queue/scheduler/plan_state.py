@@ -5,7 +5,7 @@ slots and not particular slots. All reservations together never exceed the slots
 
 Reservations are filled in the order in which their jobs are served: first from slots that this plan's victims free,
 then from free slots. The remaining free slots are available to all jobs. So a job waits only for stops that were
-requested for it, whichever jobs are served later.
+requested for this job, whichever jobs are served later.
 
 A job that is served before the holder of a reservation may start on the holder's free slots, if stops under way free as
 many slots for the holder.
@@ -123,7 +123,7 @@ class PlanState:
     def is_free(self, candidate: Candidate, need: Slots, *, include_windows: bool = False) -> bool:
         """Return whether all slots of an alternative are free for the candidate."""
         for pool, count in need.items():
-            if self.free[pool] < count:  # no more than these are available
+            if self.free[pool] < count:  # never more than the free slots are available
                 return False
             if self.available_now(pool, candidate.name, include_windows=include_windows) < count:
                 return False
@@ -143,7 +143,7 @@ class PlanState:
     def fits(
         self, candidate: Candidate, need: Slots, bound: Bound, freed: Slots = NOTHING, *, project_only: bool = False
     ) -> bool:
-        """Return whether the candidate's project and department stay within a bound if it gets this alternative.
+        """Return whether the candidate's project and department stay within a bound with this alternative.
 
         :param freed: slots that project and department no longer hold after evictions of other jobs of the project.
         :param project_only: whether to check only the project, and not its department.
@@ -205,7 +205,7 @@ class PlanState:
         return self.reservations.get(candidate.name, NOTHING)
 
     def reserve(self, candidate: Candidate, slots: Slots) -> None:
-        """Settle a job, and reserve these slots for it until it starts. Its earlier reservation is dropped."""
+        """Settle a job, and reserve these slots for it until it starts. The job's earlier reservation is dropped."""
         self._replace_reservation(candidate, slots)
         self._enter_reservation(candidate, slots)
         self.settle(candidate.name)
@@ -305,7 +305,7 @@ class PlanState:
     # --- starts -----------------------------------------------------------------------------------------
 
     def start(self, candidate: Candidate, slots: Slots) -> None:
-        """Start a job on free slots. Its reservation and its window are dropped."""
+        """Start a job on free slots. The job's reservation and window are dropped."""
         self._replace_reservation(candidate, slots)
         self._run(candidate, slots, 1)
         self.started[candidate.name] = slots
@@ -387,7 +387,7 @@ class PlanState:
             self._surplus[pool] = max(0, self._surplus[pool] - slots[pool])
 
     def add_surplus(self, before: Mapping[str, int]) -> None:
-        """Add the slots to the surplus that these evictions freed beyond the need of the claimant.
+        """Add the slots to the surplus that the latest evictions freed beyond the need of the claimant.
 
         Slots that were reserved for a migration become available when the migration is cancelled. Such slots are no
         surplus, because no victim freed them.

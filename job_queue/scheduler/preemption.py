@@ -46,7 +46,7 @@ class VictimSearch:
     """The victims found so far, and the slots that are still lacking.
 
     :param bound: the bound for the claimant's project and department: their usage with the claimant, and without the
-        victims, must not exceed it.
+        victims, must not exceed the bound.
     """
 
     def __init__(self, claim: SlotClaim, bound: Bound | None = None) -> None:
@@ -130,7 +130,7 @@ def withdraw(claim: SlotClaim) -> VictimSearch | None:
 def preempt(claim: SlotClaim) -> VictimSearch | None:
     """Find victims of lower priority in the claimant's project.
 
-    Return None if they do not free enough slots, or if the project or department would still exceed its limit.
+    Return None if the victims do not free enough slots, or if the project or department would exceed its limit.
     """
     search = VictimSearch(claim, Bound.LIMIT)
     _take_lower_priorities(search)
@@ -326,7 +326,7 @@ class Migration:
                         targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
 
     def search(self, claim: SlotClaim) -> VictimSearch | None:
-        """Find the jobs that migrate for this claim, no more than needed. Return None if they do not suffice."""
+        """Find the jobs that migrate for this claim, no more than needed. Return None if these do not suffice."""
         if not any(pool in self._groups for pool in claim.need):
             return None
         if not any(count > 0 for pool, count in self._state.free.items() if pool not in claim.need):

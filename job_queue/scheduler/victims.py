@@ -14,7 +14,7 @@ from job_queue.scheduler.fair_share import ShareNode, ShareTree, reclaim_key
 from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
 
 PREEMPTIONS_COUNT_SECONDS = 24 * 3600  # for so long a preemption counts for the guaranteed runtime
-MOST_DOUBLINGS = 60  # more are beyond any limit
+MOST_DOUBLINGS = 60  # more doublings would exceed any limit
 
 VictimKey = tuple[bool, float, float, float, float, str]
 
@@ -59,7 +59,7 @@ def work_done(job: ActiveJob, now: float) -> float:
 def recent_preemptions(times: Iterable[float], now: float) -> int:
     """Return how many of these preemptions count for the guaranteed runtime of a start at `now`.
 
-    :param times: when the job was preempted, in seconds.
+    :param times: epoch seconds of the preemptions.
     """
     return sum(now - PREEMPTIONS_COUNT_SECONDS < time for time in times)
 
@@ -67,7 +67,8 @@ def recent_preemptions(times: Iterable[float], now: float) -> int:
 class Guarantees:
     """The guaranteed runtime of jobs: the `min_runtime` of the project, else of the pool, else of the settings.
 
-    A job that was preempted within a day has at least `preempted_min_runtime`, doubled with each further preemption.
+    A job that was preempted within a day has at least `preempted_min_runtime`, doubled with each further preemption up
+    to `preempted_min_runtime_limit`.
     """
 
     def __init__(self, policy: Policy) -> None:

@@ -88,7 +88,7 @@ class WhatIf:
         return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
 
     def pools(self) -> Sequence[str]:
-        """Return the pools that the job's project may use."""
+        """Return the project's field `pools`, by default all pools, even if jobs of this type have other pools."""
         return self._project.pools or [pool.name for pool in self._snapshot.policy.pools]
 
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:

@@ -55,7 +55,9 @@ def added(repository: JobRepository, job: Job | None = None) -> Job:
 
 
 def started(repository: JobRepository, lease: Lease, job: Job | None = None) -> Job:
-    transition = state_machine.begin(added(repository, job), {"default": 1}, LaunchCall(int(NOW), int(NOW) + 1000), NOW)
+    transition = state_machine.record_launch_intent(
+        added(repository, job), {"default": 1}, LaunchCall(int(NOW), int(NOW) + 1000), NOW
+    )
     repository.commit(lease, [transition], NOW)
     return transition.new
 
@@ -206,7 +208,7 @@ def test_a_stale_version_is_refused_and_nothing_of_the_transaction_stays(reposit
     stale, fresh = added(repository), added(repository, a_job("job2"))
     repository.apply(state_machine.cancel(stale, "ada", NOW), NOW)
     call = LaunchCall(int(NOW), int(NOW))
-    transitions = [state_machine.begin(job, {"default": 1}, call, NOW) for job in (fresh, stale)]
+    transitions = [state_machine.record_launch_intent(job, {"default": 1}, call, NOW) for job in (fresh, stale)]
     with pytest.raises(Refused) as refused:
         repository.commit(lease, transitions, NOW)
     assert not isinstance(refused.value, LeaseLost)
@@ -267,27 +269,33 @@ def test_a_late_holder_changes_nothing(repository: JobRepository) -> None:
     leased_by_other = repository.acquire("other", NOW + LEASE_SECONDS + 1)
     assert isinstance(leased_by_other, Lease)
     with pytest.raises(LeaseLost):
-        repository.commit(late, [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
+        repository.commit(late, [state_machine.record_launch_intent(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
     assert not repository.still_held(late)
     assert repository.active() == []
-    repository.commit(leased_by_other, [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
+    repository.commit(
+        leased_by_other, [state_machine.record_launch_intent(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW
+    )
 
 
 def test_every_transaction_raises_the_fencing_token_so_that_a_lost_write_shows(repository: JobRepository) -> None:
     lease = leased(repository)
     doubtful = replace(lease)
     first, second = added(repository), added(repository, a_job("job2"))
-    repository.commit(lease, [state_machine.begin(first, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
+    repository.commit(lease, [state_machine.record_launch_intent(first, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
     with pytest.raises(LeaseLost):  # as if the answer to that commit had been lost
-        repository.commit(doubtful, [state_machine.begin(second, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
+        repository.commit(
+            doubtful, [state_machine.record_launch_intent(second, {"default": 1}, LaunchCall(0, 0), NOW)], NOW
+        )
     assert repository.still_held(doubtful)
-    repository.commit(doubtful, [state_machine.begin(second, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
+    repository.commit(
+        doubtful, [state_machine.record_launch_intent(second, {"default": 1}, LaunchCall(0, 0), NOW)], NOW
+    )
 
 
 def test_of_sixteen_commits_under_one_fencing_token_one_wins(repository: JobRepository) -> None:
     lease = leased(repository)
     jobs = [added(repository, a_job(f"job{number}")) for number in range(THREADS)]
-    transitions = [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW) for job in jobs]
+    transitions = [state_machine.record_launch_intent(job, {"default": 1}, LaunchCall(0, 0), NOW) for job in jobs]
     answers = at_once(lambda number: repository.commit(replace(lease), [transitions[number]], NOW))
     assert sum(answer is None for answer in answers) == 1
     assert sum(isinstance(answer, LeaseLost) for answer in answers) == THREADS - 1
@@ -296,7 +304,7 @@ def test_of_sixteen_commits_under_one_fencing_token_one_wins(repository: JobRepo
 
 def test_starts_check_the_policy_that_they_were_planned_with(repository: JobRepository) -> None:
     lease = leased(repository)
-    transition = state_machine.begin(added(repository), {"default": 1}, LaunchCall(0, 0), NOW)
+    transition = state_machine.record_launch_intent(added(repository), {"default": 1}, LaunchCall(0, 0), NOW)
     with pytest.raises(Refused) as refused:
         repository.commit(lease, [transition], NOW, policy_version=3)
     assert not isinstance(refused.value, LeaseLost)
@@ -459,7 +467,9 @@ def test_finished_jobs_come_in_pages_latest_first(repository: JobRepository) -> 
 def test_thirty_two_starts_fit_in_one_transaction_and_more_are_split(repository: JobRepository) -> None:
     lease = leased(repository)
     transitions = [
-        state_machine.begin(added(repository, a_job(f"job{number}")), {"default": 1}, LaunchCall(0, 0), NOW)
+        state_machine.record_launch_intent(
+            added(repository, a_job(f"job{number}")), {"default": 1}, LaunchCall(0, 0), NOW
+        )
         for number in range(33)
     ]
     parts = transactions(transitions)
@@ -475,7 +485,7 @@ def test_thirty_two_jobs_with_large_requests_start_in_one_transaction(repository
     jobs = [a_job(f"job{number}") for number in range(32)]
     for job in jobs:
         assert repository.add(job, "x" * 250_000, NOW) is None
-    transitions = [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW) for job in jobs]
+    transitions = [state_machine.record_launch_intent(job, {"default": 1}, LaunchCall(0, 0), NOW) for job in jobs]
     assert transactions(transitions) == [transitions]
     repository.commit(lease, transitions, NOW)
     assert len(repository.active()) == len(jobs)

@@ -91,17 +91,17 @@ def _no_intent() -> list[Slip]:
 
 
 def _intent_given_up() -> list[Slip]:
-    refused = state_machine.refused
+    refused = state_machine.record_refusal
 
     def forgetful(job: Job, sent_at: int, message: str, **named: Any) -> JobTransition:
         own = tuple(call for call in job.calls if call.sent_at == sent_at)
         return replace(refused(replace(job, calls=own), sent_at, message, **named), old=job)
 
-    return [("job_queue.domain.state_machine.refused", forgetful)]
+    return [("job_queue.domain.state_machine.record_refusal", forgetful)]
 
 
 def _attempt_raised_after_refusal() -> list[Slip]:
-    refused = state_machine.refused
+    refused = state_machine.record_refusal
 
     def raising(*args: Any, **named: Any) -> JobTransition:
         transition = refused(*args, **named)
@@ -111,7 +111,7 @@ def _attempt_raised_after_refusal() -> list[Slip]:
             else transition
         )
 
-    return [("job_queue.domain.state_machine.refused", raising)]
+    return [("job_queue.domain.state_machine.record_refusal", raising)]
 
 
 def _sdk_retries() -> list[Slip]:
@@ -214,7 +214,9 @@ def _throttled_launch_given_up() -> list[Slip]:
 
     def giving_up(job: Job, sent_at: int, now: float) -> JobTransition:
         own = tuple(call for call in job.calls if call.sent_at == sent_at)
-        return replace(state_machine.refused(replace(job, calls=own), sent_at, "", for_good=False, now=now), old=job)
+        return replace(
+            state_machine.record_refusal(replace(job, calls=own), sent_at, "", for_good=False, now=now), old=job
+        )
 
     return [("job_queue.domain.state_machine.throttled", giving_up)]
 
@@ -227,22 +229,22 @@ def _call_expires_with_the_lease() -> list[Slip]:
 
 
 def _failure_while_making_room() -> list[Slip]:
-    stopped = state_machine._stopped
+    stopped = state_machine._after_stop
 
     def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> JobTransition:
-        judge = state_machine._failed if ending.status == "Failed" else stopped
+        judge = state_machine._after_failure if ending.status == "Failed" else stopped
         return judge(record, ending, now, backoffs)
 
-    return [("job_queue.domain.state_machine._stopped", failing)]
+    return [("job_queue.domain.state_machine._after_stop", failing)]
 
 
 def _refusal_fails_what_ran_before() -> list[Slip]:
-    refused = state_machine.refused
+    refused = state_machine.record_refusal
 
     def failing(job: Job, sent_at: int, message: str, **named: Any) -> JobTransition:
         return refused(job, sent_at, message, **{**named, "for_good": message.startswith("ValidationException")})
 
-    return [("job_queue.domain.state_machine.refused", failing)]
+    return [("job_queue.domain.state_machine.record_refusal", failing)]
 
 
 def _refused_launch_asks_again_at_once() -> list[Slip]:
@@ -445,13 +447,13 @@ def _copy_is_stopped() -> list[Slip]:
 
 def _deleted_counts_as_failed() -> list[Slip]:
     """The job of an attempt that was deleted before its end was known has failed."""
-    stopped = state_machine._stopped
+    stopped = state_machine._after_stop
 
     def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> JobTransition:
-        judge = stopped if ending.is_known else state_machine._failed
+        judge = stopped if ending.is_known else state_machine._after_failure
         return judge(record, ending, now, backoffs)
 
-    return [("job_queue.domain.state_machine._stopped", failing)]
+    return [("job_queue.domain.state_machine._after_stop", failing)]
 
 
 def _late_call_forgotten() -> list[Slip]:

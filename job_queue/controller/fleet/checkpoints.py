@@ -25,9 +25,10 @@ class CheckpointTimes(ControllerPart):
         self._newest = newest
 
     def look_up(self, cluster: ClusterState, decided: Plan) -> ClusterState | None:
-        """Return the cluster with newly read checkpoints, or None if all were read within the last minute.
+        """Return the cluster with newly read checkpoints, or None if none has to be read.
 
-        :param decided: a plan of that cluster. Only its victims, and the jobs that it could evict instead, are read.
+        :param decided: a plan of that cluster. Only the checkpoints of the plan's victims, and of jobs that the plan
+            could evict instead, are read.
         """
         known = cluster.metadata.checkpoints
         evicted = [eviction.job for eviction in decided.evictions]

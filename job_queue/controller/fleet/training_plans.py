@@ -22,7 +22,7 @@ class TrainingPlans(ControllerPart):
     """The known training plans, kept up to date."""
 
     def refresh(self, metadata: Metadata) -> None:
-        """Ask SageMaker about each plan of the policy that was last requested some minutes ago."""
+        """Ask SageMaker about each plan of the policy that was not requested in the last `ASK_SECONDS`."""
         policy = self._policies.of(metadata.policy).policy
         for arn in plans_to_describe(metadata.training_plans, policy, self._clock()):
             self._ask(arn, metadata.training_plans.get(arn))
@@ -43,7 +43,7 @@ class TrainingPlans(ControllerPart):
         self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))
 
     def _in_use(self, arn: str) -> int:
-        """Count the instances of a plan that are in use by attempts of the queue and by external jobs."""
+        """Count the instances of a plan that accepted attempts and external jobs use. Orphans are not counted."""
         policy = self._policies.of(self._repository.policy()).policy
         pools = {pool.name for pool in policy.pools if pool.training_plan == arn}
         active = [job for job in self._repository.active() if job.state is not JobState.STARTING]

@@ -21,7 +21,7 @@ from job_queue.domain.requests.training_request import TrainingRequest
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A live job's claim on a place to which another job is to write, or on a place above or below it."""
+    """A live job's claim on a place to which another job is to write, or on a place above or below that place."""
 
     place: str  # the place that was looked up
     job: str

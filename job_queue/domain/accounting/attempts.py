@@ -47,7 +47,7 @@ class AttemptRecord:
     instances: Mapping[str, int]  # instance type -> instances; empty: not known
     submitted: str  # submission of the job
     waiting_since: str  # submission of the job, or end of the previous attempt
-    launched: str  # time at which SageMaker accepted it
+    launched: str  # time at which SageMaker accepted the attempt
     ended: str
     began: str | None = None  # time at which the attempt got its instances; None: it never had any
     department: str | None = None
@@ -55,7 +55,7 @@ class AttemptRecord:
     market: str | None = None
     made_room_for: str | None = None  # the job for which the attempt was stopped
     borrowed: int = 0  # instances beyond the project's quota at the start
-    lost: int | None = None  # seconds of work on each instance that a preemption has lost; None: not known
+    lost: int | None = None  # seconds of work on each instance that a preemption has lost; None: none, or not known
     max_runtime: int | None = None  # seconds that the request allows
     image: str | None = None
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
@@ -117,9 +117,10 @@ def _default(time: float | None, otherwise: float) -> float:
 
 
 def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int | None:
-    """Return the seconds since the newest known checkpoint; None: not known.
+    """Return the seconds of work that a preemption has lost; None: not known.
 
-    The number is an upper bound, because there may be a later checkpoint.
+    Work is lost since the newest known checkpoint, or since the start if there can be no checkpoint. The number is an
+    upper bound, because there may be a later checkpoint.
     """
     if began is None:
         return 0

@@ -100,7 +100,7 @@ def launch_request(
     pool: Pool,
     project: str,
 ) -> dict[str, Any]:
-    """Return the CreateTrainingJob request of a carrier. A carrier has one attempt, and its mailbox has the same name.
+    """Return the CreateTrainingJob request of a carrier. A carrier's mailbox is named after its only attempt.
 
     :param request: request of the first member.
     :param program: the address in S3 of the folder with the agent.

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job, LaunchCall, epoch
-from job_queue.domain.state_machine import JobTransition, begin
+from job_queue.domain.state_machine import JobTransition, record_launch_intent
 from job_queue.scheduler import GpuAllocation, JobState, clock
 
 
 def assign(member: Job, allocation: GpuAllocation, carrier: Job, call: LaunchCall, now: float) -> JobTransition:
     """Record the intent to assign a member to a carrier. The member takes GPUs, and no slots."""
-    begun = begin(member, {}, call, now)
+    begun = record_launch_intent(member, {}, call, now)
     gpus = ", ".join(map(str, allocation.gpus))
     new = replace(begun.new, allocation=allocation, carrier_attempt=carrier.launched)
     return replace(begun, new=new, cause=f"assigned to GPU {gpus} of {carrier.launched}")
@@ -82,7 +82,7 @@ def stop_as_silent(carrier: Job, since: float, now: float) -> JobTransition:
 
 
 def evict_all(members: Mapping[str, Job], carrier: Job, claimant: str, rule: str, now: float) -> list[JobTransition]:
-    """Evict all running members of a carrier together with the carrier."""
+    """Evict all running members of a carrier, so that the carrier becomes empty and can be stopped."""
     cause = f"making room for {claimant} ({rule}), with {carrier.launched}"
     return [
         JobTransition(job, job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule), cause, now)

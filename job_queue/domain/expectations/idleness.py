@@ -64,6 +64,6 @@ def idle_instances(jobs: Sequence[Job], idle: Mapping[str, float]) -> dict[str, 
 
 
 def _gpu_instances(job: Job, with_gpus: frozenset[str]) -> int:
-    """Return how many instances with GPUs a job has according to its demand. Figures are required for each of them."""
+    """Return the largest number of instances with GPUs that a job may have. Each of them must have figures."""
     sizes = [it for it in job.demand if sum(it.values()) == job.instances] or job.demand
     return max(sum(count for kind, count in it.items() if kind in with_gpus) for it in sizes)

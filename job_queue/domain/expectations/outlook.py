@@ -46,7 +46,7 @@ class Outlook:
     """The expectations about live jobs, and all data that a new forecast needs."""
 
     at: float = 0.0  # epoch seconds of the computation
-    expected: Mapping[str, float] = field(default_factory=dict)  # live job -> seconds from its start until its end
+    expected: Mapping[str, float] = field(default_factory=dict)  # live job -> seconds from its launch until its end
     likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # live job -> equally likely seconds, rising
     arrivals: tuple[Arrival, ...] = ()
     provisioning: float = Overheads().provisioning  # seconds until the instances of a launch are ready
@@ -59,7 +59,7 @@ class Outlook:
     asked: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
 
     def fresh(self, now: float) -> "Outlook":
-        """Return the outlook for a reader at this time, without starts and ends if it is older than `STALE_SECONDS`."""
+        """Return the outlook for a reader at this time, without starts and ends if older than `STALE_SECONDS`."""
         old = now > self.at + STALE_SECONDS
         return replace(self, estimates={}, asked=None) if old else replace(self, asked=now)
 
@@ -69,7 +69,7 @@ class Outlook:
         return interval(estimate, self.at, epoch(job.entered), self.errors) if estimate else None
 
     def end(self, job: Job) -> float | None:
-        """Return the expected end of a live job in epoch seconds, or None if unknown, or too old to be shown."""
+        """Return the expected end of a live job in epoch seconds; None: unknown, too old to be shown, or stopping."""
         expected = self.expected.get(job.name)
         if self.asked is None or expected is None or job.state is JobState.STOPPING:
             return None
@@ -81,7 +81,7 @@ class Outlook:
         return None if start is None else max(self.asked, start + expected)
 
     def idle_since(self, job: Job, now: float | None) -> float | None:
-        """Return the epoch seconds since which a job's GPUs are idle, or None if they work or this is not known."""
+        """Return the epoch seconds since which a job's GPUs are idle, or None if the GPUs work or nothing is known."""
         is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
         return self.idle.get(job.launched or "") if is_fresh else None
 

@@ -13,7 +13,7 @@ UNKNOWN_WAIT = 3600.0  # seconds that stand for an unknown wait; the wait so far
 
 @dataclass(frozen=True, slots=True)
 class PastLook:
-    """Some estimates of one moment: scores of the jobs that have started, and the waits told of the others."""
+    """Some estimates of one moment: scores of the jobs that have started, and the estimated waits of the others."""
 
     at: float  # epoch seconds
     scores: tuple[float, ...] = ()
@@ -55,8 +55,8 @@ class PastEstimates:
     def with_starts(self, starts: Mapping[str, Sequence[float]], waiting: Container[str] | None) -> "PastEstimates":
         """Return the looks with scores for the jobs that have started.
 
-        A job that neither has started nor waits has left the queue, or its users keep it waiting: its estimate is
-        dropped.
+        The estimate of a job that has not started and no longer waits for the queue is dropped. Such a job has left the
+        queue, or users keep it waiting.
 
         :param starts: submission -> epoch seconds of its starts.
         :param waiting: submissions that still wait for the queue; None: not all of them were read.
@@ -89,7 +89,7 @@ class StartInterval:
     likely: float | None = None
     latest: float | None = None
     not_after: float | None = None  # hardly any job starts later
-    level: float | None = None  # part of such intervals that hold; None: only the spread of the futures
+    level: float | None = None  # share of such intervals that are right; None: not known, only the futures count
     looks: int = 0  # looks from which the level comes
 
 
@@ -99,7 +99,7 @@ def depends_on_queue(estimate: Estimate) -> bool:
 
 
 def told_wait(estimate: Estimate, at: float, entered: float) -> float:
-    """Return the estimated wait in seconds. For an unknown one UNKNOWN_WAIT stands, or the wait so far if longer.
+    """Return the estimated wait in seconds. An unknown wait counts as UNKNOWN_WAIT, or as the wait so far if longer.
 
     :param at: epoch seconds of the estimate.
     :param entered: epoch seconds of the job's submission.

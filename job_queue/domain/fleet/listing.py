@@ -74,7 +74,7 @@ class Walk:
             self._first.add(name)
 
     def is_newer(self, name: str, than: float) -> bool:
-        """Return whether the list has the training job, and it was created after this time (epoch seconds)."""
+        """Return whether the list has the training job with a time of creation after `than` (epoch seconds)."""
         return self._created.get(name, than) > than
 
     def result(self, unclear: Iterable[str]) -> ListingProgress:

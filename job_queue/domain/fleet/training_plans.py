@@ -40,7 +40,10 @@ class KnownPlan:
     parts: tuple[PlanPart, ...] | None = None  # None: SageMaker has never answered; empty: there is no such plan
 
     def calendar(self, now: float) -> Calendar | None:
-        """Return the current part, else the next part, else the last, or None if SageMaker has never answered."""
+        """Return the calendar of the current part, or of the next part, or of the last part.
+
+        None means that SageMaker has never answered.
+        """
         if self.parts is None:
             return None
         parts = sorted(self.parts, key=lambda part: part.starts)

@@ -61,8 +61,8 @@ def fitting_jobs(
 ) -> set[str]:
     """Return the waiting jobs that come first among jobs of their project and priority, because they fit a warm pool.
 
-    For each warm pool it is the first job in line that fits. It never overtakes a job that has waited longer than
-    `patience`.
+    For each warm pool, the first job in line that fits is returned. Such a job never overtakes a job that has waited
+    longer than `patience` and fits no warm pool.
     """
     warm = [pool for pool in idle(external) if pool.warm and pool.warm.releasing is None]
     if not warm:

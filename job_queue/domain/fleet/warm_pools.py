@@ -1,7 +1,7 @@
 """Decide which starts take a warm pool, which take free instances, and which warm pools must be released for a start.
 
-A warm pool uses capacity until a matching job starts on it, or until it is released. The planner counts its instances
-as free, so a start may have to wait for a release. docs/adr/0030-warm-pools.md has the reasons.
+A warm pool uses capacity until a matching job starts on it, or until it is released. The planner counts the
+instances of warm pools as free, so a start may have to wait for a release. docs/adr/0030-warm-pools.md has the reasons.
 """
 
 from collections import Counter
@@ -84,7 +84,7 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 
 
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
-    """Return the warm pools on which these attempts will be launched again, or that block them.
+    """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 
     The attempts already hold their slots: each attempt began before the queue knew of the warm pool. An attempt that no
     warm pool blocks can be launched on free instances or on a matching warm pool.

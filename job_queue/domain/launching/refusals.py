@@ -26,7 +26,7 @@ _TEMPORARY = re.compile(r"assume (the )?role|AssumeRole", re.IGNORECASE)
 class QuotaExceeded:
     """A quota that a request would exceed, according to SageMaker's ResourceLimitExceeded."""
 
-    name: str  # as Service Quotas lists it
+    name: str  # name in Service Quotas
     limit: float
     delta: float  # number by which the request would raise the use
     unit: str  # Instances, Seconds, ...
@@ -34,7 +34,7 @@ class QuotaExceeded:
 
     @property
     def is_full(self) -> bool:
-        """Whether the request would fit if others used less of the quota."""
+        """Whether the request would fit if other training jobs used less of the quota."""
         return self.delta <= self.limit
 
     @property

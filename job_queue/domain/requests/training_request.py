@@ -71,7 +71,7 @@ class Resources(Struct, frozen=True, rename="pascal"):
 
     @property
     def plans(self) -> tuple[str | None, ...]:
-        """For each alternative, the ARN of its training plan, or None. Empty if no alternative names a plan."""
+        """The ARN of each alternative's training plan, or None without one; empty if no alternative names a plan."""
         if any(it.training_plan_arns for it in self.preferences):
             return tuple(next(iter(it.training_plan_arns), None) for it in self.preferences)
         return (self.training_plan_arn,) * max(1, len(self.preferences)) if self.training_plan_arn else ()

@@ -13,14 +13,14 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
     """Yield each carrier as a job of one instance.
 
     The job's priority and number of preemptions are the highest of the carrier's members. The cost of stopping the job
-    is the sum over the members. A carrier that all members leave counts as stopping, so its instance is as good as
-    free.
+    is the members' lost GPU-seconds per GPU of the carrier. A carrier that all members leave counts as stopping, so its
+    instance is as good as free.
     """
     return (carrier_as_job(packing, carrier, now) for carrier in packing.carriers.values())
 
 
 def carrier_as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
-    """Return a carrier as a job of one instance. It is made again only after the carrier's members have changed."""
+    """Return a carrier as a job of one instance. The job is made again only after a change of the carrier's members."""
     if carrier.name not in packing.as_jobs:
         packing.as_jobs[carrier.name] = _as_job(packing, carrier, now)
     return packing.as_jobs[carrier.name]

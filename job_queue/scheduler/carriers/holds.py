@@ -38,7 +38,7 @@ class MemberHolds:
     def beyond_group(self, member: WaitingJob, used: int, most: int) -> None:
         """Add a hold for a member whose group has no place left.
 
-        :param used: jobs of the group that are active or come before it.
+        :param used: jobs of the group that are active or come before this member.
         :param most: jobs of the group that may be active at a time.
         """
         message = group_limit(member, used, most)

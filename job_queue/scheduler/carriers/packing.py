@@ -112,7 +112,7 @@ class Packing:
         :param closed: carriers that the member may not join.
         """
         size, like = member.gpus or 0, (_like(member), closed)
-        # GPUs only become fewer until members are evicted, and a member that finds none leaves none for larger ones.
+        # Until members are evicted, free GPUs only become fewer. If a member finds no place, larger members find none.
         if member.name not in self._keepers and size >= self._no_place.get(like, size + 1):
             return False
         for at_once in (True, False):
@@ -132,7 +132,7 @@ class Packing:
         return False
 
     def _of(self, member: WaitingJob) -> Mapping[str, Carrier]:
-        """Return the active carriers of the member's kind, project and pools that are not reserved for others."""
+        """Return the active carriers of the member's kind, project and pools, without reserved carriers."""
         like = _like(member)
         if like not in self._active:
             self._active[like] = {
@@ -155,7 +155,7 @@ class Packing:
             self.promised[member.name] = allocation.carrier
 
     def keep(self, member: WaitingJob) -> None:
-        """Keep one carrier, with all its GPUs that become free, for a member that has waited longer than `patience`."""
+        """Keep a carrier's GPUs that become free for one member, if the member has waited longer than `patience`."""
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
@@ -179,7 +179,7 @@ class Packing:
         """Pack members, in waiting order, into new carriers by first fit, separately by kind and project."""
         self.bins = []
         classes: dict[object, list[Bin]] = defaultdict(list)  # kind, project and demand -> bins
-        full: dict[object, int] = {}  # the same and the size -> the first bins, which have no place
+        full: dict[object, int] = {}  # the same and the size -> number of the first bins that have no place
         for member in members:
             demand = tuple(tuple(sorted(need.items())) for need in member.demand)
             size, like = member.gpus or 0, (member.kind, member.project, demand)
@@ -353,7 +353,7 @@ class Packing:
             unused = islice(others, bisect_left(others, (size, "")), None)
             for free, it in merge(unused, sorted((row.free, it) for it, row in used.items())):
                 row = used.get(it, self._soon[it])
-                if it == name or row.free != free:  # itself, or what was free before it got some of these members
+                if it == name or row.free != free:  # the carrier itself, or an outdated number
                     continue
                 if (gpus := row.place(size, self._free[it])) is not None:
                     allocation = allocation_on(it, gpus, size)

@@ -101,7 +101,7 @@ class _SharedPlan:
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> frozenset[str]:
-        """Return the carriers that a member may not join, because it would delay the start of other jobs there.
+        """Return the carriers that a member may not join, because the member would delay the start of other jobs there.
 
         These other jobs are patient jobs that come before the member in its project, and jobs for which a carrier will
         be evicted when the guaranteed runtimes of its members are over.
@@ -201,7 +201,7 @@ class _SharedPlan:
         return [member for member in self._unplaced if member.name in blocked]
 
     def _consolidates(self, decided: Plan) -> bool:
-        """Move the members of one carrier to others, if this lets another job start on the carrier's instance.
+        """Move the members of one carrier to other carriers, so that another job can start on the carrier's instance.
 
         Return whether members were moved.
         """
@@ -229,7 +229,7 @@ class _SharedPlan:
         return False
 
     def _group_of(self, carrier: str) -> tuple[str, str, str]:
-        """Return the pool, project and owner of a carrier. Once they are free, instances of a group are the same."""
+        """Return the pool, project and owner of a carrier. Freed instances of the same group are interchangeable."""
         job = carrier_as_job(self._packing, self._packing.carriers[carrier], self._snapshot.now)
         return next(iter(job.slots)), job.project, job.owner
 

@@ -51,7 +51,7 @@ def read_scenario(path: Path) -> Snapshot:
 
 
 def scenario_from_document(content: object) -> Snapshot:
-    """Return the snapshot that a scenario describes. Without `now`, the time is the latest time in the scenario.
+    """Return the snapshot that a scenario describes. Without `now`, the time is the latest time of a job.
 
     :raises DocumentError: the document is not a scenario; the message names the path of the fault.
     """

@@ -24,7 +24,7 @@ from job_queue.scheduler.sharing.spending import Spending, period_end
 from job_queue.scheduler.victims import victim_order
 
 Pools = frozenset[str]
-MAX_NAMES = 3  # names in a list before it ends in "and n more"
+MAX_NAMES = 3  # names in a list before the words "and n more"
 NOT_ENOUGH = "stopping all that may be stopped would not free enough"
 
 
@@ -83,7 +83,7 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _SlotUser:
-    """A job that holds slots of a pool after the plan is carried out."""
+    """A job that uses slots of a pool: an active job, or a job that the plan starts."""
 
     key: WaitingKey
     count: int
@@ -96,7 +96,7 @@ class _SlotUser:
 class MessageParts:
     """Parts of the messages about a finished plan: users of pools, reservations, and jobs that keep their slots.
 
-    Each method returns a part of a message. Results are cached by argument.
+    Methods return parts of messages or names of jobs. Some results are cached by argument.
     """
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
@@ -315,8 +315,8 @@ def _count(users: Iterable[_SlotUser]) -> str:
 def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
     """Return a sentence about the first job of the project that is ahead and also lacks slots.
 
-    If that job was submitted later and is expected to be shorter, add the time after which new jobs can no longer
-    pass.
+    If past use decides, add that the owner of that job has held fewer instances lately. If that job was submitted later
+    and is expected to be shorter, add the time after which new jobs can no longer pass.
     """
     name = f"{first.name} ({_precedence(first, snapshot)})" if first else "another"
     others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"
@@ -387,5 +387,5 @@ def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return SageMaker's message with a full stop."""
+    """Return SageMaker's message, with a full stop unless the message ends in punctuation."""
     return text if text.endswith((".", "!", "?", ")")) else f"{text}."

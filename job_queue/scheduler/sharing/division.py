@@ -1,6 +1,6 @@
 """Divide slots by the arithmetic of fair shares: quotas first, then by weight, with or without past use.
 
-`fair_share` calls it, and decides on the weights of departments and projects.
+`fair_share` calls this module, and decides on the weights of departments and projects.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Past:
 def divide(have: int, recipients: Sequence[Recipient]) -> list[int]:
     """Divide a parent's slots among its children, given in policy order.
 
-    Each child first gets its quota, up to its request. The rest is divided by weight among children that request more
-    than their quota.
+    Each child first gets its quota, up to its request. If there are too few slots for these quotas, the quotas are
+    reduced in proportion. The rest is divided by weight among children that request more than their quota.
     """
     guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     total = sum(guaranteed)
@@ -57,9 +57,9 @@ def divide_by_past(
 
     Without quotas this is KAI-Scheduler's time-based fair share, weight + k (weight - use), with k = 1.
 
-    The parts are rounded down, and each remaining slot goes to another child. Children that already hold such a slot
-    come first, so that no job is stopped for a fraction of a slot. Children whose fraction has grown most by past use
-    come next.
+    The parts are rounded down, and each remaining slot goes to a different child. Children that already hold such a
+    slot come first, so that no job is stopped for a fraction of a slot. Children whose fraction has grown most by past
+    use come next.
     """
     guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     rest = have - sum(guaranteed)

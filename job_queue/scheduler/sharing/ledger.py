@@ -1,7 +1,7 @@
 """Sum the past use of projects and owners: with decay (`usage_half_life`), and in the period of a budget.
 
 Use that is one half-life old counts half. So an attempt from `b` to `e` counts, at time `t`, for the integral of
-`2^-((t - x) / H)` from `b` to `e`. The totals are exact for any order in which attempts are entered. A total
+`2^-((t - x) / H)` from `b` to `e`. The decayed totals are exact for any order in which attempts are entered. A total
 can be read only for times that are not before the latest entered end.
 """
 
