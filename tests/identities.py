@@ -107,5 +107,6 @@ HOPELESS: list[tuple[str, str]] = [
     (f"arn:aws:iam::{ACCOUNT}:role/teams/*", "other paths"),
     (f"arn:aws:iam::{ACCOUNT}:role/teams/Re*", "other paths"),
     (f"arn:aws:iam::{ACCOUNT}:role/aws-reserved/sso.amazonaws.com/*", "other paths"),
+    (f"arn:aws:iam::{ACCOUNT}:role/aws-reserved/sso.amazonaws.com/Admin*", "other paths"),
     ("arn:aws:lambda:eu-west-1:111122223333:function:x", "is not the ARN of a caller"),
 ]

@@ -34,7 +34,7 @@ _ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]
 _ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
 _WILDCARD = "*"
 ANY_CALLER = "*"  # the only pattern that is not an ARN
-_PATH_OF_IDENTITY_CENTER = "aws-reserved/"
+_PATH_OF_IDENTITY_CENTER, _NAME_OF_IDENTITY_CENTER = "aws-reserved/", "AWSReservedSSO_"
 # The resource types of callers, and the service in the ARNs of each type.
 _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", "federated-user": "sts"}
 
@@ -144,7 +144,7 @@ def _role_issue(name: str) -> str | None:
         return None
     # All role names of IAM Identity Center begin with AWSReservedSSO_, and only AWS manages roles with such names. So a
     # wildcard after this beginning matches no roles in other paths.
-    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILDCARD):
+    if path.startswith(_PATH_OF_IDENTITY_CENTER) and last.startswith(_NAME_OF_IDENTITY_CENTER):
         return None
     # A session's ARN lacks the role's path. A wildcard name would therefore also match roles in other paths.
     return (

@@ -88,8 +88,9 @@ class WhatIf:
         return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
 
     def pools(self) -> Sequence[str]:
-        """Return the project's field `pools`, by default all pools, even if jobs of this type have other pools."""
-        return self._project.pools or [pool.name for pool in self._snapshot.policy.pools]
+        """Return the pools that the project's jobs of this type may use; by default all pools."""
+        own = self._project.pools_for(interactive=self._job.interactive)
+        return own or [pool.name for pool in self._snapshot.policy.pools]
 
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
         """Return a policy whose limits or quotas leave room for the job, and the raised limits or quotas.

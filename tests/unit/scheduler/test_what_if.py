@@ -47,6 +47,10 @@ def test_the_pools_of_its_project() -> None:
     policy = a_policy({"p5": 1, "p4": 1}, [project("a", pools=("p4",))])
     assert list(WhatIf(a_snapshot(JOB, policy=policy), JOB).pools()) == ["p4"]
     assert list(WhatIf(a_snapshot(JOB, policy=a_policy({"p5": 1, "p4": 1})), JOB).pools()) == ["p5", "p4"]
+    own = a_policy({"p5": 1, "p4": 1, "g6": 1}, [project("a", pools=("p4",), interactive_pools=("g6",))])
+    shell = replace(JOB, interactive=True)
+    assert list(WhatIf(a_snapshot(shell, policy=own), shell).pools()) == ["g6"]
+    assert list(WhatIf(a_snapshot(JOB, policy=own), JOB).pools()) == ["p4"]
 
 
 def full_limits() -> Policy:
