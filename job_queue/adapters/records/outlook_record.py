@@ -19,12 +19,12 @@ from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.domain.expectations.past_estimates import PastEstimates
 from job_queue.simulation.forecast import Doubt, Estimate
 
-OUTLOOK = "outlook"  # the partition, which holds only the outlook
+OUTLOOK = "outlook"  # the partition, which has no other rows
 LATEST = "latest"
 FOR_READERS = "told"
 PAST_ESTIMATES = "past-estimates"
 SCORE_DIGITS = 3  # after the point
-MOST_JOBS = (3000, 1000, 300, 0)  # limits on its live jobs, tried in this order until the content fits in a row
+MOST_JOBS = (3000, 1000, 300, 0)  # maximum numbers of jobs in a row; each is tried in turn until the content fits
 
 
 class OutlookRecord:
@@ -35,7 +35,7 @@ class OutlookRecord:
         self._lines_table = lines_table
 
     def replace(self, outlook: Outlook) -> None:
-        """Store an outlook. The last jobs are left out if they do not fit. If two are stored at once, either one stays.
+        """Store an outlook. The last jobs are left out if they do not fit. Of two concurrent ones, either may stay.
 
         :raises Unwritable: the content does not fit in a row even without jobs.
         """
@@ -49,7 +49,7 @@ class OutlookRecord:
     def for_readers(self) -> Outlook:
         """Return the part for readers of the latest stored outlook; an empty outlook if there is none.
 
-        This part has expected runtimes, starts and idle GPUs.
+        This part has expected runtimes, estimated starts, idle GPUs and the usual errors of estimates.
         """
         return self._stored(FOR_READERS)
 
@@ -58,7 +58,7 @@ class OutlookRecord:
         return self._stored(LATEST)
 
     def past_estimates(self) -> PastEstimates:
-        """Return the stored past estimates; without looks if there are none or the row is not readable."""
+        """Return the stored past estimates; empty past estimates if there is no row or the row is not readable."""
         row = self._tables.get(self._lines_table, _key(PAST_ESTIMATES))
         try:
             return PastEstimates() if row is None else msgspec.convert(unpack(row["content"]), PastEstimates)
@@ -66,7 +66,7 @@ class OutlookRecord:
             return PastEstimates()  # an unreadable row must not end all estimates
 
     def replace_past_estimates(self, past: PastEstimates) -> None:
-        """Store past estimates; of two concurrent ones, either may be kept."""
+        """Store past estimates. Of two concurrent ones, either may stay."""
         looks = [
             {
                 "at": look.at,

@@ -1,6 +1,7 @@
-"""The published plan in one row. The holder of the lease replaces the row when a cycle decides differently.
+"""The published plan in one row. A process replaces the row after a cycle whose decisions differ from the published.
 
-The content is compressed JSON, as for the outlook. Each name occurs once, and equal lists of blockers are shared.
+The fencing token keeps an older cycle from replacing a newer plan. The content is compressed JSON, as for the outlook.
+Holds refer to job names by number. Equal lists of jobs (ahead, blockers) are stored once.
 """
 
 import hashlib
@@ -16,10 +17,10 @@ from job_queue.domain.errors import Refused, Unwritable
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.scheduler import Hold, WaitReason
 
-PUBLISHED = "published-plan"  # the partition, which holds only the published plan
+PUBLISHED = "published-plan"  # the partition, which has no other rows
 LATEST = "latest"
-MOST_HOLDS = (3000, 1000, 300, 0)  # limits on its waiting jobs, tried in this order until the content fits in a row
-FORMAT = 1  # of the content; another version of the queue may have written another format
+MOST_HOLDS = (3000, 1000, 300, 0)  # maximum numbers of holds in the row; each is tried in turn until the content fits
+FORMAT = 1  # format of the content; another version of the queue may have written another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,9 @@ class PublishedPlanRecord:
 
 
 def packed(plan: PublishedPlan) -> Packed:
-    """Return a plan in its stored form. If not all waiting jobs fit in a row, only the first ones are kept.
+    """Return a plan in its stored form, with the first 3,000 holds, and fewer if they do not fit in a row.
 
-    :raises Unwritable: the plan does not fit even without waiting jobs.
+    :raises Unwritable: the plan does not fit even without holds.
     """
     for most in MOST_HOLDS:
         text = to_text(_content(plan, most))
