@@ -19,14 +19,14 @@ from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
 SECONDS = 10  # no further future is simulated after this time, since a caller waits
-ESTIMATED_AFTER = 0.4  # seconds of the first future after which each step checks whether SECONDS will be enough
+ESTIMATED_AFTER = 0.4  # seconds after the first future began; from then on, each step estimates whether SECONDS suffice
 
 ReadBasis = Callable[[ClusterState, float], Basis]
 """Returns the input of a forecast that begins at a time (epoch seconds)."""
 
 
 def by_outlook(cluster: ClusterState, now: float) -> Basis:
-    """Return the input of a forecast by the stored outlook.
+    """Return the forecast input that the stored outlook provides.
 
     :param now: epoch seconds.
     """
@@ -78,7 +78,7 @@ class PreviewService:
 
         :param horizon: seconds from now to simulate.
         :raises InvalidRequest, TooLarge: the policy is invalid for another reason.
-        :raises TakesTooLong: not even the first future can be simulated in SECONDS.
+        :raises TakesTooLong: the simulation of the first future is expected to take longer than SECONDS.
         """
         _, policy = read_policy(document, None)
         cluster = self._read_cluster()
@@ -96,7 +96,7 @@ class PreviewService:
         :param capacity: instances by pool.
         :param horizon: seconds from now to simulate.
         :raises InvalidRequest: a pool does not exist.
-        :raises TakesTooLong: not even the first future can be simulated in SECONDS.
+        :raises TakesTooLong: the simulation of the first future is expected to take longer than SECONDS.
         """
         cluster = self._read_cluster()
         document = _with_capacity(cluster.applied, capacity)
@@ -138,7 +138,7 @@ def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Ta
 
 
 def _with_limits(basis: Basis) -> Basis:
-    """Return the basis in which jobs of unknown runtime, such as new ones, run for their maximum runtime."""
+    """Return the basis with the maximum runtimes of jobs whose runtime is unknown, such as new jobs."""
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*basis.snapshot.active, *basis.snapshot.waiting)
     provisioning = basis.overheads.provisioning
     limits = {
@@ -190,7 +190,7 @@ def _policy_issues(document: object, max_capacity: int) -> Iterator[str]:
 
 
 def _raised_ceiling(applied: AppliedPolicy, capacity: Mapping[str, int]) -> int | None:
-    """Return a ceiling so high that the pools without a new capacity keep their instances; None: no ceiling."""
+    """Return MaxCapacity, raised so that pools with unchanged capacity keep their instances; None without a maximum."""
     if applied.ceiling is None:
         return None
     sizes = {pool.name: pool.capacity for pool in under_ceiling(applied.policy, applied.ceiling, {}).pools}
