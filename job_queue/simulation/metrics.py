@@ -2,8 +2,8 @@
 
 JCT (job completion time) is end - submission. Wait is JCT - work - first provisioning. Slowdown is JCT / max(10 s,
 work). Lost work is the training since the last checkpoint at each preemption. Restart overhead is the time for stops
-and repeated provisioning that preemptions cause. Lost work and restart overhead are given as parts of all useful
-instance-seconds.
+and repeated provisioning that preemptions cause. Lost work and restart overhead are ratios: their instance-seconds
+divided by the useful instance-seconds.
 
 rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is the mean JCT of its jobs, divided by a
 second mean JCT. The second one is for the same jobs if the project had the instances of its quota for itself.
@@ -27,7 +27,7 @@ class Metrics:
     """The metrics of some jobs. Durations are seconds. Only `jobs` and `unfinished` include unfinished jobs."""
 
     jobs: int
-    unfinished: int = 0  # jobs that never finished, because they need more instances than the fleet has
+    unfinished: int = 0  # jobs that never finished, because they could never start
     jct: float = 0  # mean job completion time
     wait: float = 0  # mean
     wait_median: float = 0
@@ -37,12 +37,15 @@ class Metrics:
     slowdown_worst: float = 0
     preemptions: float = 0  # mean per job
     preemptions_most: int = 0
-    lost_work: float = 0  # part of the useful instance-seconds
-    restart_overhead: float = 0  # part of the useful instance-seconds
+    lost_work: float = 0  # lost instance-seconds divided by the useful instance-seconds
+    restart_overhead: float = 0  # instance-seconds of restarts divided by the useful instance-seconds
 
 
 def wait(run: JobRun) -> float:
-    """Return the seconds in which a finished job neither trained nor waited for its first provisioning."""
+    """Return the completion time minus useful training and first provisioning, in seconds.
+
+    Lost training and restarts count as wait.
+    """
     assert run.ended is not None
     return run.ended - run.job.submitted - run.job.work - run.provisioned
 
@@ -84,7 +87,10 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 
 
 def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
-    """Return the metrics of each class of jobs."""
+    """Return the metrics of each class of jobs.
+
+    :param key: returns the class of a job.
+    """
     classes: dict[K, list[JobRun]] = {}
     for run in runs:
         classes.setdefault(key(run), []).append(run)

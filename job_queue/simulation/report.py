@@ -17,7 +17,7 @@ HEADERS = (
     "", "jobs", "wait", "median", "95 %", "longest", "slowdown", "worst", "preempted", "most", "lost work", "restarts",
 )  # fmt: skip
 LEAVE_OUT = ("worst", "most", "median", "restarts", "slowdown", "longest", "lost work", "preempted", "95 %")
-LEAST_NAME = 12  # characters to which names are cut at most
+LEAST_NAME = 12  # names are not cut to fewer characters
 LEAST_WIDTH = 40  # the width of the text on narrower terminals
 LEGEND = (
     (("wait", "median", "95 %", "longest"), "wait: from submission to end, without work and the first provisioning."),
@@ -54,7 +54,7 @@ class PolicyOutcome:
 
 
 def as_json(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> dict[str, Any]:
-    """Return the outcomes as plain data. Durations are seconds, and parts are numbers between 0 and 1."""
+    """Return the outcomes as plain data. Durations are seconds, and ratios are numbers instead of percentages."""
     return {
         "trace": str(options.trace),
         "seed": options.seed,
@@ -158,8 +158,8 @@ def fitting_table(
 ) -> tuple[str, list[str]]:
     """Return a table, and the headers that it has.
 
-    If it is wider than `width`, columns are left out in the order of `leave_out`, and then the names in the first
-    column are cut.
+    If the table is wider than `width`, columns are left out in the order of `leave_out`, and then the names in the
+    first column are cut.
     """
     shown = list(range(len(headers)))
     for header in ("", *leave_out):
@@ -220,7 +220,7 @@ def _fairness(outcome: PolicyOutcome) -> str:
 
 
 def _curve(outcome: PolicyOutcome, width: int = 900, height: int = 120) -> str:
-    """Draw, as SVG, the number of instances that submitted and unfinished jobs request over time."""
+    """Draw, as SVG, the instances that jobs request from submission to end. Jobs that never end are left out."""
     changes = sorted(
         change
         for run in outcome.runs
