@@ -29,7 +29,10 @@ _REMEDIES: Mapping[WaitReason, str] = {
         "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."
     ),
 }
-"""The reasons why a job never starts even on an idle fleet, with remedies. Other reasons are due to other jobs."""
+"""The reasons why a job never starts even on an idle fleet, with remedies.
+
+All other reasons can pass without a change of the job or the policy.
+"""
 
 
 def of_request(request: TrainingRequest) -> list[ValidationIssue]:
@@ -93,7 +96,7 @@ def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
 def _in_its_pools(
     request: TrainingRequest, job: Job, policy: Policy, known: Collection[str]
 ) -> Iterator[ValidationIssue]:
-    """Yield the issues of the request as it would be launched in each pool that it accepts, except for known messages.
+    """Yield the issues of the request as launched in each pool that the job accepts, except for known messages.
 
     A pool may be spot, have a training plan, or have another instance type than the request.
     """
