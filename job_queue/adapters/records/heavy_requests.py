@@ -1,4 +1,4 @@
-"""Permits for dry runs, requests for advice and previews: two of these requests at a time, at most one a preview.
+"""Permits for dry runs, requests for advice and previews: two at a time, of which at most one is a preview.
 
 The permits exist because each request takes seconds of a processor. A permit is a row of the lines table, taken by a
 conditional write and removed afterwards. If an invocation is killed, its permit becomes free once the invocation's

@@ -1,4 +1,4 @@
-"""The published plan in one row. A process replaces the row after a cycle whose decisions differ from the published.
+"""The published plan in one row, which a process replaces after a cycle with other decisions.
 
 The fencing token keeps an older cycle from replacing a newer plan. The content is compressed JSON, as for the outlook.
 Holds refer to job names by number. Equal lists of jobs (ahead, blockers) are stored once.
