@@ -183,7 +183,7 @@ class SubmissionService:
         """Make all checks of a request that need no table."""
         refuse(against_model(content, self._training.request_shape))
         request = TrainingRequest.read(content)
-        preflight_issues = preflight.of_request(request)
+        preflight_issues = preflight.request_issues(request)
         if issues := against_sagemaker(content):
             refuse([*issues, *preflight_issues])  # all issues in one error
         refuse_serverless(request)
@@ -220,7 +220,7 @@ class SubmissionService:
         new = new_job(request, owner, options, self._clock(), tuple(checked.places), owners_share=owners_share)
         job = replace(new, after=after)
         self._check_places(checked.places, job, list(chain.from_iterable(claims)))
-        issues = (*checked.preflight_issues, *preflight.of_policy(request, job, applied, checked.preflight_issues))
+        issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))
         return ValidatedSubmission(request, job, issues, dependency_issues, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from job_queue.simulation.fleet.attempts import JobRun
 
-SHORTEST = 10.0  # seconds; the smallest divisor of a slowdown
-GANG = 8  # instances; the smallest size of a large gang
+MIN_SLOWDOWN_DIVISOR = 10.0  # seconds; the smallest divisor of a slowdown
+LARGE_GANG_SIZE = 8  # instances; the smallest size of a large gang
 
 K = TypeVar("K", bound=Hashable)
 
@@ -51,9 +51,9 @@ def wait(run: JobRun) -> float:
 
 
 def slowdown(run: JobRun) -> float:
-    """Return the completion time divided by the time of training, or by SHORTEST if the training is shorter."""
+    """Return the completion time divided by the time of training, which counts as MIN_SLOWDOWN_DIVISOR at least."""
     assert run.ended is not None
-    return (run.ended - run.job.submitted) / max(SHORTEST, run.job.work)
+    return (run.ended - run.job.submitted) / max(MIN_SLOWDOWN_DIVISOR, run.job.work)
 
 
 def metrics_of(runs: Sequence[JobRun]) -> Metrics:
@@ -86,7 +86,7 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
-def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
+def metrics_by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
     """Return the metrics of each class of jobs.
 
     :param key: returns the class of a job.
@@ -102,7 +102,9 @@ def size_class(run: JobRun) -> str:
     instances = run.job.instances
     if run.job.gpus is not None:
         return "a part of 1"
-    return "1 instance" if instances == 1 else f"2 to {GANG - 1}" if instances < GANG else f"{GANG} and more"
+    if instances == 1:
+        return "1 instance"
+    return f"2 to {LARGE_GANG_SIZE - 1}" if instances < LARGE_GANG_SIZE else f"{LARGE_GANG_SIZE} and more"
 
 
 def gpus_at_work(runs: Iterable[JobRun]) -> float:

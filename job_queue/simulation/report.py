@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from job_queue.scheduler import Policy
 from job_queue.simulation.fleet.attempts import JobRun
-from job_queue.simulation.metrics import Metrics, by, gpus_at_work, metrics_of, size_class
+from job_queue.simulation.metrics import Metrics, gpus_at_work, metrics_by, metrics_of, size_class
 from job_queue.simulation.options import SimulationOptions
 
 HEADERS = (
@@ -43,13 +43,13 @@ class PolicyOutcome:
 
     def classes(self) -> dict[str, dict[str, Metrics]]:
         """Return metrics by priority (highest first), by size, and by project if there are several."""
-        priorities = by(lambda run: run.job.priority, self.runs)
+        priorities = metrics_by(lambda run: run.job.priority, self.runs)
         found = {
             "priority": {str(priority): priorities[priority] for priority in sorted(priorities, reverse=True)},
-            "size": dict(sorted(by(size_class, self.runs).items())),
+            "size": dict(sorted(metrics_by(size_class, self.runs).items())),
         }
         if len(self.policy.projects) > 1:
-            found["project"] = dict(sorted(by(lambda run: run.job.project, self.runs).items()))
+            found["project"] = dict(sorted(metrics_by(lambda run: run.job.project, self.runs).items()))
         return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from job_queue.adapters.dynamodb import Tables, Update
-from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, pack, to_text, unpack
+from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, compress, from_compressed, to_text
 from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.domain.expectations.past_estimates import PastEstimates
@@ -40,7 +40,7 @@ class OutlookRecord:
         :raises Unwritable: the content does not fit in a row even without jobs.
         """
         for position, parts in ((LATEST, _all), (FOR_READERS, _for_readers)):
-            packed = (pack(to_text(parts(outlook, most))) for most in MOST_JOBS)
+            packed = (compress(to_text(parts(outlook, most))) for most in MOST_JOBS)
             content = next((it for it in packed if len(it) <= LARGEST), None)
             if content is None:
                 raise Unwritable("What projects have used takes more than a row may have.")
@@ -61,7 +61,7 @@ class OutlookRecord:
         """Return the stored past estimates; empty past estimates if there is no row or the row is not readable."""
         row = self._tables.get(self._lines_table, _key(PAST_ESTIMATES))
         try:
-            return PastEstimates() if row is None else msgspec.convert(unpack(row["content"]), PastEstimates)
+            return PastEstimates() if row is None else msgspec.convert(from_compressed(row["content"]), PastEstimates)
         except (*NOT_READABLE, msgspec.ValidationError):
             return PastEstimates()  # an unreadable row must not end all estimates
 
@@ -75,14 +75,14 @@ class OutlookRecord:
             }
             for look in past.looks
         ]
-        content = pack(to_text({"looks": looks}))
+        content = compress(to_text({"looks": looks}))
         self._tables.update(Update(self._lines_table, _key(PAST_ESTIMATES), set={"content": content}))
 
     def _stored(self, position: str) -> Outlook:
         row = self._tables.get(self._lines_table, _key(position))
         if row is None:
             return Outlook()
-        stored = unpack(row["content"])
+        stored = from_compressed(row["content"])
         estimates = {it["job"]: _known_doubt(it) for it in stored["estimates"]}
         return msgspec.convert({**stored, "arrivals": stored.get("came", ()), "estimates": estimates}, Outlook)
 
