@@ -1,7 +1,7 @@
 """The queue's metrics: collected during an invocation and printed to its log, from which CloudWatch takes them.
 
-Dimensions are the service and, for some metrics, the project or the pool, but never a job: CloudWatch bills each value
-of a dimension as a metric of its own.
+Dimensions are the service and, for some metrics, the project or the pool. A job is never a dimension, because
+CloudWatch bills each value of a dimension as a metric of its own.
 """
 
 from collections import defaultdict

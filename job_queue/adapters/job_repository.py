@@ -124,8 +124,8 @@ class JobRepository(MetadataRepository):
         """Store a new job in its waiting queue and return None. If its name is taken, only return the existing record.
 
         :param metadata: the metadata, if it was read before in this invocation.
-        :param plain: whether the job may open its waiting queue without a limit, because it asks for a single instance
-            type of a pool and names no pools (`is_plain`), or is a carrier.
+        :param plain: whether no limit applies to the waiting queue of the job. This is the case for carriers, and for
+            jobs that request a single instance type of a pool and name no pools (`is_plain`).
         :raises TooMany: the job needs a new waiting queue, and its project, its owner or the queue may have no more.
         """
         metadata = metadata or self.metadata()

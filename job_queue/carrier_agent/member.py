@@ -232,8 +232,8 @@ class Member:
     def _watch(self, processes: Processes) -> Ended:
         """Wait until the first process has ended, and return the end of the attempt.
 
-        Measurements of the disk and copies of checkpoints run in their own threads, because the member's files or the
-        network can make them slow, and a stop must be noticed meanwhile.
+        Measurements of the disk and copies of checkpoints run in their own threads. The member's files or the network
+        can make such steps slow, and a stop must be noticed meanwhile.
         """
         limits = self._request.get("StoppingCondition") or {}
         until = time.monotonic() + float(limits.get("MaxRuntimeInSeconds") or 86_400)

@@ -1,6 +1,6 @@
 """The start of a member's command, the copy of its output to the log, and the end of all its processes.
 
-A process that left the member's process group is found in three ways: by a variable that it inherits (the mark), by its
+A process that left the member's process group is found in three ways: by an inherited variable (the mark), by its
 ancestors and its session, and as an orphan. Ancestors and sessions are noted while the member runs. Orphans become
 children of the agent. Children of the agent that belong to no running member are ended together with the next member
 that ends.

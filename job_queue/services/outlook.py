@@ -53,7 +53,7 @@ class OutlookService:
     def refresh(self, may_go_on: Callable[[], bool]) -> None:
         """Compute and store the outlook, if there are live jobs or the policy counts past use.
 
-        :param may_go_on: once it returns False, the outlook as computed so far is stored.
+        :param may_go_on: after its first result of False, the outlook as computed so far is stored.
         """
         cluster = self._read_cluster()
         if not (cluster.waiting or cluster.active or remembers(cluster.policy)):
@@ -137,7 +137,7 @@ def look_ahead(cluster: ClusterState, now: float, may_go_on: Callable[[], bool])
     """Return the estimated starts of a cluster state's waiting jobs, by name, computed from the state's outlook.
 
     :param now: epoch seconds.
-    :param may_go_on: once it returns False, the forecast ends with the futures computed so far.
+    :param may_go_on: after its first result of False, the forecast ends with the futures computed so far.
     """
     basis = cluster.outlook.basis(cluster.snapshot(now))
     return forecast(basis.snapshot, basis.runtimes, basis.overheads, basis.arrivals, may_go_on=may_go_on)

@@ -310,8 +310,8 @@ def dependencies_of(
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
     """Return whether a caller repeats a request that the same owner sent before.
 
-    An equal request of another owner counts as a different one. Otherwise the owner of the first job could cancel the
-    job on which the caller relies, and a caller could find out secret values of a request by guessing.
+    An equal request of another owner counts as a different one. Otherwise the owner of the first job could cancel a job
+    on which the caller relies. A caller could also find out secret values of a request by guessing.
     """
     return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 

@@ -41,8 +41,8 @@ class UnusableError(ValueError):
 def simulate(options: SimulationOptions, screen: TextIO | None = None, width: int | None = None) -> int:
     """Simulate, print the outcome, and return the exit status.
 
-    The status is 2 if an input is wrong, 130 after Ctrl-C, and 1 if the trace or the time is not enough for requested
-    advice.
+    The status is 2 if an input is wrong, and 130 after Ctrl-C. The status is 1 if the trace or the time is not enough
+    for requested advice.
 
     :param screen: the stream for the progress line, which is shown on a terminal only; None: the standard error.
     :param width: columns of the terminal; None: the output is not a terminal.

@@ -158,7 +158,7 @@ def fitting_table(
 ) -> tuple[str, list[str]]:
     """Return a table, and the headers that it has.
 
-    If the table is wider than `width`, columns are left out in the order of `leave_out`, and then the names in the
+    If the table is wider than `width`, columns are left out in the order of `leave_out`. After that, the names in the
     first column are cut.
     """
     shown = list(range(len(headers)))

@@ -65,7 +65,7 @@ class Simulator:
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
         simulation.
     :param step: the length of a step. One plan follows all events of a step. A job that takes slots which were freed
-        within the step starts at the time at which they were freed.
+        within the step starts when these slots were freed, or at its submission if that was later.
     :param cycles: largest number of plans at one moment.
     """
 

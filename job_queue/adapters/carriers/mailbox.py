@@ -198,7 +198,7 @@ class Mailboxes:
         """Return the key that the agent of a carrier's attempt has published; raises Unavailable.
 
         Other programs with write access to the mailbox can publish a key. So a key counts only if the carrier's log
-        prints this key and no other: only the carrier's container and role can write to this log.
+        prints this key and no other. Only the carrier's container and role can write to this log.
         """
         found = self._get(f"{MAILBOXES}/{carrier}/out/agent.json")
         if found is None:
