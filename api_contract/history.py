@@ -16,7 +16,7 @@ class HistoryFilter(Body, frozen=True):
     """The query of `/history`."""
 
     since: Union[datetime, UnsetType] = UNSET
-    """The earliest end of the attempts, inclusive; by default seven days ago."""
+    """The earliest end of the attempts, inclusive; by default seven days before `until`."""
     until: Union[datetime, UnsetType] = UNSET
     """The latest end of the attempts, exclusive; by default now."""
     owner: Union[Annotated[str, Meta(min_length=1, max_length=2048)], UnsetType] = UNSET

@@ -207,7 +207,8 @@ class JobSummary(Answer, frozen=True):
     training_job_name: Annotated[Optional[str], schema(examples=["job1-qstamp-1"])] = None
     """The name of the attempt's training job in SageMaker; null if none was launched."""
     position: Optional[Ordinal] = None
-    """The position among all waiting jobs, from 1; null if the job does not wait."""
+    """The position among the jobs that wait for slots, from 1. Null if the job does not wait, waits for another reason
+    (such as a hold or a dependency), or is not in the last plan."""
     expected_start: Optional[Expectation] = None
     """The expected start; null if the job does not wait or there is no estimate yet."""
     expected_end: Optional[Time] = None
@@ -219,7 +220,7 @@ class JobSummary(Answer, frozen=True):
     cancel_requested: bool = False
     """True if the job is live and is going to be stopped, because a user cancelled it."""
     held: bool = False
-    """True if the job is on hold: it keeps its position and does not start until it is released."""
+    """True if the job is on hold: it keeps its entry time and does not start until it is released."""
     preemptible: bool = True
     """True if the job may be stopped to make room. A job that is not preemptible can use only its project's quota."""
     interactive: bool = False
@@ -340,7 +341,7 @@ class JobDetail(JobSummary, frozen=True):
     request: TrainingJob = {}
     """The request as it was submitted."""
     why: Optional[Why] = None
-    """More about why the job waits; null if it does not wait."""
+    """More about why the job waits; null if the job does not wait or has no reason in the last plan."""
     ask_again_after: Optional[Ordinal] = None
     """The seconds after which programs that follow a job with a distant start should ask again; null if they choose
     their own interval."""
@@ -376,11 +377,11 @@ class PlanAnswer(Answer, frozen=True):
     evicts: tuple[Eviction, ...] = ()
     """The jobs that would be stopped for this job and wait again."""
     position: Optional[Ordinal] = None
-    """The position among all waiting jobs; null if the job would not wait."""
+    """The position among the jobs that wait for slots; null if the job would not be one of them."""
     expected_start: Optional[Expectation] = None
-    """The expected start; null if the job would not wait."""
+    """The expected start; null if the job would start now or there is no estimate."""
     reason: Optional[Reason] = None
-    """The reason why the job would wait; null if it would not wait."""
+    """The reason why the job would wait; null if the job would start now."""
     ahead: tuple[JobName, ...] = ()
     """The first 20 waiting jobs that are ahead of this job and need the same pools, in the order of the queue."""
     blockers: tuple[JobName, ...] = ()
@@ -487,7 +488,7 @@ class Pause(Answer, frozen=True):
     instance_type: Optional[str] = None
     """The instance type, in a pool of any type; else null."""
     instances: Ordinal = 1
-    """The smallest number of instances for which jobs wait."""
+    """The smallest number of instances to which the backoff applies: jobs that request fewer can start."""
     refusals: Ordinal = 1
     """The number of refusals in a row."""
     last_refusal: Optional[Time] = None

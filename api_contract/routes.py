@@ -33,8 +33,8 @@ from api_contract.shape import Answer, Body
 
 Answer_co = TypeVar("Answer_co", bound=Answer, covariant=True)
 
-_READING = (ErrorCode.FORBIDDEN, ErrorCode.INTERNAL_ERROR, ErrorCode.UNAVAILABLE)
-_WRITING = (*_READING, ErrorCode.INVALID_REQUEST, ErrorCode.TOO_LARGE)
+_READ_ERRORS = (ErrorCode.FORBIDDEN, ErrorCode.INTERNAL_ERROR, ErrorCode.UNAVAILABLE)
+_WRITE_ERRORS = (*_READ_ERRORS, ErrorCode.INVALID_REQUEST, ErrorCode.TOO_LARGE)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ ADD_JOB = Operation(
         200: "The very same request of the same owner was known: the job as it is",
         202: "The job as it is now, waiting or already starting",
     },
-    (*_WRITING, ErrorCode.NAME_TAKEN, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
+    (*_WRITE_ERRORS, ErrorCode.NAME_TAKEN, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
     query=SubmitOptions,
     body=CreateTrainingJobRequest,
     description="""The job is validated as SageMaker would do it, stored, and started when its turn comes. The tag
@@ -92,7 +92,7 @@ LIST_JOBS = Operation(
     "List jobs",
     JobPage,
     {200: "A page of jobs"},
-    (*_READING, ErrorCode.INVALID_REQUEST),
+    (*_READ_ERRORS, ErrorCode.INVALID_REQUEST),
     JobFilter,
     description="""Live jobs come first, by priority, the highest first, then by entry time; finished ones follow, the
 latest first. A page may hold fewer jobs than asked for, even none, and still not be the last.""",
@@ -105,7 +105,7 @@ LIST_HISTORY = Operation(
     "List attempts that have ended",
     HistoryPage,
     {200: "A page of attempts"},
-    (*_READING, ErrorCode.INVALID_REQUEST),
+    (*_READ_ERRORS, ErrorCode.INVALID_REQUEST),
     HistoryFilter,
     description="""One entry for each attempt, the earliest end first, also where its job is forgotten
 (`AttemptHistoryDays`). Times are SageMaker's. A page may hold fewer attempts than asked for, even none, and still not
@@ -119,7 +119,7 @@ DESCRIBE_JOB = Operation(
     "All that is known of a job",
     JobDetail,
     {200: "The job"},
-    (*_READING, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.BUSY),
+    (*_READ_ERRORS, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.BUSY),
     JobSelection,
     description="""Its state is that of this moment. Why it waits, its position and its expected start are those of the
 queue's last cycle, as the queue is not planned for this request, unless it asks for advice.""",
@@ -135,7 +135,7 @@ CANCEL_JOB = Operation(
         200: "The job had finished before; it is as it was",
         202: "The job is stopped (state `stopped`), or is going to be (`cancelRequested`)",
     },
-    (*_READING, ErrorCode.NOT_FOUND),
+    (*_READ_ERRORS, ErrorCode.NOT_FOUND),
     description="""A job that waits is stopped at once. One that is live is stopped in SageMaker, which may take
 minutes; it can still complete before. Only the job's owner, admins of its project and administrators of the queue may
 cancel it.""",
@@ -148,7 +148,7 @@ CHANGE_JOB = Operation(
     "Change a job's priority, hold it, or release it",
     JobSummary,
     {200: "The job as it is now"},
-    (*_WRITING, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT),
+    (*_WRITE_ERRORS, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT),
     body=JobChange,
     description="""A held job keeps its place and does not start until it is released. Only the job's owner, admins of
 its project and administrators of the queue may change it. The same change again changes nothing.""",
@@ -161,7 +161,7 @@ PLAN_JOB = Operation(
     "What would become of a job, were it submitted now",
     PlanAnswer,
     {200: "Whether it would start, whom it would evict, or why it would wait"},
-    (*_WRITING, ErrorCode.CONFLICT, ErrorCode.TOO_MANY, ErrorCode.BUSY),
+    (*_WRITE_ERRORS, ErrorCode.CONFLICT, ErrorCode.TOO_MANY, ErrorCode.BUSY),
     body=CreateTrainingJobRequest,
     description="""The request is validated as by `/add-job`, and the queue planned as if the job were in it. Nothing is
 stored, nobody is stopped. What pre-flight has against the request is among the warnings. The answer holds for this
@@ -175,7 +175,7 @@ DESCRIBE_QUEUE = Operation(
     "Pools, departments and projects, who runs, and who waits, in order",
     QueueStatus,
     {200: "The queue as it is now"},
-    _READING,
+    _READ_ERRORS,
 )
 
 DESCRIBE_POLICY = Operation(
@@ -185,7 +185,7 @@ DESCRIBE_POLICY = Operation(
     "The policy that holds now, or an earlier version",
     PolicyAnswer,
     {200: "The policy; version 0 is the default one, which nobody applied"},
-    (*_READING, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND),
+    (*_READ_ERRORS, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND),
     PolicySelection,
 )
 
@@ -196,7 +196,7 @@ POLICY_HISTORY = Operation(
     "Who applied which policy, and when",
     PolicyHistory,
     {200: "The versions that are kept, the present one first"},
-    _READING,
+    _READ_ERRORS,
 )
 
 APPLY_POLICY = Operation(
@@ -206,7 +206,7 @@ APPLY_POLICY = Operation(
     "Apply a policy",
     PolicyAnswer,
     {200: "The policy is applied"},
-    (*_WRITING, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
+    (*_WRITE_ERRORS, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
     body=PolicyChange,
     description="""It takes effect in the next cycle, as a whole or not at all. Running jobs above a new limit go on,
 and are not replaced when they end. Only administrators of the queue (`AdminArns`) may apply a policy, and where there
@@ -220,7 +220,7 @@ ROLL_BACK_POLICY = Operation(
     "Apply an earlier version of the policy",
     PolicyAnswer,
     {200: "The policy is applied, as a version of its own"},
-    (*_WRITING, ErrorCode.NOT_FOUND, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
+    (*_WRITE_ERRORS, ErrorCode.NOT_FOUND, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
     body=PolicyRollback,
     description="It is checked as any other that is applied, by the rules and against the jobs of now.",
 )
@@ -232,7 +232,7 @@ PREVIEW_POLICY = Operation(
     "What another policy, or other capacities, would change",
     PreviewAnswer,
     {200: "Who would start or be stopped now, and who would wait longer or less long"},
-    (*_WRITING, ErrorCode.TAKES_TOO_LONG, ErrorCode.BUSY),
+    (*_WRITE_ERRORS, ErrorCode.TAKES_TOO_LONG, ErrorCode.BUSY),
     body=PreviewRequest,
     description="""A policy is validated as by `PUT /policy`. Then the queue is planned under it, and carried ahead with
 likely runtimes, as it is under the policy that holds. Nothing is changed, and nobody is stopped. Where so many jobs
@@ -247,7 +247,7 @@ WHO_AM_I = Operation(
     "Who the caller is to the queue",
     Identity,
     {200: "The caller, and what the queue lets them do"},
-    _READING,
+    _READ_ERRORS,
     description="It reads nothing: it is answered also where a table or SageMaker is not.",
 )
 

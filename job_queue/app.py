@@ -46,7 +46,7 @@ from job_queue.services.submission import SubmissionService
 API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, since its caller waits
 CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
 WORKERS = 16  # threads for parallel AWS calls, and connections of each AWS client
-NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; PutEvents takes 3 at most
+NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; one call of PutEvents takes 3 at most
 LOOK_AHEAD_SECONDS = 15  # maximum time to compute the outlook
 FLUSH_SECONDS = NOTIFYING_SECONDS + 4  # reserved at the end of an invocation for metrics and notifications
 DAY_SECONDS = 24 * 3600
@@ -168,7 +168,7 @@ class App:
         self._controller.mailboxes_changed(reported, self._invocation)
 
     def tick(self, context: LambdaContext) -> None:
-        """Reconcile with SageMaker, run a cycle and update the outlook. The schedule invokes this each minute."""
+        """Reconcile with SageMaker, run a cycle and update the outlook. The schedule starts a tick each minute."""
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.tick(self._invocation)
         self._look_ahead(context)

@@ -28,7 +28,7 @@ from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
 from job_queue.services.dry_run import ADVICE_SECONDS
-from job_queue.services.preview import SECONDS as PREVIEW_SECONDS
+from job_queue.services.preview import TIME_LIMIT_SECONDS as PREVIEW_SECONDS
 from tests.filled_template import Filling, size
 from tests.jobs import a_job
 

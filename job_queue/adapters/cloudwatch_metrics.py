@@ -1,7 +1,7 @@
-"""The queue's metrics: collected during an invocation, and printed to its log at the end, where CloudWatch reads.
+"""The queue's metrics: collected during an invocation and printed to its log, from which CloudWatch takes them.
 
-Dimensions are the service and, for some metrics, the project or the pool, but never a job: CloudWatch bills each value
-of a dimension as a metric of its own.
+Dimensions are the service and, for some metrics, the project or the pool. A job is never a dimension, because
+CloudWatch bills each value of a dimension as a metric of its own.
 """
 
 from collections import defaultdict
@@ -59,7 +59,7 @@ Dimension = tuple[str, str]  # its name, and its value
 
 
 class QueueMetrics:
-    """The measurement of jobs, cycles and lost notifications."""
+    """The values of all metrics in an invocation, until they are printed."""
 
     def __init__(self) -> None:
         self._lock = Lock()  # the calls of a cycle run concurrently
@@ -74,7 +74,7 @@ class QueueMetrics:
             self._measured[of][metric].append(value)
 
     def notify(self, event: DomainEvent) -> None:
-        """Measure an event. If an invocation has several cycles, the load of the last one counts."""
+        """Add the values of an event to the metrics. If an invocation has several cycles, the last load counts."""
         match event:
             case JobTransition():
                 self._measure_transition(event)

@@ -25,8 +25,8 @@ class Parallel(Protocol):
 class ClusterReads:
     """The reads of the cluster's state, except the metadata. The metadata determines which reads are needed.
 
-    :param calls: first the active and external jobs together, then each waiting queue. The outlook and the attempts
-        that have ended lately follow if plans depend on them.
+    :param calls: first the active and external jobs together, then each waiting queue. The outlook and the latest ended
+        attempts follow if they were requested or plans depend on them.
     """
 
     policies: Policies
@@ -37,7 +37,7 @@ class ClusterReads:
     def cluster_state(self, metadata: Metadata, answers: Sequence[Any]) -> ClusterState | None:
         """Return the cluster's state from the results of the calls; None if this metadata needs other reads.
 
-        Other reads are needed if the metadata has changed since it determined these reads.
+        Other reads are needed for a new waiting queue, and for a policy with another window or with more calls.
         """
         applied = self.policies.of(metadata.policy)
         calls = 1 + len(self.queues) + _calls_ahead(applied.policy)
@@ -100,7 +100,7 @@ def cluster_reads(
 
     :param now: epoch seconds.
     :param ahead: also read the whole outlook, even if the policy's plans do not depend on it.
-    :param for_plans: also read the other data that the policy's plans depend on.
+    :param for_plans: also read the outlook and the latest ended attempts, if the policy's plans depend on them.
     """
     policy = policies.of(metadata.policy).policy
     queues = tuple(sorted(metadata.waiting_queues))
@@ -134,9 +134,9 @@ def read_cluster_state(
 
 
 def with_expected_runtimes(repository: JobRepository, cluster: ClusterState, now: float) -> ClusterState:
-    """Return the state with the outlook's part for readers, if a job has waited so long that backfill depends on it.
+    """Return the state with the outlook's part for readers, if the backfill for a patient job depends on this part.
 
-    This read follows the others, so that a cycle without such a job makes no call more.
+    The outlook is read after all other rows, so that cycles without a patient job do not make this call.
     """
     policy = cluster.applied.policy
     if _calls_ahead(policy) or not backfills_by_outlook(policy, cluster.waiting.values(), now):
@@ -160,7 +160,7 @@ def observe_cluster_state(
 
     :param now: epoch seconds.
     :param ahead: also read the whole outlook.
-    :param for_plans: also read the other data that the policy's plans depend on.
+    :param for_plans: also read the outlook and the latest ended attempts, if plans depend on them.
     """
     metadata = repository.metadata()
     active = repository.active()

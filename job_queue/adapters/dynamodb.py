@@ -27,7 +27,7 @@ Key = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A write of a whole row. New jobs, rows of the history and rows of the table `lines` are written in this way."""
+    """A write of a whole row, such as a new job, a live job's row of the lines table, or a row of the history."""
 
     table: str
     item: Item
@@ -211,7 +211,7 @@ _PASSING = frozenset(
 
 
 class Postponed(Exception):
-    """A transaction that failed only because of another transaction or a throttled key. The SDK does not retry."""
+    """A transaction that failed only because of another transaction or a throttled key. The SDK does not repeat it."""
 
 
 TRANSACTION_TRIES = 8
@@ -219,7 +219,7 @@ FIRST_PAUSE_SECONDS = 0.04
 
 
 def try_again(transaction: Callable[[], object], sleep: Callable[[float], None]) -> None:
-    """Make a transaction. While it is postponed, repeat the same request after pauses that double.
+    """Make a transaction. While it is postponed, repeat it after random pauses whose maximum doubles each time.
 
     :raises Unavailable: all tries were postponed.
     """

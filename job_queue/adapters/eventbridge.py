@@ -1,8 +1,8 @@
 """The queue's own events on EventBridge, for people and programs that follow jobs.
 
-Each event is sent at most once, in the background, after the transition is recorded. So a slow or failing EventBridge
-neither delays nor fails a cycle or a request. The tables and the API are authoritative. docs/events.md describes the
-events.
+An event is sent in the background, after its change is recorded. So a slow or failing EventBridge neither delays nor
+fails a cycle or a request. Only refused events are sent again, so that no event arrives twice; events can be lost. The
+tables and the API are authoritative. docs/events.md describes the events.
 """
 
 import json
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef as Entry
 
 BATCH = 10  # entries in one call of PutEvents
-TRIES = 2  # tries for refused entries; entries without an answer may be accepted, and are not sent again
+TRIES = 2  # tries for refused entries; entries without an answer may have been accepted, and are not sent again
 LONGEST_TEXT = 1000  # characters
 LONGEST_NAME = 100  # characters of an invocation's name
 
 
-FORGED = "Training Job Forged"  # detail-type of events about training jobs that are not the queue's
+FORGED = "Training Job Forged"  # detail-type of events about forged attempts
 POLICY_CHANGED = "Training Job Policy Changed"  # detail-type of events about the policy
 WAKE_UP = "Wake Up"  # detail-type of events with which one invocation wakes another
 
@@ -86,8 +86,7 @@ class Notifier:
 
     def _transitioned(self, transition: JobTransition) -> None:
         event = job_event(transition)
-        # Backoffs repeat while there is no capacity. Metrics count backoffs, and people get no message for each
-        # backoff.
+        # Backoffs repeat while there is no capacity. So backoffs are only counted in the metrics, and not sent.
         if event is not None and event is not JobEvent.BACKED_OFF:
             details = _details(event, transition)
             if (news := _news(event, transition, self._notice_after)) is not None:
@@ -142,7 +141,7 @@ class Notifier:
 
 
 def woken_by(event: Mapping[str, Any]) -> str | None:
-    """Return the name of the invocation that has requested this one; None if the event has no such field."""
+    """Return the name of the invocation that has requested this one; None if the event has no valid name."""
     detail = event.get("detail")
     by = detail.get("by") if isinstance(detail, dict) and event.get("detail-type") == WAKE_UP else None
     return by if isinstance(by, str) and len(by) <= LONGEST_NAME else None

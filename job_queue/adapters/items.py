@@ -4,7 +4,7 @@
 `sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with only the attributes. The item is
 in the partition of the job's waiting queue while the job waits, and in the partition `active` while the job holds
 slots. The partition `external` has the external jobs, `control` the queue's metadata, and `owners` the approximate
-number of waiting jobs of each owner.
+number of waiting jobs of each owner. The modules in `records` describe the other partitions.
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ _NAMES: Mapping[type, Mapping[str, str]] = {
 class Form(Generic[RecordType]):
     """The form in which records of a type are stored: a Struct that has the fields of the type under stored names.
 
-    :param if_any: stored names of the fields that are left out while they are empty or false.
+    :param if_any: stored names of the fields that are left out while they are empty, 0 or false.
     :param nulls: whether fields that are None are stored, as null.
     """
 
@@ -254,7 +254,7 @@ def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
 
 
 def listing_item(listing: ListingProgress, reconciled: int | None) -> Item:
-    """Return the item with the known part of SageMaker's list and the time of the last comparison (epoch s)."""
+    """Return the item with the known part of SageMaker's list and the time of the last comparison, in epoch seconds."""
     compared = {} if reconciled is None else {"reconciled": reconciled}
     return {**metadata_key(LISTING), **_LISTING.item(listing), **compared}
 

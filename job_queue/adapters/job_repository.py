@@ -1,7 +1,7 @@
 """Reads and writes of jobs. Each conditional write has a named condition.
 
-A job's two items, in the jobs table and in the lines table, always change in one transaction, with the version that was
-read as its condition. Writes of a cycle also raise the lease's fencing token, so the writes of a former holder fail.
+A live job's two items, in the jobs table and in the lines table, always change in one transaction. Its condition is the
+version that was read. Writes of a cycle also raise the lease's fencing token, so the writes of a former holder fail.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,9 +51,9 @@ from job_queue.scheduler import JobState
 
 FINISHED_INDEX = "finished"
 HISTORY_KEPT = 100  # number of the latest history entries, and of the latest attempts, that a job's item keeps
-HISTORY_BYTES = 40_000  # maximum size of the history in a job's item
-CAUSE_BYTES = 500  # of a cause in the history
-RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs; each count reads all waiting jobs
+HISTORY_BYTES = 40_000  # approximate maximum size of the history in a job's item
+CAUSE_BYTES = 500  # maximum size of a cause in the history
+RECOUNT_SECONDS = 30  # minimum time between two counts of an owner's waiting jobs; each count reads all waiting jobs
 COUNT_KEPT_SECONDS = 60 * 86_400  # retention of an owner's count after the last submission
 MAX_WRITES = 100  # in one DynamoDB transaction
 MOST_REMEMBERED = 5000  # recorded ends; a forgotten end is looked up
@@ -62,7 +62,7 @@ METADATA_WRITES = 3  # fencing token, policy, reservations
 
 @dataclass(frozen=True, slots=True)
 class SubmissionCount:
-    """An upper bound of an owner's waiting jobs: their number when they were counted, plus all submissions since."""
+    """An estimate of an owner's waiting jobs: their number at the last count, plus all submissions since then."""
 
     submitted: int
     counted_at: int  # epoch seconds; 0: never
@@ -93,7 +93,7 @@ class JobRepository(MetadataRepository):
     :param tables: DynamoDB, or a replacement that passes the same contract suite.
     :param history_seconds: retention of finished jobs.
     :param attempts: keeps the attempt records.
-    :param notify: notifies the observers of each job and each transition as soon as it is recorded.
+    :param notify: notifies the observers of each new job and each transition, after the job or transition is recorded.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class JobRepository(MetadataRepository):
         """Store a new job in its waiting queue and return None. If its name is taken, only return the existing record.
 
         :param metadata: the metadata, if it was read before in this invocation.
-        :param plain: whether the job may open its waiting queue without a limit, because it asks for a single instance
-            type of a pool and names no pools (`is_plain`), or is a carrier.
-        :raises TooMany: the job needs a new waiting queue, and its project or its owner has the maximum number.
+        :param plain: whether no limit applies to the waiting queue of the job. This is the case for carriers, and for
+            jobs that request a single instance type of a pool and name no pools (`is_plain`).
+        :raises TooMany: the job needs a new waiting queue, and its project, its owner or the queue may have no more.
         """
         metadata = metadata or self.metadata()
         if not plain:
@@ -173,9 +173,9 @@ class JobRepository(MetadataRepository):
     def check_waiting(self, owner: str, count: SubmissionCount, limit: int, now: float, metadata: Metadata) -> None:
         """Check that fewer than `limit` jobs of an owner wait.
 
-        If the count has reached the limit, the waiting jobs are counted again, because some have started since. A few
-        jobs more than the limit may be accepted meanwhile: otherwise submissions of one owner would have to wait for
-        each other.
+        If the count has reached the limit, the waiting jobs are counted again, because some may have started. This
+        happens at most every `RECOUNT_SECONDS`. Concurrent submissions of one owner do not wait for each other, so they
+        may exceed the limit by a few jobs.
 
         :raises TooMany: the limit is reached.
         """
@@ -204,7 +204,7 @@ class JobRepository(MetadataRepository):
         return record_from(item) if item else None
 
     def apply(self, transition: JobTransition, now: float, metadata: Metadata | None = None) -> None:
-        """Record a transition that needs no lease: a cancel, or the end of an attempt.
+        """Record a transition that needs no lease, such as a cancel or the end of an attempt.
 
         :param metadata: required if the job may return to its waiting queue, which is then registered.
         :raises Refused: the job has changed since it was read.

@@ -55,7 +55,7 @@ WAITING_QUEUE_UNUSED_SECONDS = 3600  # an empty waiting queue is forgotten after
 WAITING_QUEUE_FRESH_SECONDS = 1800  # a registration that is older than this is renewed when a job is added
 
 
-LEASE_SECONDS = 20  # from the last transaction of its holder
+LEASE_SECONDS = 20  # from the last transaction of the lease's holder
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Lease:
     """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token and renews the lease.
 
     A holder that is too slow loses the lease, and may then still call SageMaker. Such a call is harmless: SageMaker
-    accepts each attempt's name only once, and each call is recorded before it is made.
+    refuses a name that a training job has, and each call is recorded before it is made.
     """
 
     holder: str
@@ -96,7 +96,7 @@ class Policies:
         self._latest = self._default
 
     def of(self, stored: StoredPolicy | None) -> AppliedPolicy:
-        """Return the stored policy, or the default policy."""
+        """Return the stored policy in parsed form; the default policy if none is stored."""
         if stored is None:
             return self._default
         if stored.version != self._latest.version:
@@ -146,7 +146,7 @@ class MetadataRepository:
     # --- capacity backoffs -----------------------------------------------------------------------
 
     def end_capacity_backoff(self, backoff: CapacityBackoff, left: CapacityBackoff | None = None) -> bool:
-        """End a backoff. Return False if it has ended already, or SageMaker has refused a job after it was read.
+        """End a backoff. Return False if it has already ended, or has changed since it was read.
 
         :param left: the remaining backoff; None: none remains.
         """
@@ -164,7 +164,7 @@ class MetadataRepository:
     # --- SageMaker's list ------------------------------------------------------------------------
 
     def note_listing(self, listing: ListingProgress, reconciled: int | None = None) -> None:
-        """Record the known part of SageMaker's list. If two invocations write at once, both values are correct.
+        """Record the known part of SageMaker's list. Of two concurrent writes either one may stay, as both are correct.
 
         :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.
         """
@@ -227,7 +227,7 @@ class MetadataRepository:
     # --- the lease -------------------------------------------------------------------------------
 
     def acquire(self, holder: str, now: float) -> Lease | LeaseHeld:
-        """Take the lease for `LEASE_SECONDS`. An invocation that already holds it will notice the new generation."""
+        """Take the lease for `LEASE_SECONDS`. Return LeaseHeld if another invocation holds the lease."""
         try:
             item = self._tables.update(
                 Update(
@@ -352,8 +352,8 @@ class MetadataRepository:
     def check_number_of_waiting_queues(self, job: Job, metadata: Metadata) -> None:
         """Check that a job's waiting queue is in use, or that its project and its owner may open one more.
 
-        An owner may open one more while the project has more waiting queues left than this owner has opened in it. So
-        one owner cannot take all of them.
+        An owner may open one more while more waiting queues are left than this owner has opened in the project. The
+        limits of the project and of all projects count. So one owner cannot take all waiting queues.
 
         :raises TooMany: the waiting queue is not in use and may not be opened.
         """

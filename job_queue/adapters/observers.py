@@ -34,7 +34,7 @@ def notify_all(*observers: Notify) -> Notify:
 def log_event(event: DomainEvent) -> None:
     """Log an event. A transition is logged with its cause; without a cause it is not logged.
 
-    The reason why each job waits is logged only at LOG_LEVEL=DEBUG, because each cycle has a line for each waiting job.
+    Reasons why jobs wait are logged only at LOG_LEVEL=DEBUG: they take a line for each waiting job in each cycle.
     """
     match event:
         case JobQueued(job):

@@ -62,7 +62,7 @@ class LaunchResult(Enum):
     LAUNCHED = auto()  # accepted
     NAME_TAKEN = auto()  # a training job of that name exists; it may be the attempt
     REFUSED = auto()  # the request itself is wrong: it will never be accepted
-    NO_CAPACITY = auto()  # refused: the account has no such instances left
+    NO_CAPACITY = auto()  # refused: the account's quota of this instance type is used up
     NO_QUOTA = auto()  # refused: another quota of the account is used up, or the quota is smaller than this request
     POOL_AT_FAULT = auto()  # refused because of the fields that the pool added to the request
     THROTTLED = auto()  # refused: too many calls in this second
@@ -71,7 +71,7 @@ class LaunchResult(Enum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the call has certainly launched nothing, so that the slots of its attempt become free."""
+        """Whether the launch was refused, but not by throttling, so that the slots of its attempt become free."""
         return self not in (
             LaunchResult.LAUNCHED,
             LaunchResult.NAME_TAKEN,
@@ -85,7 +85,7 @@ class StopResult(Enum):
 
     ASKED = auto()
     ENDED_ALREADY = auto()  # the attempt has ended, or SageMaker does not know it
-    DENIED = auto()  # the queue may not stop it: the attempt's tags, or the queue's permission, were removed
+    DENIED = auto()  # the queue may not stop the attempt, because its tags or the queue's permission were removed
     UNKNOWN = auto()  # no answer
 
 
@@ -137,7 +137,7 @@ class TrainingJob:
         return placed and is_current_attempt_of(self.name, self.tags, job)
 
     def is_older_than_launch_of(self, job: Job) -> bool:
-        """Return whether SageMaker created the training job before the queue sent the first call for the attempt.
+        """Return whether a job is starting, but the training job was created before the first call for the attempt.
 
         Tags can be added later, but a time of creation cannot be changed.
         """
@@ -400,7 +400,7 @@ class SageMakerTraining:
         return training_job({"TrainingJobName": name, **job}, tags)
 
     def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
-        """Return the times in which a plan has instances for training jobs; empty if SageMaker does not know the plan.
+        """Return the times in which a plan has instances for training jobs; empty if the plan is unknown or failed.
 
         :param in_use: counts the plan's instances that training jobs use; called only if the plan also serves other
             resources.

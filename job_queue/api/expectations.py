@@ -28,7 +28,7 @@ _UNKNOWN = {
 def expectation(estimate: Estimate, found: StartInterval, at: float, now: float) -> Expectation:
     """Return an estimate in the form of the API.
 
-    :param found: when the job may start.
+    :param found: the interval in which the job may start.
     :param at: epoch seconds at which the estimate was made.
     :param now: epoch seconds of the answer.
     """

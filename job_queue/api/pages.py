@@ -87,8 +87,8 @@ class JobPages:
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
         # Active jobs are read before waiting jobs, so that a job that returns to its waiting queue is in one of the
-        # reads. A job that starts could be missing in both. Only cycles start jobs: if a cycle has written meanwhile,
-        # active jobs are read again.
+        # reads. A job that starts could be missing in both reads. Only cycles start jobs: if a cycle has written
+        # meanwhile, active jobs are read again.
         metadata = self._repository.metadata()
         reads = [self._repository.active()]
         lines = sorted(metadata.waiting_queues)
@@ -129,7 +129,7 @@ class HistoryPages:
 
         A page has at most `limit` attempts. A page before the last may have fewer, since the filters drop some.
 
-        :param since: None means HISTORY_SECONDS before `until`.
+        :param since: None means HISTORY_SECONDS before `until`, or before now if `until` is later.
         :param until: None means now. The period does not include this time.
         :param owner: an ARN, or a pattern of ARNs; None means every owner.
         :raises InvalidRequest: the period ends before it begins, or the token is invalid.

@@ -42,7 +42,7 @@ class QueuePosition:
         return self._positions.get(job.name) if job.state.waits else None
 
     def expectation(self, job: Job) -> Expectation | None:
-        """Return when a job is expected to start; None if the job does not wait or the outlook has no estimate."""
+        """Return when a job is expected to start; None without a hold in the plan or without an estimate."""
         outlook = self._outlook
         found = outlook.interval(job) if job.name in self._holds and job.state.waits else None
         if found is None:

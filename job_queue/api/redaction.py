@@ -1,8 +1,9 @@
 """Removal of the values of a request that only the job's owner and admins may see.
 
-Users put keys and passwords into the environment, the hyperparameters and the command of a container. Values are
-replaced. Names stay, since other users need them to recognise a job. `domain.access.program_output` replaces the
-message of a failed program, because SageMaker repeats the whole command and the last output of the program in it.
+Users put keys and passwords into the environment, the hyperparameters and the command of a container. Such values are
+replaced. The names of variables and hyperparameters stay, since other users need them to recognise a job.
+`domain.access.program_output` replaces the message of a failed program, because in this message SageMaker repeats the
+whole command and the last output of the program.
 """
 
 from collections.abc import Mapping

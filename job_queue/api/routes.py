@@ -286,7 +286,7 @@ def _serves(
     """Return a decorator that registers a function as the answer to an operation.
 
     A caller without the right to the operation is refused. Rights that depend on a job or a project are not checked
-    here, but by the services.
+    here, but by the services and, for previews, by the route.
     """
     action = ACTIONS[operation.id]
 

@@ -73,7 +73,7 @@ class Agent:
                     return None
 
     def _poll_mailbox(self) -> None:
-        """Read the mailbox once. A stop order that arrives before its assignment ends the attempt before it begins."""
+        """Read the mailbox once. If a stop order is there before the assignment is read, the attempt does not begin."""
         for attempt, messages in sorted(self._mailbox.arrived().items()):
             with self._lock:
                 member = self._members.get(attempt)

@@ -115,7 +115,7 @@ class Entry(NamedTuple):
 def walk(folder: Directory, most: int, deepest: int = DEEPEST) -> Iterator[Entry]:
     """Yield each entry below a folder, folders before their content; raise LimitExceeded beyond a limit.
 
-    Entries that disappear during the walk are left out.
+    Entries that disappear during the walk, and the content of folders that cannot be opened, are left out.
     """
     count = 0
     waiting: List[Parts] = [()]
@@ -364,7 +364,7 @@ def _check(name: str) -> None:
 
 
 def allocated(folder: Directory, most: int) -> int:
-    """Return the bytes of disk that a folder takes; raise LimitExceeded above `most`, or if it has too many entries."""
+    """Return the bytes of disk that a folder takes; raise LimitExceeded for too many bytes, entries or levels."""
     bounds = Bounds(most)
     for entry in walk(folder, MOST_ENTRIES, DEEPEST * 4):
         bounds.add_bytes(0, entry.status.st_blocks * 512)

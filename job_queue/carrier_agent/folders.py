@@ -1,8 +1,8 @@
 """A member's own tree in place of /opt/ml, and the member's command and variables adapted to this tree.
 
 The members of a carrier cannot share one /opt/ml. So each member has a tree below the carrier's /opt/ml, and the
-member's SM_* variables name this tree. If a word of the command or a variable's value begins with `/opt/ml`, that part
-is replaced by the path of the tree. Paths in the member's code are not replaced.
+member's SM_* variables name this tree. Words of the command and values of requested variables may begin with `/opt/ml`:
+that part is replaced by the path of the tree. Paths in the member's code are not replaced.
 """
 
 import json

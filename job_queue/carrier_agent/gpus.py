@@ -2,8 +2,9 @@
 
 A member with whole GPUs sees only its own (CUDA_VISIBLE_DEVICES). For members that share a GPU, NVIDIA MPS limits
 memory and threads if its daemon can be started. Otherwise the members take turns (time slicing), and only the member's
-framework can limit memory. JAX and TensorFlow read a variable with this limit. PyTorch does not: the member's code has
-to pass SMQ_GPU_MEMORY_FRACTION on to torch.cuda.set_per_process_memory_fraction.
+framework can limit memory. JAX reads a variable with this limit. TensorFlow has no such variable, but reads one that
+makes it allocate memory only when needed. For PyTorch, the member's code has to pass SMQ_GPU_MEMORY_FRACTION on to
+torch.cuda.set_per_process_memory_fraction.
 """
 
 import os
@@ -22,7 +23,7 @@ QUERY_SECONDS = 20.0
 
 
 class GpuUnavailable(Exception):
-    """An assignment of a GPU that does not exist, or of more tenths of a GPU than are free."""
+    """An assignment that is malformed, names a missing GPU, or needs more tenths of a GPU than are free."""
 
 
 class Gpus:
@@ -65,7 +66,7 @@ class Gpus:
         }
         if self._has_mps(gpus[0]):
             limits = {
-                "CUDA_VISIBLE_DEVICES": "0",  # its number in the MPS daemon, which sees only this GPU
+                "CUDA_VISIBLE_DEVICES": "0",  # the GPU's number in the MPS daemon, which sees only this GPU
                 "CUDA_MPS_PIPE_DIRECTORY": str(self._pipes(gpus[0])),
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(tenths * 10),
             }
@@ -136,7 +137,7 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int:
 
 
 def gpu_numbers(gpus: Sequence[int]) -> List[int]:
-    """Return the GPU numbers of an assignment; raise GpuUnavailable if it is no list of whole numbers."""
+    """Return the GPU numbers of an assignment; raise GpuUnavailable if they are not a list of whole numbers."""
     if not isinstance(gpus, list) or not all(isinstance(it, int) and not isinstance(it, bool) for it in gpus):
         raise GpuUnavailable("its GPUs are no list of numbers")
     return gpus

@@ -5,11 +5,11 @@ The messages are JSON objects in S3 below the carrier's prefix.
     in/<attempt>/assign.json     {"order": text, "signature": hex}
     in/<attempt>/stop.json       the same
     out/agent.json               {"key": hex}: the agent's public number, written once when the agent starts. The
-                                 carrier's log has the digest of this number, because other programs can write to S3,
-                                 but not to this log
+                                 carrier's log has the digest of this number, because more programs can write to S3
+                                 than to this log
     out/<attempt>/started.json   {"report": text, "code": hex}
-    out/<attempt>/ended.json     the same, written as soon as no process of the attempt is left
-    out/alive.json               the same, every few seconds
+    out/<attempt>/ended.json     the same, written when the attempt's processes have ended and its files are saved
+    out/alive.json               the same, every 15 seconds
 
 An order is JSON text that the deployment's key has signed: {"do": "assign" or "stop", "carrier", "attempt",
 "submission", "call"}. An assignment also has {"gpus": [0], "tenths": 10, "sealed"}, where `tenths` is the part of each

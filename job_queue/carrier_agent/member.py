@@ -49,7 +49,7 @@ class Member:
     :param done: called when the member's end is reported.
     """
 
-    stuck = False  # whether some of its processes could not be ended, so that its GPUs are not free
+    stuck = False  # whether some processes of the member could not be ended, so that its GPUs are not free
 
     def __init__(
         self,
@@ -232,8 +232,8 @@ class Member:
     def _watch(self, processes: Processes) -> Ended:
         """Wait until the first process has ended, and return the end of the attempt.
 
-        Measurements of the disk and copies of checkpoints run in their own threads, because the member's files or the
-        network can make them slow, and a stop must be noticed meanwhile.
+        Measurements of the disk and copies of checkpoints run in their own threads. The member's files or the network
+        can make such steps slow, and a stop must be noticed meanwhile.
         """
         limits = self._request.get("StoppingCondition") or {}
         until = time.monotonic() + float(limits.get("MaxRuntimeInSeconds") or 86_400)
@@ -275,7 +275,7 @@ class Member:
         return Ended("Stopped", "MaxRuntimeExceeded") if now >= until else None
 
     def _too_large(self, measurement: "Background[Any]") -> Optional[Ended]:
-        """Return an end if the member uses more of the disk than its share, since other members need theirs."""
+        """Return an end if the member uses more than its share of the disk; other members need their shares."""
         try:
             measurement.result()
         except LimitExceeded as error:

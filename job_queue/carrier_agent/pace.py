@@ -33,7 +33,7 @@ class Pace:
         self._moved = time.monotonic()
 
     def cancel(self) -> None:
-        """End the time now."""
+        """Set the remaining time to 0."""
         self._cancelled = True
 
     def left(self) -> float:

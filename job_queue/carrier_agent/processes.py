@@ -1,6 +1,6 @@
 """The start of a member's command, the copy of its output to the log, and the end of all its processes.
 
-A process that left the member's process group is found in three ways: by a variable that it inherits (the mark), by its
+A process that left the member's process group is found in three ways: by an inherited variable (the mark), by its
 ancestors and its session, and as an orphan. Ancestors and sessions are noted while the member runs. Orphans become
 children of the agent. Children of the agent that belong to no running member are ended together with the next member
 that ends.
@@ -33,14 +33,14 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 _AGENT_PREFIX = "[agent]"
-# Characters that any reader of logs takes for the end of a line, except \r, which progress bars need.
+# Characters that readers of logs may take for the end of a line, except \r, which progress bars need.
 _BREAKS = re.compile("[\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 # Control characters, except \t and \r, and characters that change the order of the displayed text.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]+")
 
 _out_lock = threading.Lock()
-# Held while a process starts and while all are listed, so that no list contains an unknown process.
+# Held while a process starts and while all processes are listed, so that no list contains an unknown process.
 _lock = threading.RLock()
 _own: Set[int] = set()  # children of the agent that belong to no member
 _running: "List[Processes]" = []
@@ -144,7 +144,7 @@ class Processes:
         self._reader = Reader(attempt, self._first.stdout)
 
     def wait(self, seconds: float) -> Optional[int]:
-        """Return the exit code of the first process; 128 + n if signal n ended it; None if it runs after `seconds`."""
+        """Return the exit code of the first process; 128 + n if signal n ended it; None if it still runs."""
         _note()
         try:
             code = self._first.wait(seconds)
@@ -155,7 +155,7 @@ class Processes:
     def signal(self, number: int) -> None:
         """Send a signal to the process group."""
         try:
-            if self._first.returncode is None:  # while it is not reaped, no other group can have its number
+            if self._first.returncode is None:  # until the first process is reaped, no other group has its number
                 os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
@@ -217,7 +217,7 @@ class Processes:
 
 
 class Scan(NamedTuple):
-    """The processes that a scan found, and whether it cannot have missed one (complete)."""
+    """The processes that a scan found, and whether the scan cannot have missed one (complete)."""
 
     left: Set[int]
     complete: bool

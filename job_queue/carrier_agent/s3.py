@@ -103,7 +103,7 @@ class CredentialSource:
 
 
 class S3:
-    """The five operations that the agent needs, on any bucket that its role may use."""
+    """The operations on objects that the agent needs, in any bucket that its role may use."""
 
     def __init__(self, credentials: CredentialSource, environment: Optional[Dict[str, str]] = None) -> None:
         env = dict(os.environ if environment is None else environment)
@@ -129,9 +129,10 @@ class S3:
         self._ask("GET", bucket, key, into=target)
 
     def put(self, bucket: str, key: str, body: Body, *, new: bool = False, kms_key: Optional[str] = None) -> bool:
-        """Write an object; send a large file in parts. With `new`, write the object only if the key has none.
+        """Write an object; send a large file in parts.
 
-        Return False if the key had an object, or if another write to it was in progress.
+        With `new`, write only if the key has no object. Return False if the key had an object, or if another write to
+        the key was in progress. `new` has no effect on a file that is sent in parts.
         """
         headers = {}
         if kms_key:
@@ -207,7 +208,7 @@ class S3:
         exists: bool = False,
         most: Optional[int] = None,
     ) -> Tuple[int, bytes]:
-        """Send a request, and retry until there is an answer; raise S3Error if the answer is an error.
+        """Send a request in up to `TRIES` tries; raise S3Error if there is no answer, or the answer is an error.
 
         :param span: the part of a file that is sent: its beginning and its length.
         :param into: the file for the content; None: the content is returned.

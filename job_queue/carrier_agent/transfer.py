@@ -27,7 +27,7 @@ _NOT_IN_KEYS = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # XML, an
 def fetch_channel(s3: S3, source: Json, root: Directory, folder: Parts, bounds: Bounds, pace: Pace) -> None:
     """Download all objects that an S3DataSource of the type S3Prefix names into a folder.
 
-    Raise Unusable if there are none, and LimitExceeded beyond the bounds.
+    Raise Unusable if there is no object or a key leads out of the folder, and LimitExceeded beyond the bounds.
     """
     bucket, prefix = split(source["S3Uri"])
     sizes: Dict[str, int] = {}
@@ -75,7 +75,7 @@ class Checkpoints:
     A file that is removed from the folder stays in S3, as with SageMaker.
 
     :param root: the member's tree.
-    :param folder: the folder below it.
+    :param folder: the checkpoint folder, as a path below `root`.
     :param most: bytes that the folder may have.
     """
 
@@ -105,7 +105,7 @@ class Checkpoints:
         """Copy changed files, the oldest first, so that a checkpoint is in S3 before the file that points to it.
 
         Return the number of files that cannot be saved because of their names. Links and special files are left out.
-        Raise LimitExceeded, before any file is copied, if the folder has more bytes or files than it may.
+        Raise LimitExceeded if the folder has too many bytes or files: before any file is copied, or when a file grows.
         """
         bounds, aged, unnamed = Bounds(self._most), [], 0
         folder = self._root.below(self._folder)

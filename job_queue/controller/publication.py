@@ -5,7 +5,7 @@ again if it has nothing new for readers.
 """
 
 from job_queue.adapters.metadata import Lease
-from job_queue.adapters.records.published_plan import Packed, packed
+from job_queue.adapters.records.published_plan import StoredPlan, to_stored
 from job_queue.adapters.telemetry import log
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState
@@ -20,7 +20,7 @@ class Publication(ControllerPart):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
-        self._waiting: tuple[Packed, int] | None = None  # the plan to publish, and the fencing token of its cycle
+        self._waiting: tuple[StoredPlan, int] | None = None  # the plan to publish, and the fencing token of its cycle
         self._digest: str | None = None  # digest of the published plan; None: not known
         self._token = 0  # fencing token of the lease at the end of the last cycle in this process
         self._written = 0.0  # epoch seconds of the last write
@@ -32,7 +32,7 @@ class Publication(ControllerPart):
         :param now: epoch seconds of the plan.
         """
         try:
-            new = packed(PublishedPlan.of(cluster, decided, now))
+            new = to_stored(PublishedPlan.of(cluster, decided, now))
         except Exception as error:  # readers get the previous plan and its age
             log.exception("plan for readers not serialised", exc_info=error)
             return

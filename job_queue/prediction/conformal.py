@@ -5,8 +5,8 @@ past and future scores are exchangeable, their quantiles give an interval that h
 their distribution and however bad the estimates are (Papadopoulos et al., Inductive Confidence Machines for Regression,
 ECML 2002; Lei et al., Distribution-Free Predictive Inference for Regression, JASA 2018).
 
-All jobs that wait at one moment share one future, so their scores are not exchangeable. The looks are: a look is all
-estimates of one moment. So the distributions of the looks are averaged with equal weights, however many jobs waited
+A look is all estimates of one moment. The jobs of a look share one future, so their scores are not exchangeable; whole
+looks are. So the distributions of the looks are averaged with equal weights, however many jobs waited
 (Dunn, Wasserman, Ramdas, Distribution-Free Prediction Sets for Two-Layer Hierarchical Models, JASA 2023, "pooling
 CDFs"). Only the latest looks count, because the load changes (Barber et al., Conformal Prediction Beyond
 Exchangeability, Annals of Statistics 2023).
@@ -28,7 +28,7 @@ _HALVINGS = 20  # of the range of all scores, to find a quantile
 
 
 def score(wait: float, told: float) -> float:
-    """Return the score of an estimate: positive if the wait was longer than estimated. Both are in seconds."""
+    """Return the score of an estimate: positive if the wait was longer than estimated. Waits are in seconds."""
     return log((wait + SHORT) / (told + SHORT))
 
 
@@ -47,12 +47,12 @@ def reduced(scores: Iterable[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class UsualErrors:
-    """The scores that limit the next estimates. Without enough looks only their number is known."""
+    """Quantiles of past scores, for the intervals of the next estimates. With too few looks, only `looks` is known."""
 
     looks: int = 0  # looks from which the scores come
     low: float = 0.0  # lower end of the interval that contains LEVEL of the waits
     middle: float = 0.0
-    high: float = 0.0  # its upper end
+    high: float = 0.0  # upper end of this interval
     bound: float = 0.0  # BOUND of the waits have a smaller score
 
     @property
@@ -86,7 +86,7 @@ def _quantile(looks: Sequence[Sequence[float]], part: float) -> float:
 
 
 def _part_up_to(scores: Sequence[float], value: float) -> float:
-    """Return a look's distribution function at a value. It is linear between two scores."""
+    """Return a look's distribution function at a value. The function is linear between two scores."""
     if value < scores[0]:
         return 0.0
     if value >= scores[-1]:

@@ -2,7 +2,7 @@
 
 Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. The distribution of a
 level consists of its own runtimes and of the distribution of the next level, which weighs as much as `PRIOR` jobs. So a
-single job in a level has little weight, and twenty jobs have nearly all of it. Only the latest jobs of a level count,
+single job in a level has a quarter of the weight, and twenty jobs have 87 %. Only the latest jobs of a level count,
 because the workload changes within days. If a job has already run for some time, only jobs that ran longer count.
 MaxRuntimeInSeconds is an upper bound.
 
@@ -19,7 +19,7 @@ from math import inf
 PRIOR = 3.0  # weight of all jobs of the next level together, as a number of jobs
 RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; more make predictions worse (benchmarks/runtimes.py)
 MAX_GROUPS = 20_000  # groups that are kept; the group without a new job for the longest time is dropped first
-MIN_RUNTIMES = 5  # number of runtimes below which there is no prediction
+MIN_RUNTIMES = 5  # there is no prediction if every level has fewer runtimes
 LOW, HIGH = 0.1, 0.9  # quantiles of the predicted interval
 
 _DIGITS = re.compile(r"[0-9]+")

@@ -34,7 +34,7 @@ def advise(
     :param snapshot: contains the waiting job.
     :param hold: the job's hold in the plan of that snapshot.
     :param submitted: whether the job is stored, so that a command can change it.
-    :param may_go_on: called before each further plan. If it returns False, the remedies found so far are returned.
+    :param may_go_on: called before each further plan. A result of False ends the search for remedies.
     """
     if hold.reason in NOTHING_TO_DO:
         return [NOTHING_TO_DO[hold.reason]]
@@ -73,7 +73,7 @@ def _owner_remedies(what_if: WhatIf, job: WaitingJob, *, submitted: bool) -> Ite
 
 
 def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """Yield a remedy with the first other pool in which the job would start, of any instance type."""
+    """Yield a remedy with the first other pool in which the job would start. Its instance type may differ."""
     allowed = what_if.pools()
     own = [pool for pool in dict.fromkeys(pool for need in job.demand for pool in need) if pool in allowed]
     count = max(job.demand[0].values())
@@ -128,7 +128,7 @@ def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tupl
     """Return the first figure that helps, with its outcome; None if none helps.
 
     :param figures: ordered so that all figures after one that helps also help, because the search is binary.
-    :param outcome: returns how the job would start, or None if the figure does not help. Called once per figure.
+    :param outcome: returns how the job would start, or None if the figure does not help. Each figure is tried once.
     """
     outcome = cache(outcome)
     if not figures or not outcome(figures[-1]):

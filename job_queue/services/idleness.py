@@ -58,7 +58,7 @@ class IdleWatch:
 
         :param before: the last outlook, with the result of the last look-up.
         :param now: epoch seconds.
-        :param may_go_on: once it returns False, no further hosts are looked up.
+        :param may_go_on: after its first result of False, no further hosts are looked up.
         """
         jobs = idle_candidates(cluster, now, self._seconds, WITH_GPUS)
         looked_at, idle = before.idle_at, before.idle

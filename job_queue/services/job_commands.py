@@ -67,7 +67,7 @@ class JobCommands:
         """Change the priority of a job, hold it or release it. Return its record, and whether the command changed it.
 
         :param priority: None: keep it.
-        :param held: True to hold the job, False to release it; None: keep it.
+        :param held: True to hold the job, False to release it; None: no change.
         :raises NotFound, Forbidden, Conflict: nothing is changed.
         """
 

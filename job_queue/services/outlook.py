@@ -1,9 +1,10 @@
 """The outlook: expected runtimes of live jobs and expected starts of waiting jobs, from the history of attempts.
 
-The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for it, and readers read
-one row. A process keeps the part of the history that it has read. A new process reads the history again.
+The tick computes and stores the outlook after its cycle. So no submission and no cycle waits for this computation, and
+readers read one row. A process keeps the part of the history that it has read. A new process reads the history again.
 
-The tick also compares past estimates with the starts of their jobs. Their errors give the intervals of new estimates.
+The tick also compares past estimates with the starts of their jobs. The errors of past estimates determine the
+intervals of new ones.
 """
 
 from collections import defaultdict
@@ -23,7 +24,7 @@ from job_queue.scheduler import PastUse, looks_back_to, remembers
 from job_queue.services.idleness import IdleWatch
 from job_queue.simulation.forecast import Estimate, forecast
 
-PAST_SECONDS = 30 * 24 * 3600  # attempts that ended in this period are used
+PAST_SECONDS = 30 * 24 * 3600  # attempts that ended in this period, up to now, are used
 
 
 class OutlookService:
@@ -52,7 +53,7 @@ class OutlookService:
     def refresh(self, may_go_on: Callable[[], bool]) -> None:
         """Compute and store the outlook, if there are live jobs or the policy counts past use.
 
-        :param may_go_on: once it returns False, the outlook as computed so far is stored.
+        :param may_go_on: after its first result of False, the outlook as computed so far is stored.
         """
         cluster = self._read_cluster()
         if not (cluster.waiting or cluster.active or remembers(cluster.policy)):
@@ -79,7 +80,7 @@ class OutlookService:
     def _past_use(
         self, applied: AppliedPolicy, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[Mapping[str, PastUse], frozenset[str]]:
-        """Return the past use by project, and the recently ended attempts that are included in it.
+        """Return the past use by project, and the recently ended attempts that this use includes.
 
         Both results are empty if the policy does not count past use.
         """
@@ -136,7 +137,7 @@ def look_ahead(cluster: ClusterState, now: float, may_go_on: Callable[[], bool])
     """Return the estimated starts of a cluster state's waiting jobs, by name, computed from the state's outlook.
 
     :param now: epoch seconds.
-    :param may_go_on: once it returns False, the forecast ends with the futures computed so far.
+    :param may_go_on: after its first result of False, the forecast ends with the futures computed so far.
     """
     basis = cluster.outlook.basis(cluster.snapshot(now))
     return forecast(basis.snapshot, basis.runtimes, basis.overheads, basis.arrivals, may_go_on=may_go_on)

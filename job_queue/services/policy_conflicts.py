@@ -27,8 +27,8 @@ _LOWERED = (
 def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
     """Yield projects and pools that live jobs need and the policy drops, and quotas that it lowers too far.
 
-    A quota is lowered too far if running non-preemptible jobs hold more slots. `allow_oversubscription` permits such
-    quotas.
+    A quota is lowered too far if non-preemptible jobs hold more slots than the new quota. `allow_oversubscription`
+    permits such quotas.
     """
     yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
     if not policy.settings.allow_oversubscription:
@@ -81,7 +81,7 @@ def _queues(policy: Policy) -> tuple[Department | Project, ...]:
 
 
 def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
-    """Return the names of the members of each carrier."""
+    """Return the names of each carrier's members that are not stopping."""
     members: dict[str, list[str]] = defaultdict(list)
     for job in cluster.active.values():
         if job.allocation is not None and job.state is not JobState.STOPPING:

@@ -67,7 +67,7 @@ class PolicyService:
         return self._policies.read(past)
 
     def warnings(self, applied: AppliedPolicy) -> list[str]:
-        """Return a warning if the pools of a policy in force have more instances than the queue may use."""
+        """Return a warning if the pools of a policy have more instances than the queue may use."""
         if not applied.excess:
             return []
         return [

@@ -18,15 +18,16 @@ from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
 
-SECONDS = 10  # no further future is simulated after this time, since a caller waits
-ESTIMATED_AFTER = 0.4  # seconds of the first future after which each step checks whether SECONDS will be enough
+TIME_LIMIT_SECONDS = 10  # no further future is simulated after this time, since a caller waits
+# Seconds after the first future began; from then on, each step estimates whether TIME_LIMIT_SECONDS suffice.
+ESTIMATE_AFTER_SECONDS = 0.4
 
 ReadBasis = Callable[[ClusterState, float], Basis]
 """Returns the input of a forecast that begins at a time (epoch seconds)."""
 
 
 def by_outlook(cluster: ClusterState, now: float) -> Basis:
-    """Return the input of a forecast by the stored outlook.
+    """Return the forecast input that the stored outlook provides.
 
     :param now: epoch seconds.
     """
@@ -78,7 +79,7 @@ class PreviewService:
 
         :param horizon: seconds from now to simulate.
         :raises InvalidRequest, TooLarge: the policy is invalid for another reason.
-        :raises TakesTooLong: not even the first future can be simulated in SECONDS.
+        :raises TakesTooLong: the simulation of the first future is expected to take longer than TIME_LIMIT_SECONDS.
         """
         _, policy = read_policy(document, None)
         cluster = self._read_cluster()
@@ -96,7 +97,7 @@ class PreviewService:
         :param capacity: instances by pool.
         :param horizon: seconds from now to simulate.
         :raises InvalidRequest: a pool does not exist.
-        :raises TakesTooLong: not even the first future can be simulated in SECONDS.
+        :raises TakesTooLong: the simulation of the first future is expected to take longer than TIME_LIMIT_SECONDS.
         """
         cluster = self._read_cluster()
         document = _with_capacity(cluster.applied, capacity)
@@ -114,13 +115,13 @@ class PreviewService:
             if not futures_began:
                 futures_began.append(now)
             elapsed = now - futures_began[0]
-            if elapsed > ESTIMATED_AFTER and elapsed > done * SECONDS:
+            if elapsed > ESTIMATE_AFTER_SECONDS and elapsed > done * TIME_LIMIT_SECONDS:
                 raise _too_slow(cluster, other, horizon)
 
         def may_go_on() -> bool:
-            return self._clock() < began + SECONDS
+            return self._clock() < began + TIME_LIMIT_SECONDS
 
-        basis = _with_limits(self._read_basis(cluster, began))
+        basis = _with_max_runtimes(self._read_basis(cluster, began))
         changed = replace(cluster, applied=other).snapshot(basis.snapshot.now)
         after = replace(basis, snapshot=_with_expected(changed, basis.snapshot))
         comparison = compare(basis, after, horizon, may_go_on, raise_if_too_slow)
@@ -131,14 +132,14 @@ def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Ta
     live, policy = len(cluster.active) + len(cluster.waiting), other.policy
     size = f"{live} live jobs, {len(policy.projects)} projects and {len(policy.pools)} pools"
     return TakesTooLong(
-        f"A look {horizon / 3600:g} hours ahead would take longer than {SECONDS} seconds with {size}.",
+        f"A look {horizon / 3600:g} hours ahead would take longer than {TIME_LIMIT_SECONDS} seconds with {size}.",
         field="hours",
         remedy="Ask with fewer hours. 0 hours are enough to see which jobs start or are stopped in the next cycle.",
     )
 
 
-def _with_limits(basis: Basis) -> Basis:
-    """Return the basis in which jobs of unknown runtime, such as new ones, run for their maximum runtime."""
+def _with_max_runtimes(basis: Basis) -> Basis:
+    """Return the basis with the maximum runtimes of jobs whose runtime is unknown, such as new jobs."""
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*basis.snapshot.active, *basis.snapshot.waiting)
     provisioning = basis.overheads.provisioning
     limits = {
@@ -190,7 +191,7 @@ def _policy_issues(document: object, max_capacity: int) -> Iterator[str]:
 
 
 def _raised_ceiling(applied: AppliedPolicy, capacity: Mapping[str, int]) -> int | None:
-    """Return a ceiling so high that the pools without a new capacity keep their instances; None: no ceiling."""
+    """Return MaxCapacity, raised so that pools with unchanged capacity keep their instances; None without a maximum."""
     if applied.ceiling is None:
         return None
     sizes = {pool.name: pool.capacity for pool in under_ceiling(applied.policy, applied.ceiling, {}).pools}

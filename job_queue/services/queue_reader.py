@@ -27,8 +27,8 @@ class QueueReader:
     :param last_cycle: reads the row of the lease, which is never shared.
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
-    :param renew: called with the fencing token of the last cycle before other rows are read, so that shared rows that
-        are older than that cycle can be read again.
+    :param renew: called with the fencing token of the last cycle, before other rows are read. Shared rows that are
+        older than this cycle can then be read again.
     """
 
     def __init__(

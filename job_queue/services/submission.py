@@ -1,4 +1,4 @@
-"""Submission: a request, its caller's rights and its places in S3 are checked; then it becomes a job or is refused."""
+"""Submission: the validation of requests, of callers' rights and of places in S3, and the storage of new jobs."""
 
 import json
 import math
@@ -65,7 +65,7 @@ class _CheckedWithoutTables:
     request: TrainingRequest
     preflight_issues: tuple[ValidationIssue, ...]
     places: Mapping[str, str]  # places in S3 that the job writes to -> the field of the request
-    after: tuple[After, ...]  # jobs that it waits for
+    after: tuple[After, ...]  # jobs that the job waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +162,15 @@ class SubmissionService:
     def _accepted_before(self, validated: ValidatedSubmission, owner: str) -> JobRecord | None:
         """Return the record of the same request of the same owner; None if it was not accepted before.
 
-        Pre-flight and the limit of waiting jobs do not refuse such a request, even if the policy has changed.
+        Pre-flight, dependencies and the limit of waiting jobs do not refuse such a request, even if the policy changed.
         """
         existing = self._repository.record(validated.job.name)
         return existing if existing is not None and _is_same(existing, validated.request.content, owner) else None
 
     def validate(self, request: dict[str, Any], owner: str) -> ValidatedSubmission:
         """Validate a request like `submit`, but store nothing. Pre-flight issues are only warnings.
+
+        The size of the request, the use of its name and the limit of waiting jobs are not checked.
 
         :raises InvalidRequest, Forbidden, Conflict: `submit` would refuse the request.
         """
@@ -181,7 +183,7 @@ class SubmissionService:
         """Make all checks of a request that need no table."""
         refuse(against_model(content, self._training.request_shape))
         request = TrainingRequest.read(content)
-        preflight_issues = preflight.of_request(request)
+        preflight_issues = preflight.request_issues(request)
         if issues := against_sagemaker(content):
             refuse([*issues, *preflight_issues])  # all issues in one error
         refuse_serverless(request)
@@ -218,7 +220,7 @@ class SubmissionService:
         new = new_job(request, owner, options, self._clock(), tuple(checked.places), owners_share=owners_share)
         job = replace(new, after=after)
         self._check_places(checked.places, job, list(chain.from_iterable(claims)))
-        issues = (*checked.preflight_issues, *preflight.of_policy(request, job, applied, checked.preflight_issues))
+        issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))
         return ValidatedSubmission(request, job, issues, dependency_issues, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
@@ -283,7 +285,7 @@ def _check_reserved(request: TrainingRequest) -> None:
 def dependencies_of(
     named: Sequence[After], records: Sequence[JobRecord | None]
 ) -> tuple[tuple[Dependency, ...], tuple[ValidationIssue, ...]]:
-    """Return the unfinished dependencies of a new job, and an issue for each dependency that is unknown or has failed.
+    """Return a new job's unfinished dependencies, and an issue for each that is unknown or did not end as required.
 
     Only existing jobs can be named, so dependencies have no cycles.
 
@@ -308,8 +310,8 @@ def dependencies_of(
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
     """Return whether a caller repeats a request that the same owner sent before.
 
-    An equal request of another owner counts as a different one. Otherwise the owner of the first job could cancel the
-    job on which the caller relies, and a caller could find out secret values of a request by guessing.
+    An equal request of another owner counts as a different one. Otherwise the owner of the first job could cancel a job
+    on which the caller relies. A caller could also find out secret values of a request by guessing.
     """
     return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 

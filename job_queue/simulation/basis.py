@@ -30,8 +30,8 @@ def basis_of(
 ) -> Basis:
     """Return a basis in which the arrivals of the last `span` seconds are repeated.
 
-    :param lately: the jobs that arrived in these seconds. A live job has the work `UNKNOWN`: in each future, one of its
-        likely runtimes is drawn instead.
+    :param lately: the jobs that arrived in these seconds. A live job has the work `UNKNOWN`: each future draws one of
+        its likely runtimes instead, or 0 if the job has none.
     """
 
     def work(job: SimulatedJob, random: Random) -> float:

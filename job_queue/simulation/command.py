@@ -41,8 +41,8 @@ class UnusableError(ValueError):
 def simulate(options: SimulationOptions, screen: TextIO | None = None, width: int | None = None) -> int:
     """Simulate, print the outcome, and return the exit status.
 
-    The status is 2 if an input is wrong, 130 after Ctrl-C, and 1 if advice is requested and the trace is not enough
-    for it.
+    The status is 2 if an input is wrong, and 130 after Ctrl-C. The status is 1 if the trace or the time is not enough
+    for requested advice.
 
     :param screen: the stream for the progress line, which is shown on a terminal only; None: the standard error.
     :param width: columns of the terminal; None: the output is not a terminal.
@@ -58,7 +58,7 @@ def simulate(options: SimulationOptions, screen: TextIO | None = None, width: in
     try:
         print(found, flush=True)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        sys.stdout = None  # otherwise the interpreter would flush it at exit, and fail
+        sys.stdout = None  # otherwise the interpreter would flush the stream at exit, and fail
     return status
 
 
@@ -94,7 +94,7 @@ def _json_or_text(found: object) -> str:
 class _Simulations:
     """A simulation of the same jobs for each policy.
 
-    The attribute `options` has the priorities of the trace if no others are given.
+    If no priorities are given, those of the trace count. If the trace has none, `options` gets DRAWN_PRIORITIES.
     """
 
     def __init__(self, options: SimulationOptions, progress: "_Progress") -> None:
@@ -195,11 +195,11 @@ class _Progress:
         return self
 
     def show(self, text: str) -> None:
-        """Show a line, at most once per PROGRESS_INTERVAL."""
+        """Show a line on a terminal, at most once per PROGRESS_INTERVAL."""
         now = time.monotonic()
         if self._is_terminal and (self._shown is None or now - self._shown > PROGRESS_INTERVAL):
             self._shown = now
-            # Names in a trace are input of other people: a terminal must not obey them.
+            # Names in a trace are user input: a terminal must not interpret their control characters.
             line = "".join(letter if letter.isprintable() else "?" for letter in text)
             line = line[: shutil.get_terminal_size().columns - 1]
             print(f"\r{line}", end="\x1b[K", file=self.screen, flush=True)
@@ -228,7 +228,7 @@ def advise_on_history(
     :param trace: the history as a trace, in the order of submissions.
     :param screen: where to show progress, if it is a terminal.
     :raises DocumentError: the document is not a policy.
-    :raises TraceError: the policy lacks a project of the history.
+    :raises TraceError: the policy lacks a project of the history, or the regrouping does not fit the history.
     """
     policy, jobs = policy_from_document(document), regrouping.apply(trace) if trace else []
     limit = TimeLimit(time.monotonic, minutes * 60)

@@ -46,8 +46,8 @@ class Estimate:
     job: str
     start: float | None = None  # the median of the futures; None: unknown
     doubt: Doubt | None = None  # why there is no start
-    reason: WaitReason | None = None  # why the job starts in no future
-    earliest: float | None = None  # the first start in any future; None: too few futures were simulated
+    reason: WaitReason | None = None  # why the job waits, if there is no start and the reason is known
+    earliest: float | None = None  # the first start in any future; None: no start, or too few futures were simulated
     latest: float | None = None  # the last start in any future; None: also if the job does not start in each future
 
 
@@ -132,7 +132,7 @@ def forecast(
     :param runtimes: equally likely runtimes of each job, the shortest first, in seconds from its next start to its end;
         for an active job, from the start of its attempt. A job without runtimes may run for ever.
     :param arrivals: draws the jobs that arrive later.
-    :param futures: number of futures; None: as many as can be simulated fast.
+    :param futures: number of futures; None: fewer for more live jobs, from MOST to FEWEST.
     :param step: the length of a step by the elapsed time; None: `steps_for` the live jobs.
     :param may_go_on: called at each moment; after False, only the finished futures count.
     :param on_progress: called after each step with the finished part of its future. An error that this function raises

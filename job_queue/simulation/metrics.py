@@ -2,8 +2,8 @@
 
 JCT (job completion time) is end - submission. Wait is JCT - work - first provisioning. Slowdown is JCT / max(10 s,
 work). Lost work is the training since the last checkpoint at each preemption. Restart overhead is the time for stops
-and repeated provisioning that preemptions cause. Lost work and restart overhead are given as parts of all useful
-instance-seconds.
+and repeated provisioning that preemptions cause. Lost work and restart overhead are ratios: their instance-seconds
+divided by the useful instance-seconds.
 
 rho of a project (finish-time fairness, Mahajan et al., Themis, NSDI 2020) is the mean JCT of its jobs, divided by a
 second mean JCT. The second one is for the same jobs if the project had the instances of its quota for itself.
@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from job_queue.simulation.fleet.attempts import JobRun
 
-SHORTEST = 10.0  # seconds; the smallest divisor of a slowdown
-GANG = 8  # instances; the smallest size of a large gang
+MIN_SLOWDOWN_DIVISOR = 10.0  # seconds; the smallest divisor of a slowdown
+LARGE_GANG_SIZE = 8  # instances; the smallest size of a large gang
 
 K = TypeVar("K", bound=Hashable)
 
@@ -27,7 +27,7 @@ class Metrics:
     """The metrics of some jobs. Durations are seconds. Only `jobs` and `unfinished` include unfinished jobs."""
 
     jobs: int
-    unfinished: int = 0  # jobs that never finished, because they need more instances than the fleet has
+    unfinished: int = 0  # jobs that never finished, because they could never start
     jct: float = 0  # mean job completion time
     wait: float = 0  # mean
     wait_median: float = 0
@@ -37,20 +37,23 @@ class Metrics:
     slowdown_worst: float = 0
     preemptions: float = 0  # mean per job
     preemptions_most: int = 0
-    lost_work: float = 0  # part of the useful instance-seconds
-    restart_overhead: float = 0  # part of the useful instance-seconds
+    lost_work: float = 0  # lost instance-seconds divided by the useful instance-seconds
+    restart_overhead: float = 0  # instance-seconds of restarts divided by the useful instance-seconds
 
 
 def wait(run: JobRun) -> float:
-    """Return the seconds in which a finished job neither trained nor waited for its first provisioning."""
+    """Return the completion time minus useful training and first provisioning, in seconds.
+
+    Lost training and restarts count as wait.
+    """
     assert run.ended is not None
     return run.ended - run.job.submitted - run.job.work - run.provisioned
 
 
 def slowdown(run: JobRun) -> float:
-    """Return the completion time divided by the time of training, or by SHORTEST if the training is shorter."""
+    """Return the completion time divided by the time of training, which counts as MIN_SLOWDOWN_DIVISOR at least."""
     assert run.ended is not None
-    return (run.ended - run.job.submitted) / max(SHORTEST, run.job.work)
+    return (run.ended - run.job.submitted) / max(MIN_SLOWDOWN_DIVISOR, run.job.work)
 
 
 def metrics_of(runs: Sequence[JobRun]) -> Metrics:
@@ -83,8 +86,11 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
-def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
-    """Return the metrics of each class of jobs."""
+def metrics_by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
+    """Return the metrics of each class of jobs.
+
+    :param key: returns the class of a job.
+    """
     classes: dict[K, list[JobRun]] = {}
     for run in runs:
         classes.setdefault(key(run), []).append(run)
@@ -96,7 +102,9 @@ def size_class(run: JobRun) -> str:
     instances = run.job.instances
     if run.job.gpus is not None:
         return "a part of 1"
-    return "1 instance" if instances == 1 else f"2 to {GANG - 1}" if instances < GANG else f"{GANG} and more"
+    if instances == 1:
+        return "1 instance"
+    return f"2 to {LARGE_GANG_SIZE - 1}" if instances < LARGE_GANG_SIZE else f"{LARGE_GANG_SIZE} and more"
 
 
 def gpus_at_work(runs: Iterable[JobRun]) -> float:

@@ -12,7 +12,7 @@ DAY = 24 * 3600
 
 
 class OptionError(ValueError):
-    """An error because an option cannot have a value. The message names the possible values."""
+    """An error because the value of an option is invalid. The message names the valid values."""
 
 
 def _amount(text: str) -> float:

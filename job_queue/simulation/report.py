@@ -10,14 +10,14 @@ from tabulate import tabulate
 
 from job_queue.scheduler import Policy
 from job_queue.simulation.fleet.attempts import JobRun
-from job_queue.simulation.metrics import Metrics, by, gpus_at_work, metrics_of, size_class
+from job_queue.simulation.metrics import Metrics, gpus_at_work, metrics_by, metrics_of, size_class
 from job_queue.simulation.options import SimulationOptions
 
 HEADERS = (
     "", "jobs", "wait", "median", "95 %", "longest", "slowdown", "worst", "preempted", "most", "lost work", "restarts",
 )  # fmt: skip
 LEAVE_OUT = ("worst", "most", "median", "restarts", "slowdown", "longest", "lost work", "preempted", "95 %")
-LEAST_NAME = 12  # characters to which names are cut at most
+LEAST_NAME = 12  # names are not cut to fewer characters
 LEAST_WIDTH = 40  # the width of the text on narrower terminals
 LEGEND = (
     (("wait", "median", "95 %", "longest"), "wait: from submission to end, without work and the first provisioning."),
@@ -43,18 +43,18 @@ class PolicyOutcome:
 
     def classes(self) -> dict[str, dict[str, Metrics]]:
         """Return metrics by priority (highest first), by size, and by project if there are several."""
-        priorities = by(lambda run: run.job.priority, self.runs)
+        priorities = metrics_by(lambda run: run.job.priority, self.runs)
         found = {
             "priority": {str(priority): priorities[priority] for priority in sorted(priorities, reverse=True)},
-            "size": dict(sorted(by(size_class, self.runs).items())),
+            "size": dict(sorted(metrics_by(size_class, self.runs).items())),
         }
         if len(self.policy.projects) > 1:
-            found["project"] = dict(sorted(by(lambda run: run.job.project, self.runs).items()))
+            found["project"] = dict(sorted(metrics_by(lambda run: run.job.project, self.runs).items()))
         return found
 
 
 def as_json(options: SimulationOptions, outcomes: Sequence[PolicyOutcome]) -> dict[str, Any]:
-    """Return the outcomes as plain data. Durations are seconds, and parts are numbers between 0 and 1."""
+    """Return the outcomes as plain data. Durations are seconds, and ratios are numbers instead of percentages."""
     return {
         "trace": str(options.trace),
         "seed": options.seed,
@@ -158,8 +158,8 @@ def fitting_table(
 ) -> tuple[str, list[str]]:
     """Return a table, and the headers that it has.
 
-    If it is wider than `width`, columns are left out in the order of `leave_out`, and then the names in the first
-    column are cut.
+    If the table is wider than `width`, columns are left out in the order of `leave_out`. After that, the names in the
+    first column are cut.
     """
     shown = list(range(len(headers)))
     for header in ("", *leave_out):
@@ -220,7 +220,7 @@ def _fairness(outcome: PolicyOutcome) -> str:
 
 
 def _curve(outcome: PolicyOutcome, width: int = 900, height: int = 120) -> str:
-    """Draw, as SVG, the number of instances that submitted and unfinished jobs request over time."""
+    """Draw, as SVG, the instances that jobs request from submission to end. Jobs that never end are left out."""
     changes = sorted(
         change
         for run in outcome.runs

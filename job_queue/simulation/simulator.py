@@ -65,7 +65,7 @@ class Simulator:
     :param predicted: whether the planner gets expected runtimes, learned from the jobs that have finished in the
         simulation.
     :param step: the length of a step. One plan follows all events of a step. A job that takes slots which were freed
-        within the step starts at the time at which they were freed.
+        within the step starts when these slots were freed, or at its submission if that was later.
     :param cycles: largest number of plans at one moment.
     """
 
@@ -105,7 +105,7 @@ class Simulator:
         self._timers = 0  # number of timers among the events
         self._ended = 0
         self.moments = 0  # number of times at which events happened
-        self.expected_timers = 0  # number of timers within the horizon, when the patience of waiting jobs ends
+        self.expected_timers = 0  # number of times within the horizon at which the patience of waiting jobs ends
 
     def run(self, jobs: Iterable[SimulatedJob]) -> list[JobRun]:
         """Run all jobs to their ends and return their histories. A job that can never start has no end."""
@@ -258,7 +258,7 @@ class Simulator:
     def _stop(self, name: str, *, evicted: bool = True) -> None:
         """Stop an attempt.
 
-        :param evicted: whether it makes room for another job.
+        :param evicted: whether the attempt makes room for another job.
         """
         attempt = self._active[name]
         attempt.stopping = True

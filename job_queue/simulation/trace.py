@@ -40,8 +40,8 @@ class TraceJob:
     priority: int | None = None
     max_runtime: float | None = None
     interactive: bool = False
-    instances: int = 0  # whole instances that it had; 0: unknown, or it shared one
-    pool: str = ""  # the pool in which it ran; empty: unknown
+    instances: int = 0  # whole instances that the job had; 0: unknown, or the job shared an instance
+    pool: str = ""  # the pool in which the job ran; empty: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Regrouping:
     def apply(self, trace: Sequence[TraceJob]) -> list[TraceJob]:
         """Return the remaining jobs of a trace, in their new projects.
 
-        :raises TraceError: a project is not in the trace, or no job remains.
+        :raises TraceError: a renamed or excluded project is not in the trace, or no job remains.
         """
         groups = {job.group or NO_PROJECT for job in trace}
         renamed = dict(self.renamed)
@@ -93,7 +93,7 @@ def parse_trace(text: str, path: str) -> list[TraceJob]:
     attempt. Other columns are ignored.
 
     :param path: the name of the trace in messages.
-    :raises TraceError: it is not a valid trace.
+    :raises TraceError: the text is not a valid trace.
     """
     rows = csv.DictReader(io.StringIO(text, newline=""))
     missing = [column for column in REQUIRED if column not in (rows.fieldnames or ())]

@@ -34,7 +34,7 @@ def near(wrong: str, names: Iterable[str], *, most: int = 3, likeness: float = 0
 
 
 def first(issues: Sequence[ValidationIssue]) -> list[ValidationIssue]:
-    """Return the first issues, and one more issue that counts the others."""
+    """Return the first `MOST_ISSUES` issues and, if there are more, an issue with the number of the others."""
     shown = list(issues[:MOST_ISSUES])
     if more := len(issues) - len(shown):
         shown.append(ValidationIssue("", f"There are {more} more faults."))

@@ -3,8 +3,8 @@
 SageMaker finds such an error only on paid instances.
 
 The SDK sends `distribution={"smdistributed": {"modelparallel": ...}}` in hyperparameters. `mp_parameters` has the
-library's parameters; the others define the number of processes on each instance. Sources: guide, SageMaker model
-parallelism library v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters".
+library's parameters; other hyperparameters define the number of processes on each instance. Sources: guide, SageMaker
+model parallelism library v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters".
 """
 
 from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[Validatio
 
 
 def _alias(degrees: dict[str, Any]) -> str | None:
-    """Return `partitions` if its new name is also given, so that it is not counted twice."""
+    """Return `partitions` if its new name is also given, so that the same degree is not counted twice."""
     return "partitions" if "pipeline_parallel_degree" in degrees else None
 
 

@@ -29,10 +29,13 @@ _REMEDIES: Mapping[WaitReason, str] = {
         "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."
     ),
 }
-"""The reasons why a job never starts even on an idle fleet, with remedies. Other reasons are due to other jobs."""
+"""The reasons why a job never starts even on an idle fleet, with remedies.
+
+All other reasons can pass without a change of the job or the policy.
+"""
 
 
-def of_request(request: TrainingRequest) -> list[ValidationIssue]:
+def request_issues(request: TrainingRequest) -> list[ValidationIssue]:
     """Return the issues that exist under any policy, for each number of instances that the job accepts."""
     found = chain.from_iterable(rule(it) for it in _in_each_size(request) for rule in _RULES)
     return list({(issue.field, issue.message): issue for issue in found}.values())
@@ -47,7 +50,7 @@ def _in_each_size(request: TrainingRequest) -> Iterator[Mapping[str, Any]]:
         yield {**request.content, "ResourceConfig": {**request.content["ResourceConfig"], "InstanceCount": size}}
 
 
-def of_policy(
+def policy_issues(
     request: TrainingRequest, job: Job, applied: AppliedPolicy, known: Iterable[ValidationIssue]
 ) -> list[ValidationIssue]:
     """Return the issues that exist under the applied policy.
@@ -64,8 +67,8 @@ def _unschedulable(request: TrainingRequest, job: Job, applied: AppliedPolicy) -
     A pool with a capacity of 0 is being drained (docs/operations.md). A job that accepts such a pool waits without an
     issue.
     """
-    sizes = {pool.name: pool.capacity for pool in applied.policy.pools}
-    if any(sizes.get(pool) == 0 for need in alternatives(job, applied.policy) for pool in need):
+    capacities = {pool.name: pool.capacity for pool in applied.policy.pools}
+    if any(capacities.get(pool) == 0 for need in alternatives(job, applied.policy) for pool in need):
         return
     idle = ClusterState(
         Metadata(),
@@ -93,7 +96,7 @@ def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
 def _in_its_pools(
     request: TrainingRequest, job: Job, policy: Policy, known: Collection[str]
 ) -> Iterator[ValidationIssue]:
-    """Yield the issues of the request as it would be launched in each pool that it accepts, except for known messages.
+    """Yield the issues of the request as launched in each pool that the job accepts, except for known messages.
 
     A pool may be spot, have a training plan, or have another instance type than the request.
     """

@@ -41,7 +41,9 @@ def _algorithm(request: Json) -> Iterator[ValidationIssue]:
 
 
 def _spot(request: Json) -> Iterator[ValidationIssue]:
-    """Require MaxWaitTimeInSeconds, the time to wait for spot capacity, for spot training; refuse it otherwise.
+    """Require MaxWaitTimeInSeconds for spot training, and refuse this field otherwise.
+
+    The field limits the wait for spot capacity and the training together.
 
     Sources: model (MaxWaitTimeInSeconds); seen ("Invalid MaxWaitTimeInSeconds. It is only supported when
     EnableManagedSpotTraining is set to true").
@@ -89,9 +91,9 @@ def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[Va
 
 
 def _tags(request: Json) -> Iterator[ValidationIssue]:
-    """Require at most 50 tags with unique, case-sensitive keys (model: TagList, Tag.Key), without AWS's own prefix.
+    """Require at most 50 tags, with the queue's own, unique case-sensitive keys, and no key with AWS's own prefix.
 
-    Source of the prefix: guide, AWS tagging.
+    Sources: model (TagList, Tag.Key); guide, AWS tagging (prefix).
     """
     tags, most = mappings(request, "Tags"), _MOST_TAGS - _QUEUE_TAGS
     if len(tags) > most:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
-MOST_PAGES = 10  # pages that one look-up reads; a page can be empty
+MOST_PAGES = 10  # pages that one look-up reads at most; a page can be empty
 
 _MISSING = "ResourceNotFoundException"
 

@@ -84,7 +84,7 @@ class Mailboxes:
         self._key_lines = key_lines
         self._carrier_of = carrier_of
         self._keys: dict[str, bytes] = {}  # by carrier's attempt
-        self._sent: set[str] = set()  # digests of agents that are in the bucket
+        self._sent: set[str] = set()  # digests of agents that this process has uploaded
 
     @property
     def agent(self) -> str:
@@ -92,7 +92,7 @@ class Mailboxes:
         return f"s3://{self.bucket}/{AGENTS}/{program.digest()}"
 
     def upload_agent(self) -> None:
-        """Upload the agent to the bucket unless it is there; raise Unavailable."""
+        """Upload the agent to the bucket, unless this process has already done so; raise Unavailable."""
         digest = program.digest()
         if digest in self._sent:
             return
@@ -182,9 +182,9 @@ class Mailboxes:
     # --- reports -----------------------------------------------------------------------------------------
 
     def describe(self, job: Job) -> TrainingJob | None:
-        """Return the recorded attempt of a member according to its agent; None: it was never assigned.
+        """Return the recorded attempt of a member; None: there is neither a valid report of its end nor a valid order.
 
-        Only data that the queue has signed or the agent has authenticated is returned.
+        The result contains only data that the queue has signed or the agent has authenticated.
 
         :raises Unavailable: S3 gave no usable answer.
         """
@@ -198,7 +198,7 @@ class Mailboxes:
         """Return the key that the agent of a carrier's attempt has published; raises Unavailable.
 
         Other programs with write access to the mailbox can publish a key. So a key counts only if the carrier's log
-        prints this key and no other: only the container writes this log.
+        prints this key and no other. Only the carrier's container and role can write to this log.
         """
         found = self._get(f"{MAILBOXES}/{carrier}/out/agent.json")
         if found is None:
@@ -363,7 +363,7 @@ def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any]
     :param written: time of the report, epoch seconds.
     """
     reason, status = _text(report.get("reason"))[:LONGEST_REASON], report["status"]
-    # The member was stopped only with its carrier. Such an end counts as a fault of SageMaker, and is tried again.
+    # The member was stopped only with its carrier. Such an end counts as a fault of SageMaker: the member starts again.
     if status == "Stopped" and reason == CARRIER_STOPPED:
         reason, status = f"InternalServerError: {reason}", "Failed"
     call = source.get("call")
@@ -411,7 +411,7 @@ def queue_number(secret: str, attempt: str) -> int:
 
 
 def agent_number(text: str) -> int | None:
-    """Return an agent's public number; None: the text is not an element of the group."""
+    """Return an agent's public number; None: the text is not hexadecimal, or its number is out of range."""
     if not 0 < len(text) <= _DIGITS or not _HEX.issuperset(text):
         return None
     number = int(text, 16)

@@ -36,7 +36,7 @@ class OrderKey(Protocol):
 
 
 class KmsOrderKey:
-    """A key pair in AWS KMS. A process requests the public key once, and each signature once.
+    """A key pair in AWS KMS. A process keeps the public key and the last `MOST_REMEMBERED` signatures.
 
     :param client: a boto3 KMS client.
     :param key: the key's ARN.

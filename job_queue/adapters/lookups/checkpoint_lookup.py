@@ -19,8 +19,8 @@ SECONDS = 3.0  # after this time no further page is requested, because a caller 
 class NewestObject:
     """The look-up of the newest object under an address.
 
-    S3 lists objects by key and not by age, so the newest may be on the last page. With very many objects only the first
-    pages are read. The newest object on them still shows a time at which something was written.
+    S3 lists objects by key and not by age, so the newest may be on the last page. Of very many objects, only the first
+    pages are read. The newest object on these pages still shows a time at which something was written.
 
     :param client: a boto3 client of S3 with short timeouts.
     :param buckets: names, or patterns of names, of the buckets that may be listed.

@@ -19,7 +19,7 @@ _NEVER = frozenset({"Failed"})  # failed purchases; with any other status, the p
 
 
 def plan_parts(client: "SageMakerClient", arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
-    """Return the times in which a plan has instances for training jobs; empty if SageMaker does not know the plan.
+    """Return the times in which a plan has instances for training jobs; empty if the plan is unknown or failed.
 
     A plan that is only for other resources, such as endpoints, counts as 0 instances.
 
@@ -64,7 +64,7 @@ def _usable(plan: "DescribeTrainingPlanResponseTypeDef", targets: tuple[str, ...
 
     The sum of available instances and those in use does not change while jobs start and end. So the sum may be some
     minutes old. If a plan has not begun or has several parts, the instances available now do not show those available
-    later. Then the plan's total counts.
+    later. In these cases the plan's total counts.
     """
     broken = plan.get("UnhealthyInstanceCount", 0) + plan.get("AvailableSpareInstanceCount", 0)
     total = max(0, plan.get("TotalInstanceCount", 0) - broken)

@@ -1,7 +1,7 @@
 """SageMaker's list of training jobs, page by page, the newest first.
 
-ListTrainingJobs cuts a page from the newest training jobs and then applies a filter by status to that page. So a filter
-finds only training jobs among the newest, and the pages here are not filtered.
+ListTrainingJobs takes a page of the newest training jobs, and then applies a filter by status to this page. So a filter
+would miss older training jobs, and this module requests pages without a filter.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
     from mypy_boto3_sagemaker.type_defs import ListTrainingJobsRequestTypeDef, TrainingJobSummaryTypeDef
 
-LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an account; no quota raises it
+LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an account; AWS does not raise this limit
 PAGE = 100  # maximum in one call
 
 _ALIVE = frozenset({"InProgress", "Stopping"})
@@ -47,7 +47,7 @@ class TrainingJobList:
     def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
         """Yield page after page to the end of the list. Each page takes one call.
 
-        :param before: begin with training jobs that were created before (epoch seconds).
+        :param before: begin with training jobs that were created before this time (epoch seconds).
         :raises Unavailable: SageMaker gave no usable answer.
         """
         request: ListTrainingJobsRequestTypeDef = {

@@ -14,7 +14,7 @@ BATCH = 500  # queries in one call of GetMetricData
 
 
 class GpuUtilization:
-    """The look-up of many instances with few calls. CloudWatch charges for each instance, and not for each call.
+    """The look-up of GPU utilization for many instances in few calls. CloudWatch charges for instances, not for calls.
 
     :param client: a boto3 client of CloudWatch with short timeouts.
     """
@@ -29,7 +29,7 @@ class GpuUtilization:
 
         :param hosts: such as `job1-qstamp-1/algo-1`.
         :param since: epoch seconds, like `until`; `period` is in seconds.
-        :param may_go_on: called before each batch; once it returns False, the remaining hosts are left out.
+        :param may_go_on: called before each batch; a result of False means that the remaining hosts are left out.
         :raises Unavailable: CloudWatch gave no usable answer.
         """
         found: dict[str, list[float]] = {}

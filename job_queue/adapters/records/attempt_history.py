@@ -1,4 +1,4 @@
-"""Attempt records: a row for each ended attempt, written in the transaction that ends it, in a table of its own.
+"""Attempt records: a row for each ended attempt in a table of its own, written in the transaction that records the end.
 
 The rows of a day are a partition, ordered by their ends, so that a range of time takes a few queries. Each attempt has
 one row: the version of its job lets only one transaction record its end.
@@ -80,11 +80,11 @@ class AttemptFeed:
         self._read_until = 0.0  # epoch seconds; ends before this time have been read
 
     def new(self, since: float, may_go_on: Callable[[], bool]) -> Iterator[AttemptRecord]:
-        """Yield the attempts that were not returned yet, in the order of their ends.
+        """Yield the attempts that were not yielded before, in the order of their ends.
 
         :param since: epoch seconds; earlier ends are left out.
-        :param may_go_on: called after each page. If it returns False, this call stops, and the next call continues from
-            there.
+        :param may_go_on: called after each page. A result of False stops this call; the next call continues after the
+            last page.
         """
         now, token = self._clock(), None
         since = max(since, self._read_until - LATE_SECONDS)

@@ -1,7 +1,8 @@
-"""Permits that allow two dry runs, previews or requests for advice at a time, as each takes seconds of a processor.
+"""Permits for dry runs, requests for advice and previews: two at a time, of which at most one is a preview.
 
-A permit is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed,
-its permit is free again once that invocation can no longer run. A request that is refused costs one or two writes.
+The permits exist because each request takes seconds of a processor. A permit is a row of the lines table, taken by a
+conditional write and removed afterwards. If an invocation is killed, its permit becomes free once the invocation's
+timeout has passed. A request that is refused costs one or two refused transactions.
 """
 
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from job_queue.adapters.dynamodb import Check, Delete, Key, Put, Tables
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Busy, Refused, Unavailable
 
-HEAVY = "heavy-requests"  # the partition of the permits, which holds only these
+HEAVY = "heavy-requests"  # the partition of the permits, which has no other rows
 PREVIEW_PERMITS = ("0",)
-DRY_RUN_PERMITS = ("1", "0")  # previews never take permit 1, so that they cannot keep out dry runs, which are short
+DRY_RUN_PERMITS = ("1", "0")  # previews never take permit 1, so that they cannot block dry runs, which are short
 PERMITS = DRY_RUN_PERMITS  # all permits
 PERMIT_SECONDS = 45  # the timeout of the function
 

@@ -13,18 +13,18 @@ from typing import Any
 import msgspec
 
 from job_queue.adapters.dynamodb import Tables, Update
-from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, pack, to_text, unpack
+from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, compress, from_compressed, to_text
 from job_queue.domain.errors import Unwritable
 from job_queue.domain.expectations.outlook import Arrival, Outlook
 from job_queue.domain.expectations.past_estimates import PastEstimates
 from job_queue.simulation.forecast import Doubt, Estimate
 
-OUTLOOK = "outlook"  # the partition, which holds only the outlook
+OUTLOOK = "outlook"  # the partition, which has no other rows
 LATEST = "latest"
 FOR_READERS = "told"
 PAST_ESTIMATES = "past-estimates"
 SCORE_DIGITS = 3  # after the point
-MOST_JOBS = (3000, 1000, 300, 0)  # limits on its live jobs, tried in this order until the content fits in a row
+MOST_JOBS = (3000, 1000, 300, 0)  # maximum numbers of jobs in a row; each is tried in turn until the content fits
 
 
 class OutlookRecord:
@@ -35,12 +35,12 @@ class OutlookRecord:
         self._lines_table = lines_table
 
     def replace(self, outlook: Outlook) -> None:
-        """Store an outlook. The last jobs are left out if they do not fit. If two are stored at once, either one stays.
+        """Store an outlook. The last jobs are left out if they do not fit. Of two concurrent ones, either may stay.
 
         :raises Unwritable: the content does not fit in a row even without jobs.
         """
         for position, parts in ((LATEST, _all), (FOR_READERS, _for_readers)):
-            packed = (pack(to_text(parts(outlook, most))) for most in MOST_JOBS)
+            packed = (compress(to_text(parts(outlook, most))) for most in MOST_JOBS)
             content = next((it for it in packed if len(it) <= LARGEST), None)
             if content is None:
                 raise Unwritable("What projects have used takes more than a row may have.")
@@ -49,7 +49,7 @@ class OutlookRecord:
     def for_readers(self) -> Outlook:
         """Return the part for readers of the latest stored outlook; an empty outlook if there is none.
 
-        This part has expected runtimes, starts and idle GPUs.
+        This part has expected runtimes, estimated starts, idle GPUs and the usual errors of estimates.
         """
         return self._stored(FOR_READERS)
 
@@ -58,15 +58,15 @@ class OutlookRecord:
         return self._stored(LATEST)
 
     def past_estimates(self) -> PastEstimates:
-        """Return the stored past estimates; without looks if there are none or the row is not readable."""
+        """Return the stored past estimates; empty past estimates if there is no row or the row is not readable."""
         row = self._tables.get(self._lines_table, _key(PAST_ESTIMATES))
         try:
-            return PastEstimates() if row is None else msgspec.convert(unpack(row["content"]), PastEstimates)
+            return PastEstimates() if row is None else msgspec.convert(from_compressed(row["content"]), PastEstimates)
         except (*NOT_READABLE, msgspec.ValidationError):
             return PastEstimates()  # an unreadable row must not end all estimates
 
     def replace_past_estimates(self, past: PastEstimates) -> None:
-        """Store past estimates; of two concurrent ones, either may be kept."""
+        """Store past estimates. Of two concurrent ones, either may stay."""
         looks = [
             {
                 "at": look.at,
@@ -75,14 +75,14 @@ class OutlookRecord:
             }
             for look in past.looks
         ]
-        content = pack(to_text({"looks": looks}))
+        content = compress(to_text({"looks": looks}))
         self._tables.update(Update(self._lines_table, _key(PAST_ESTIMATES), set={"content": content}))
 
     def _stored(self, position: str) -> Outlook:
         row = self._tables.get(self._lines_table, _key(position))
         if row is None:
             return Outlook()
-        stored = unpack(row["content"])
+        stored = from_compressed(row["content"])
         estimates = {it["job"]: _known_doubt(it) for it in stored["estimates"]}
         return msgspec.convert({**stored, "arrivals": stored.get("came", ()), "estimates": estimates}, Outlook)
 

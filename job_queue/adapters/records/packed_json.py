@@ -7,7 +7,7 @@ from typing import Any
 
 LARGEST = 390_000  # bytes of the attribute; DynamoDB takes rows of 400 KB
 NOT_READABLE = (ArithmeticError, LookupError, TypeError, ValueError, zlib.error)
-"""The errors of `unpack`, and of readers of its result, for a row that was not written by `pack`."""
+"""The errors of `from_compressed`, and of readers of its result, for a row that was not written by `compress`."""
 
 
 def to_text(content: object) -> str:
@@ -15,11 +15,11 @@ def to_text(content: object) -> str:
     return json.dumps(content, separators=(",", ":"))
 
 
-def pack(text: str) -> str:
+def compress(text: str) -> str:
     """Return a text in compressed form, printable."""
     return b85encode(zlib.compress(text.encode())).decode()
 
 
-def unpack(packed: str) -> Any:
-    """Return the value whose JSON was packed."""
-    return json.loads(zlib.decompress(b85decode(packed)))
+def from_compressed(compressed: str) -> Any:
+    """Return the value whose JSON was compressed."""
+    return json.loads(zlib.decompress(b85decode(compressed)))

@@ -1,6 +1,7 @@
-"""The published plan in one row. The holder of the lease replaces the row when a cycle decides differently.
+"""The published plan in one row, which a process replaces after a cycle with other decisions.
 
-The content is compressed JSON, as for the outlook. Each name occurs once, and equal lists of blockers are shared.
+The fencing token keeps an older cycle from replacing a newer plan. The content is compressed JSON, as for the outlook.
+Holds refer to job names by number. Equal lists of jobs (ahead, blockers) are stored once.
 """
 
 import hashlib
@@ -10,20 +11,20 @@ from typing import Any
 
 from job_queue.adapters.condition_expressions import is_published_before
 from job_queue.adapters.dynamodb import Tables, Update
-from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, pack, to_text, unpack
+from job_queue.adapters.records.packed_json import LARGEST, NOT_READABLE, compress, from_compressed, to_text
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Refused, Unwritable
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.scheduler import Hold, WaitReason
 
-PUBLISHED = "published-plan"  # the partition, which holds only the published plan
-LATEST = "latest"
-MOST_HOLDS = (3000, 1000, 300, 0)  # limits on its waiting jobs, tried in this order until the content fits in a row
-FORMAT = 1  # of the content; another version of the queue may have written another format
+PUBLISHED = "published-plan"  # the partition, which has no other rows
+POSITION = "latest"  # position of the only row
+MOST_HOLDS = (3000, 1000, 300, 0)  # maximum numbers of holds in the row; each is tried in turn until the content fits
+FORMAT = 1  # format of the content; another version of the queue may have written another one
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class StoredPlan:
     """A plan in its stored form.
 
     :param digest: equal for plans with the same content for readers.
@@ -41,9 +42,9 @@ class PublishedPlanRecord:
         self._tables = tables
         self._lines_table = lines_table
 
-    def replace(self, packed: Packed, fencing_token: int) -> None:
+    def replace(self, plan: StoredPlan, fencing_token: int) -> None:
         """Store a plan, unless the row has the plan of a later cycle."""
-        changes = {"content": packed.content, "at": packed.at, "token": fencing_token}
+        changes = {"content": plan.content, "at": plan.at, "token": fencing_token}
         try:
             # An update costs half as much as a transaction, and this row depends on no other row.
             self._tables.update(Update(self._lines_table, _key(), set=changes, when=is_published_before(fencing_token)))
@@ -62,16 +63,16 @@ class PublishedPlanRecord:
             return PublishedPlan()
 
 
-def packed(plan: PublishedPlan) -> Packed:
-    """Return a plan in its stored form. If not all waiting jobs fit in a row, only the first ones are kept.
+def to_stored(plan: PublishedPlan) -> StoredPlan:
+    """Return a plan in its stored form, with the first 3,000 holds, and fewer if they do not fit in a row.
 
-    :raises Unwritable: the plan does not fit even without waiting jobs.
+    :raises Unwritable: the plan does not fit even without holds.
     """
     for most in MOST_HOLDS:
         text = to_text(_content(plan, most))
-        content = pack(text)
+        content = compress(text)
         if len(content) <= LARGEST:
-            return Packed(int(plan.at * 1000), content, hashlib.sha256(text.encode()).hexdigest())
+            return StoredPlan(int(plan.at * 1000), content, hashlib.sha256(text.encode()).hexdigest())
     raise Unwritable("What readers are told of a plan takes more than a row may have.")
 
 
@@ -112,7 +113,7 @@ def _content(plan: PublishedPlan, most: int) -> dict[str, Any]:
 
 
 def _unpacked(row: dict[str, Any]) -> PublishedPlan:
-    content = unpack(row["content"])
+    content = from_compressed(row["content"])
     if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']} in place of {FORMAT}")
     names = content["names"]
@@ -135,4 +136,4 @@ def _unpacked(row: dict[str, Any]) -> PublishedPlan:
 
 
 def _key() -> dict[str, str]:
-    return {"line": PUBLISHED, "position": LATEST}
+    return {"line": PUBLISHED, "position": POSITION}

@@ -1,7 +1,7 @@
 """Advice on a policy's settings: simulate a history under changed settings, and choose those that reduce the wait.
 
 Each change is tried by itself. Then the best changes are combined with others, one more each time, as long as the mean
-wait falls and no objection arises (a beam search). So at most `MOST_LINES` lines are advised.
+wait falls and no objection arises (a beam search). Advice has at most `MOST_LINES` lines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,26 +17,26 @@ from job_queue.simulation.report import PolicyOutcome
 from job_queue.simulation.trace import TraceJob
 
 DAY = 24 * 3600.0
-FEWEST_JOBS, FEWEST_DAYS = 100, 3.0  # of a history on which advice can rest
-LONG_WAIT, FEWEST_WAITS = 300.0, 20  # so many jobs must wait for longer than these seconds
+FEWEST_JOBS, FEWEST_DAYS = 100, 3.0  # minimum size of a history for advice
+LONG_WAIT, FEWEST_WAITS = 300.0, 20  # advice needs FEWEST_WAITS jobs that wait for longer than LONG_WAIT seconds
 MOST_LINES = 3
-BEAM = 2  # trials of each number of lines to which a further line is added
-GAIN = 0.05  # part by which the mean wait must fall at least
+BEAM = 2  # best trials with the same number of lines, to each of which a further line is added
+GAIN = 0.05  # minimum part by which the mean wait must fall
 MORE_GAIN = 0.01  # part of the present mean wait by which each further line must reduce it
 HARM_PART, HARM_SECONDS = 0.1, 60.0  # the wait of the highest priority may grow by the larger of these
 FEWEST_OF_CLASS = 10  # jobs of the highest priority that are protected in this way
 HALF_PART, HALF_SECONDS = 0.02, 30.0  # the wait in each half of the history may grow by the sum of these
 RHO, MORE_RHO = 1.05, 0.05  # the worst rho may be RHO, or MORE_RHO above the present one
-PART_OF_FIRST = 0.06  # of the time, for the simulation of the policy in force
+PART_OF_FIRST = 0.06  # part of the remaining time that one simulation of the policy in force may take
 
 
 class Insufficient(StrEnum):
-    """The reason why a history tells nothing about settings."""
+    """The reason why a history is not enough for advice on settings."""
 
     JOBS = "JOBS"  # too few jobs
     DAYS = "DAYS"  # too short
     WAITING = "WAITING"  # hardly any job waits
-    TIME = "TIME"  # too little time to simulate even a part of it
+    TIME = "TIME"  # too little time to simulate even a part of the history
 
 
 class Objection(StrEnum):
@@ -63,12 +63,12 @@ class SettingsTrial:
 
     @property
     def highest(self) -> Metrics:
-        """The figures of the highest priority that FEWEST_OF_CLASS jobs have."""
+        """The figures of the highest priority that at least FEWEST_OF_CLASS jobs have, or else of all jobs."""
         return next((it for it in self.classes["priority"].values() if it.jobs >= FEWEST_OF_CLASS), self.overall)
 
     @property
     def worst_rho(self) -> float | None:
-        """The largest rho of a project; None: there is only one project."""
+        """The largest rho of a project; None: rho is not known for any project."""
         return max(self.rho.values(), default=None)
 
 
@@ -77,7 +77,7 @@ class SettingsAdvice:
     """The result: the tried settings, and the chosen ones."""
 
     jobs: int  # simulated
-    days: float  # between the first and the last submission of these
+    days: float  # between the first and the last submission of these jobs
     of_jobs: int  # in the whole history; more than `jobs` if the time was too short for all
     in_force: SettingsTrial | None = None
     trials: tuple[SettingsTrial, ...] = ()
@@ -102,7 +102,7 @@ class TimeLimit:
     begun: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start the time."""
+        """Record the beginning."""
         object.__setattr__(self, "begun", self.clock())
 
     @property
@@ -141,8 +141,9 @@ class Advisor:
         self._untried: list[SettingChange] = []
 
     def advise(self, trace: Sequence[TraceJob]) -> SettingsAdvice:
-        """Return advice from the jobs of a trace, in the order of their submissions.
+        """Return advice from the jobs of a trace.
 
+        :param trace: the jobs in the order of their submissions.
         :raises TraceError: the policy lacks a project of the trace.
         """
         too_little = shortage(trace)
@@ -179,9 +180,9 @@ class Advisor:
         return trace
 
     def _search(self, trace: Sequence[TraceJob]) -> SettingsTrial | None:
-        """Return the best trial: single changes, and then combinations of the best with one change more."""
+        """Return the best trial of a single change or a combination; None: every trial has an objection."""
         singles = list(self._tries([(change,) for change in self._changes], trace))
-        # A change that is much worse by itself is not combined.
+        # A change that by itself lengthens the mean wait by more than HALF_PART is not combined.
         useful = [it for it in singles if it.overall.wait <= self._base.overall.wait * (1 + HALF_PART)]
         useful.sort(key=lambda it: it.overall.wait)
         beam = _best(singles)
@@ -200,7 +201,7 @@ class Advisor:
         return self._without_idle_lines(best, trace) if best else None
 
     def _without_idle_lines(self, best: SettingsTrial, trace: Sequence[TraceJob]) -> SettingsTrial:
-        """Leave out lines that the later lines have made needless."""
+        """Return the best trial without lines whose removal hardly lengthens the mean wait."""
         for change in best.changes:
             fewer = tuple(it for it in best.changes if it != change)
             if not fewer:
@@ -292,7 +293,7 @@ def objection_to(trial: SettingsTrial, in_force: SettingsTrial) -> Objection | N
 def _best(trials: Iterable[SettingsTrial]) -> list[SettingsTrial]:
     """Return the BEAM trials with the shortest mean waits and different settings, among those without an objection.
 
-    Two values of one setting often do the same, so only the better one is returned.
+    Two values of one setting often have the same effect, so only the better one is returned.
     """
     found: dict[frozenset[str], SettingsTrial] = {}
     for trial in sorted(trials, key=lambda it: it.overall.wait):

@@ -27,7 +27,7 @@ COMBINATIONS = 5  # combinations in the table
 
 
 def settings_lines(trial: SettingsTrial) -> list[str]:
-    """Return the lines of a policy in YAML."""
+    """Return the settings of a trial as lines of a policy in YAML."""
     return ["settings:", *(f"  {change.line}" for change in trial.changes)]
 
 
@@ -40,7 +40,7 @@ def advice_page(advice: SettingsAdvice, width: int | None = None) -> str:
 
 
 def advice_as_json(advice: SettingsAdvice) -> dict[str, Any]:
-    """Return advice as plain data; durations are seconds, parts are between 0 and 1."""
+    """Return advice as plain data. Durations are seconds, and ratios are numbers instead of percentages."""
     chosen = advice.chosen
     return {
         "jobs": advice.jobs,
@@ -128,7 +128,7 @@ def _what_is_missing(advice: SettingsAdvice) -> str:
 
 
 def _shown(advice: SettingsAdvice) -> list[SettingsTrial]:
-    """Return the single changes, and then the best combinations with the chosen one, each by mean wait."""
+    """Return the single changes, then the best combinations and the chosen one, in both cases by mean wait."""
     ordered = sorted(advice.trials, key=lambda trial: trial.overall.wait)
     several = [trial for trial in ordered if len(trial.changes) > 1]
     best = [trial for trial in several if trial is advice.chosen or trial in several[:COMBINATIONS]]

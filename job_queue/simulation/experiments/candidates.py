@@ -36,8 +36,9 @@ class SettingChange:
         return f"{self.setting}: {text}"
 
 
-# Settings that decide how long jobs wait. Left out: settings that limit people (max_waiting), that act only on what a
-# trace does not have (idle_after), and `aging`, which changes the meaning of priorities and plans each minute.
+# Settings that decide how long jobs wait. Left out are settings that limit people (max_waiting) and settings for data
+# that a trace does not have (idle_after). `aging` is only tried without a value, because aging changes the meaning of
+# priorities and needs a plan each minute.
 CHANGES = (
     SettingChange("order", Order.SHORTEST),
     SettingChange("order", Order.SUBMISSION),
@@ -58,11 +59,11 @@ CHANGES = (
 
 
 def changes_of(settings: Settings) -> Iterator[SettingChange]:
-    """Yield the changes that make a difference to these settings."""
+    """Yield the changes whose values differ from these settings."""
     return (change for change in CHANGES if getattr(settings, change.setting) != change.value)
 
 
 def with_changes(policy: Policy, changes: Iterable[SettingChange]) -> Policy:
-    """Return the policy with other settings."""
+    """Return the policy with the changed settings."""
     values = {change.setting: change.value for change in changes}
     return replace(policy, settings=replace(policy.settings, **values))

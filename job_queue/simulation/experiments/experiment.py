@@ -50,7 +50,7 @@ class Experiment:
         return sum(capacity * gpus for capacity, gpus in each)
 
     def _fairness(self, policy: Policy, runs: Sequence[JobRun], watch: Watch) -> dict[str, float]:
-        """Return rho (see `metrics`) of each project that has a quota; empty if there is only one project."""
+        """Return rho (see `metrics`) of each project with jobs and a quota; empty if there is only one project."""
         found: dict[str, float] = {}
         for project in policy.projects if len(policy.projects) > 1 else ():
             own = [run for run in runs if run.job.project == project.name]
@@ -65,7 +65,7 @@ class Experiment:
     def _with_known_runtime(self, job: SimulatedJob) -> SimulatedJob:
         """Return the job with the maximum runtime that the planner knows.
 
-        With predicted runtimes it is the MaxRuntime of the trace, which also bounds the predictions.
+        With predicted runtimes, this is the MaxRuntime of the trace, which also bounds the predictions.
         """
         starting = self.overheads.provisioning
         known = job.max_runtime if self.runtimes == "predicted" else None

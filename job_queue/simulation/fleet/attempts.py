@@ -27,7 +27,7 @@ class JobRun:
     ended: float | None = None  # None: the job has not finished
     starts: list[float] = field(default_factory=list)  # starts of the attempts
     preemptions: int = 0
-    evictions: list[float] = field(default_factory=list)  # times of the preemptions that raise its guaranteed runtime
+    evictions: list[float] = field(default_factory=list)  # preemptions that raise the job's guaranteed runtime
     done: float = 0  # seconds of work that are done and not lost
     lost: float = 0  # seconds of work that preemptions lost
     provisioned: float = 0  # seconds of the first provisioning
@@ -119,7 +119,7 @@ def guarantee_ends(attempts: Iterable[SimulatedAttempt]) -> list[float]:
 
 
 def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:
-    """Return the slots of each pool that are not held. A number is negative if more slots are held than exist."""
+    """Return the slots of each pool that neither attempts nor external jobs hold; negative if they hold too many."""
     at_the_time = replace(world, now=now)
     free = {pool.name: at_the_time.capacity(pool) - world.external.get(pool.name, 0) for pool in world.policy.pools}
     for slots in held:

@@ -11,7 +11,7 @@ _Place = tuple[int, float, str]
 """The place of a job in its waiting queue: inverted priority, submission, name."""
 
 _Queue = tuple[str, bool, tuple[frozenset[str], ...]]
-"""The jobs of a waiting queue have the same project and pools, and are interactive or not."""
+"""The key of a waiting queue: project, whether jobs are interactive, and the pools of each alternative."""
 
 
 class WaitingQueues:

@@ -33,7 +33,7 @@ class WaitChange:
 
     @property
     def difference(self) -> float:
-        """The seconds that the job waits longer. A negative number means that the job waits shorter."""
+        """The seconds by which the wait becomes longer; negative if the wait becomes shorter."""
         return self.after - self.before
 
 
@@ -43,7 +43,7 @@ class ProjectFigures:
 
     project: str
     waiting: int  # number of waiting jobs
-    known: int  # waiting jobs whose start is known, or known to be after the horizon
+    known: int  # waiting jobs that no user holds and whose start is known, or known to be after the horizon
     wait_before: float | None  # mean wait of the `known` jobs from now on, in seconds; each at most the horizon
     wait_after: float | None  # the same under the other policy
     used_before: Slots  # slots in use after the present plan is carried out; reserved slots count as used
@@ -52,7 +52,7 @@ class ProjectFigures:
 
 @dataclass(frozen=True, slots=True)
 class PolicyComparison:
-    """The differences between two policies. `starts`, `kept_waiting` and `evictions` compare one cycle of each now."""
+    """The differences between two policies. `starts`, `kept_waiting` and `evictions` compare their present plans."""
 
     starts: tuple[Start, ...]
     kept_waiting: tuple[str, ...]  # jobs that start now under the policy in force, but not under the other policy

@@ -19,7 +19,7 @@ GOLDEN_RATIO = 0.618033988749895  # multiples of this number modulo 1 are spread
 class Starts:
     """The start of each waiting job under each policy: epoch seconds, or `inf` if after the horizon.
 
-    A job is missing if its start is unknown, because it waits for jobs whose ends are unknown.
+    A job is missing if its start is unknown, for example because it waits for jobs whose ends are unknown.
     """
 
     before: Mapping[str, float] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.watching import CountedTables
-from job_queue.adapters.records.published_plan import PUBLISHED, packed
+from job_queue.adapters.records.published_plan import PUBLISHED, to_stored
 from job_queue.api.expectations import ask_again_after
 from job_queue.scheduler import plan
 from tests.jobs import OWNER
@@ -120,7 +120,7 @@ def test_what_a_program_said_is_kept_from_strangers_also_after_its_owner_has_ask
     published = api.queue.repository.published
     plan = published.latest()
     told = tuple(replace(hold, message="AlgorithmError: --password=hunter2") for hold in plan.holds)
-    published.replace(packed(replace(plan, holds=told)), 1_000_000)
+    published.replace(to_stored(replace(plan, holds=told)), 1_000_000)
     together = Api(queue=api.queue, seconds=lambda: 0.0)
     for caller, sees in ((OWNER, True), (STRANGER, False), (ADMIN, True), (STRANGER, False)):
         for path in ("/jobs/waits", "/jobs", "/queue"):

@@ -6,7 +6,7 @@ import pytest
 
 from job_queue.adapters.dynamodb import Update
 from job_queue.adapters.records.packed_json import LARGEST
-from job_queue.adapters.records.published_plan import PUBLISHED, packed
+from job_queue.adapters.records.published_plan import PUBLISHED, to_stored
 from job_queue.controller.part import Backend
 from job_queue.controller.publication import PAUSE_SECONDS, Publication
 from job_queue.domain.errors import Unavailable
@@ -100,9 +100,9 @@ def test_no_cycle_fails_where_its_plan_cannot_be_published() -> None:
 
 def test_a_late_write_does_not_replace_a_later_plan() -> None:
     queue, _ = a_queue()
-    later = packed(PublishedPlan(at=2.0, window=7))
+    later = to_stored(PublishedPlan(at=2.0, window=7))
     queue.repository.published.replace(later, 20)
-    queue.repository.published.replace(packed(PublishedPlan(at=1.0, window=5)), 19)
+    queue.repository.published.replace(to_stored(PublishedPlan(at=1.0, window=5)), 19)
     assert queue.repository.published.latest().window == 7
 
 
@@ -140,7 +140,7 @@ def test_the_plan_of_many_jobs_fits_in_a_row(jobs: int) -> None:
         for number, name in enumerate(names)
     )
     plan = PublishedPlan(1.0, holds, dict.fromkeys(names, 3), frozenset({"s"}), {"p5": {"vision": 2}}, 100)
-    row = packed(plan)
+    row = to_stored(plan)
     assert len(row.content) <= LARGEST
     queue.repository.published.replace(row, 1)
     found = queue.repository.published.latest()
@@ -154,7 +154,7 @@ def test_the_plan_of_many_jobs_fits_in_a_row(jobs: int) -> None:
     [
         {"content": "no packed text"},
         {"content": ""},
-        {"content": packed(PublishedPlan()).content[:-9]},
+        {"content": to_stored(PublishedPlan()).content[:-9]},
         {"at": "yesterday"},
         {"content": 7},
     ],

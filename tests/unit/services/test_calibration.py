@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.records.packed_json import pack, to_text, unpack
+from job_queue.adapters.records.packed_json import compress, from_compressed, to_text
 from job_queue.domain.expectations.past_estimates import LOOK_SECONDS, PastEstimates, PastLook
 from job_queue.prediction.conformal import FEWEST_LOOKS, score
 from job_queue.services.outlook import OutlookService
@@ -165,12 +165,12 @@ def test_an_unreadable_row_is_as_none_and_doubts_of_earlier_versions_are_left_ou
     queue = one_waits()
     look(queue)
     rows = {key[2]: row for key, row in queue.tables.rows.items() if key[1] == "outlook"}
-    stored = unpack(rows["told"]["content"])
+    stored = from_compressed(rows["told"]["content"])
     (estimate,) = stored["estimates"]
     stored["estimates"] = [{**estimate, "doubt": "OUTRANKED", "not_after": 1.5}]
-    rows["told"]["content"] = pack(to_text(stored))
+    rows["told"]["content"] = compress(to_text(stored))
     assert queue.repository.outlook.for_readers().estimates["train-91"].doubt is None
-    for broken in ("no JSON", pack(to_text({"looks": [{"at": "noon"}]}))):
+    for broken in ("no JSON", compress(to_text({"looks": [{"at": "noon"}]}))):
         rows["past-estimates"]["content"] = broken
         assert queue.repository.outlook.past_estimates() == PastEstimates()
 

@@ -11,7 +11,7 @@ from job_queue.api.previews import MOST_LISTED
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import TakesTooLong
 from job_queue.scheduler import Policy
-from job_queue.services.preview import SECONDS, PreviewService
+from job_queue.services.preview import TIME_LIMIT_SECONDS, PreviewService
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.workload import Overheads
 from tests.jobs import OWNER, P5, a_body
@@ -238,11 +238,11 @@ def service(api: Api, seconds: float = 0, **more: Any) -> PreviewService:
 def test_however_many_wait_it_ends_in_time_and_says_what_to_ask_instead() -> None:
     """So much time passes with each look at the clock, that is with each moment of a future, that none is finished."""
     api = busy(8)
-    looked = Ticking(api.queue.now, SECONDS / 4)
+    looked = Ticking(api.queue.now, TIME_LIMIT_SECONDS / 4)
     queue = api.queue
     with pytest.raises(TakesTooLong):
         PreviewService(queue.policies, queue.dry_run.cluster, looked).of_capacity({"p5": 5}, 8 * HOUR)
-    assert looked.now - queue.now < 2 * SECONDS
+    assert looked.now - queue.now < 2 * TIME_LIMIT_SECONDS
     status, answer = preview(slow(api), capacity={"p5": 5})
     assert (status, answer["code"], answer["field"]) == (422, "TakesTooLong", "hours")
     assert "0 hours" in answer["remedy"]
@@ -252,7 +252,7 @@ def test_however_many_wait_it_ends_in_time_and_says_what_to_ask_instead() -> Non
 
 def slow(api: Governed) -> Governed:
     """The same queue, whose clock goes on by itself."""
-    clock = Ticking(api.queue.now, SECONDS / 4)
+    clock = Ticking(api.queue.now, TIME_LIMIT_SECONDS / 4)
     api.queue.clock = clock  # type: ignore[method-assign]
     slower = Api(queue=api.queue)
     api.resolver = slower.resolver

@@ -171,6 +171,6 @@ def test_all_faults_come_at_once_each_with_its_field() -> None:
     )
     fields = [
         issue.field.removeprefix("HyperParameters.mp_parameters")
-        for issue in preflight.of_request(TrainingRequest.read(request))
+        for issue in preflight.request_issues(TrainingRequest.read(request))
     ]
     assert sorted(fields) == ["", ".default_partition", ".micro_batches", ".optimize", ".pipeline"]

@@ -302,8 +302,8 @@ POLICY_RULES = {
 }
 
 
-def of_request(request: dict[str, Any]) -> list[ValidationIssue]:
-    return preflight.of_request(TrainingRequest.read(request))
+def request_issues(request: dict[str, Any]) -> list[ValidationIssue]:
+    return preflight.request_issues(TrainingRequest.read(request))
 
 
 def judged(request: dict[str, Any], applied: AppliedPolicy = FLEET) -> list[ValidationIssue]:
@@ -312,7 +312,7 @@ def judged(request: dict[str, Any], applied: AppliedPolicy = FLEET) -> list[Vali
     assert against_sagemaker(request) == []
     read = TrainingRequest.read(request)
     job = new_job(read, OWNER, scheduling_options(read, OWNER, applied.policy), NOW)
-    return preflight.of_policy(read, job, applied, preflight.of_request(read))
+    return preflight.policy_issues(read, job, applied, preflight.request_issues(read))
 
 
 @pytest.mark.parametrize("name", REQUEST_RULES)
@@ -321,10 +321,10 @@ def test_a_request_is_stopped_and_one_like_it_passes(name: str) -> None:
     for request in (case.stopped, case.passes):
         assert against_model(request, shape()) == []
         assert against_sagemaker(request) == []
-    (problem,) = of_request(case.stopped)
+    (problem,) = request_issues(case.stopped)
     assert problem.field == case.field
     assert problem.message.startswith(case.field) and problem.message.endswith(".")
-    assert of_request(case.passes) == []
+    assert request_issues(case.passes) == []
 
 
 @pytest.mark.parametrize("name", POLICY_RULES)
@@ -342,11 +342,11 @@ def in_sizes(request: dict[str, Any], sizes: str) -> dict[str, Any]:
 
 def test_the_model_must_divide_the_processes_of_each_size() -> None:
     request = mpi(P4, 4, 8, pipeline_parallel_degree=16)
-    assert of_request(in_sizes(request, "4 2")) == []
-    (problem,) = of_request(in_sizes(request, "4 3 2"))
+    assert request_issues(in_sizes(request, "4 2")) == []
+    (problem,) = request_issues(in_sizes(request, "4 3 2"))
     assert (problem.field, "(3 x 8)" in problem.message) == (MP, True)
     # A size that is wrong for itself is not told twice, in whichever pools.
-    assert len(of_request(in_sizes(mpi(P4, 4, 8, pipeline_parallel_degree=5), "4 2"))) == 2
+    assert len(request_issues(in_sizes(mpi(P4, 4, 8, pipeline_parallel_degree=5), "4 2"))) == 2
 
 
 def test_a_job_never_starts_only_if_its_smallest_size_cannot() -> None:
@@ -377,7 +377,7 @@ def test_nobody_judges_what_nobody_can_tell() -> None:
         a_request(HyperParameters=hyperparameters(mp_parameters={"partitions": 7})),  # started by the image itself
         a_request(HyperParameters={"mp_parameters": "{}", "sagemaker_mpi_enabled": "no JSON"}),
     ):
-        assert of_request(request) == []
+        assert request_issues(request) == []
 
 
 values = st.recursive(
@@ -392,20 +392,20 @@ values = st.recursive(
     st.sampled_from(CONFIGS),
 )
 def test_whatever_the_hyperparameters_are_it_answers(sent: dict[str, str], config: dict[str, Any]) -> None:
-    for problem in of_request(a_request(HyperParameters=sent, ResourceConfig=config)):
+    for problem in request_issues(a_request(HyperParameters=sent, ResourceConfig=config)):
         assert problem.message.endswith(".")
 
 
 def test_hyperparameters_without_end_are_read_as_text() -> None:
     deep = "[" * 2500
     request = a_request(HyperParameters=dict.fromkeys(HYPERPARAMETERS, deep))
-    assert [problem.field for problem in of_request(request)] == [MP]
+    assert [problem.field for problem in request_issues(request)] == [MP]
 
 
 def test_all_issues_come_at_once() -> None:
     request = mpi(per_host=16)
     request["CheckpointConfig"] = {"S3Uri": "s3://bucket", "LocalPath": "kept"}
-    assert [problem.field for problem in of_request(request)] == [LOCAL, URI, PER_HOST]
+    assert [problem.field for problem in request_issues(request)] == [LOCAL, URI, PER_HOST]
 
 
 def test_the_table_of_gpus_names_types_that_sagemaker_has() -> None:
@@ -426,7 +426,7 @@ def rows() -> list[str]:
 def messages() -> list[str]:
     """One of each kind, from the requests that are stopped."""
     of_sagemaker = [problem.message for request, _, _ in REFUSED.values() for problem in found(request)]
-    of_requests = [it.message for case in REQUEST_RULES.values() for it in of_request(case.stopped)]
+    of_requests = [it.message for case in REQUEST_RULES.values() for it in request_issues(case.stopped)]
     return [*of_sagemaker, *of_requests, *(it.message for case in POLICY_RULES.values() for it in judged(case.stopped))]
 
 
