@@ -10,10 +10,14 @@ looks are. So the distributions of the looks are averaged with equal weights, ho
 (Dunn, Wasserman, Ramdas, Distribution-Free Prediction Sets for Two-Layer Hierarchical Models, JASA 2023, "pooling
 CDFs"). Only the latest looks count, because the load changes (Barber et al., Conformal Prediction Beyond
 Exchangeability, Annals of Statistics 2023).
+
+The score of a job that still waits is not known; it is at least the score of a start now. Such lower limits are
+censored observations, so the distribution is the Kaplan-Meier estimate with weights (Kaplan and Meier, JASA 1958; for
+conformal prediction Candes, Lei, Ren, Conformalized Survival Analysis, JRSSB 2023). If they were left out, the known
+scores would be mostly those of jobs that started early.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
@@ -24,7 +28,7 @@ MOST_LOOKS = 120  # the latest looks that count
 MOST_SCORES = 9  # scores that are kept of a look
 FEWEST_LOOKS = 2  # with fewer looks there is no interval
 FEW_LOOKS = 8  # with fewer looks, an interval is shown with the number of its looks
-_HALVINGS = 20  # of the range of all scores, to find a quantile
+_ROUNDING = 1e-9  # sums of weights are not exact
 
 
 def score(wait: float, told: float) -> float:
@@ -61,39 +65,47 @@ class UsualErrors:
         return self.looks >= FEWEST_LOOKS
 
 
-def usual_errors(looks: Sequence[Sequence[float]]) -> UsualErrors:
+@dataclass(frozen=True, slots=True)
+class LookScores:
+    """The scores of a look: known scores, and lower limits of the scores of jobs that still wait."""
+
+    known: Sequence[float]
+    at_least: Sequence[float] = ()
+
+
+def usual_errors(looks: Sequence[LookScores]) -> UsualErrors:
     """Return the quantiles of the averaged distribution of the latest looks.
 
-    :param looks: the scores of each look, the latest look last. A look without scores does not count.
+    :param looks: the looks, the latest look last. A look without a known score does not count.
     """
-    counting = [reduced(scores) for scores in [scores for scores in looks if scores][-MOST_LOOKS:]]
+    counting = [look for look in looks if look.known][-MOST_LOOKS:]
     if len(counting) < FEWEST_LOOKS:
         return UsualErrors(len(counting))
+    distribution = list(_distribution(counting))
     tail = (1 - LEVEL) / 2
-    return UsualErrors(len(counting), *(_quantile(counting, part) for part in (tail, 0.5, 1 - tail, BOUND)))
+    return UsualErrors(len(counting), *(_quantile(distribution, part) for part in (tail, 0.5, 1 - tail, BOUND)))
 
 
-def _quantile(looks: Sequence[Sequence[float]], part: float) -> float:
-    """Return the smallest score at which the average of the looks' distribution functions reaches `part`."""
-    low, high = min(scores[0] for scores in looks), max(scores[-1] for scores in looks)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if sum(_part_up_to(scores, middle) for scores in looks) >= part * len(looks):
-            high = middle
-        else:
-            low = middle
-    return high
+def _distribution(looks: Iterable[LookScores]) -> Iterator[tuple[float, float]]:
+    """Yield ascending scores, each with the part of all scores up to this score: the weighted Kaplan-Meier estimate."""
+    scores = list[tuple[float, bool, float]]()
+    for look in looks:
+        weight = 1 / (len(look.known) + len(look.at_least))
+        scores += [(value, False, weight) for value in look.known]
+        scores += [(value, True, weight) for value in look.at_least]
+    scores.sort()
+    left, beyond = sum(weight for _, _, weight in scores), 1.0  # weight of the scores from here on; part beyond them
+    for value, is_limit, weight in scores:
+        if not is_limit:
+            beyond *= max(0.0, 1 - weight / left)
+            yield value, 1 - beyond
+        left = max(weight, left - weight)
+    yield scores[-1][0], 1.0
 
 
-def _part_up_to(scores: Sequence[float], value: float) -> float:
-    """Return a look's distribution function at a value. The function is linear between two scores."""
-    if value < scores[0]:
-        return 0.0
-    if value >= scores[-1]:
-        return 1.0
-    after = bisect_right(scores, value)
-    before = scores[after - 1]
-    return (after - 0.5 + (value - before) / (scores[after] - before)) / len(scores)
+def _quantile(distribution: Sequence[tuple[float, float]], part: float) -> float:
+    """Return the smallest score up to which there is this part of all scores."""
+    return next(value for value, up_to in distribution if up_to >= part - _ROUNDING)
 
 
 def _between(ordered: Sequence[float], part: float) -> float:

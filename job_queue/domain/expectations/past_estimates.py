@@ -3,7 +3,16 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from job_queue.prediction.conformal import LEVEL, MOST_LOOKS, UsualErrors, reduced, score, usual_errors, wait_of
+from job_queue.prediction.conformal import (
+    LEVEL,
+    MOST_LOOKS,
+    LookScores,
+    UsualErrors,
+    reduced,
+    score,
+    usual_errors,
+    wait_of,
+)
 from job_queue.simulation.forecast import Doubt, Estimate
 
 LOOK_SECONDS = 3 * 3600.0  # time between two looks that are kept
@@ -19,11 +28,9 @@ class PastLook:
     scores: tuple[float, ...] = ()
     waiting: Mapping[str, float] = field(default_factory=dict)  # submission -> estimated wait, seconds
 
-    def scores_at(self, now: float) -> tuple[float, ...]:
-        """Return all scores, including lower limits for the jobs that wait longer than estimated."""
-        elapsed = now - self.at
-        late = (score(elapsed, told) for told in self.waiting.values() if elapsed > told)
-        return (*self.scores, *late)
+    def scores_at(self, now: float) -> LookScores:
+        """Return the scores of the look. The wait so far gives a lower limit for each job that still waits."""
+        return LookScores(self.scores, [score(now - self.at, told) for told in self.waiting.values()])
 
 
 @dataclass(frozen=True, slots=True)

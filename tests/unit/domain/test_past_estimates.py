@@ -22,6 +22,7 @@ from job_queue.prediction.conformal import (
     LEVEL,
     MOST_LOOKS,
     MOST_SCORES,
+    LookScores,
     UsualErrors,
     score,
     usual_errors,
@@ -55,10 +56,11 @@ def test_a_job_that_left_without_a_start_is_forgotten_unless_not_all_were_read()
     assert past.with_starts({}, None) == past
 
 
-def test_a_job_that_waits_longer_than_told_counts_with_its_wait_so_far() -> None:
+def test_a_job_that_still_waits_gives_a_lower_limit_of_its_score() -> None:
     (look,) = PastEstimates().with_look(NOW, {"a": 1200.0, "b": 9000.0}).looks
-    assert look.scores_at(NOW + 1200) == ()
-    assert look.scores_at(NOW + 3000) == pytest.approx((score(3000, 1200),))
+    found = look.scores_at(NOW + 3000)
+    assert found.known == ()
+    assert found.at_least == pytest.approx((score(3000, 1200), score(3000, 9000)))
 
 
 def test_few_estimates_and_looks_are_kept_and_a_finished_look_has_few_scores() -> None:
@@ -76,13 +78,15 @@ def test_few_estimates_and_looks_are_kept_and_a_finished_look_has_few_scores() -
     assert (len(past.looks), past.looks[-1].at) == (MOST_LOOKS, NOW + MOST_LOOKS + 4)
 
 
-def test_errors_come_from_scores_and_late_jobs() -> None:
+def test_errors_come_from_scores_and_from_limits() -> None:
     past = PastEstimates()
     for number in range(FEWEST_LOOKS):
         past = past.with_look(NOW + number * LOOK_SECONDS, {f"a{number}": 1200.0, "late": 600.0})
     past = past.with_starts({f"a{number}": (NOW + number * LOOK_SECONDS + 2700,) for number in range(20)}, {"late"})
     now = NOW + FEWEST_LOOKS * LOOK_SECONDS
-    expected = [(score(2700, 1200), score(number * LOOK_SECONDS, 600)) for number in range(FEWEST_LOOKS, 0, -1)]
+    expected = [
+        LookScores((score(2700, 1200),), (score(number * LOOK_SECONDS, 600),)) for number in range(FEWEST_LOOKS, 0, -1)
+    ]
     assert past.usual_errors(now) == usual_errors(expected)
 
 
