@@ -43,6 +43,7 @@ def notice(job: str, owner: str | None, project: str | None, news: str, longest:
     """
     text = f"{job} ({(owner or '').rpartition('/')[2].rpartition(':')[2]}, project {project}) {news}"
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_CHAT_MARKUP)
-    if longest is not None and len(line) > longest:
+    sentence = line if line.endswith((".", "!", "?")) else f"{line}."
+    if longest is not None and len(sentence) > longest:
         return f"{line[: longest - 1]}…"
-    return line if line.endswith((".", "!", "?")) else f"{line}."
+    return sentence

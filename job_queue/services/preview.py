@@ -83,7 +83,7 @@ class PreviewService:
         """
         _, policy = read_policy(document, None)
         cluster = self._read_cluster()
-        warnings = tuple(_policy_issues(document, self._policies.max_capacity))
+        warnings = tuple(_policy_issues(document, self._policies))
         ceiling = cluster.applied.ceiling
         if warnings and ceiling is not None:
             ceiling = max(ceiling, sum(pool.capacity for pool in policy.pools))
@@ -101,7 +101,7 @@ class PreviewService:
         """
         cluster = self._read_cluster()
         document = _with_capacity(cluster.applied, capacity)
-        warnings = tuple(_policy_issues(document, self._policies.max_capacity))
+        warnings = tuple(_policy_issues(document, self._policies))
         other = replace(cluster.applied, policy=policy_from_document(document))
         other = replace(other, ceiling=_raised_ceiling(cluster.applied, capacity))
         return replace(self._compared(cluster, other, horizon), warnings=warnings)
@@ -182,10 +182,10 @@ def _with_capacity(applied: AppliedPolicy, capacity: Mapping[str, int]) -> dict[
     return document
 
 
-def _policy_issues(document: object, max_capacity: int) -> Iterator[str]:
+def _policy_issues(document: object, policies: Policies) -> Iterator[str]:
     """Yield the reasons why a policy would be refused."""
     try:
-        parse_policy(document, max_capacity)
+        parse_policy(document, policies.max_capacity, may_share=policies.may_share)
     except InvalidRequest as error:
         yield from (issue.message for issue in error.issues)
 

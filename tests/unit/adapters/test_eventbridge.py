@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from api_contract.notices import LONGEST_NOTICE
+from api_contract.notices import LONGEST_NOTICE, notice
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.domain.domain_events import JobEvent, PolicyApplied
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
@@ -270,3 +270,8 @@ def test_a_broken_eventbridge_fails_nothing_and_later_events_arrive(notifying: N
     notifying.bridge.broken = False
     notifying.queue.end("job1-qstamp-1")
     assert notifying.events()[-1][0] == "Training Job Finished"
+
+
+@pytest.mark.parametrize("length", range(1, 60))
+def test_a_notice_is_never_longer_than_it_may_be(length: int) -> None:
+    assert len(notice("job", "o", "p", "x" * length, longest=40)) <= 40

@@ -86,6 +86,16 @@ def test_a_policy_above_the_ceiling_is_looked_at_and_could_not_be_applied() -> N
     assert api.put(policy, version=1)[0] == 400
 
 
+def test_shared_pools_that_the_stack_does_not_support_are_a_warning() -> None:
+    api = busy(9)
+    policy = a_policy(pools=[{**pool, "shared": True, "gpus": 8} for pool in pools()])
+    assert not preview(api, policy=policy)[1]["warnings"]
+    api.queue.policies.may_share = False
+    _, answer = preview(api, policy=policy)
+    assert any("shared" in warning for warning in answer["warnings"]), answer["warnings"]
+    assert api.put(policy, version=1)[0] == 400
+
+
 def test_less_capacity_than_the_quotas_is_looked_at_too() -> None:
     api = busy(6)
     status, answer = preview(api, capacity={"p5": 1})
