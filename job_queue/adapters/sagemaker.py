@@ -1,4 +1,4 @@
-"""SageMaker's API for training jobs: create, stop, list and describe; also its events and the meaning of errors."""
+"""SageMaker's API for training jobs: create, stop, list and describe; also its events and error codes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Submission: the validation of requests, of callers' rights and of places in S3, and the storage of new jobs."""
+"""Submission: validate requests, rights and places in S3; store new jobs; recognise a request that is sent again."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The meaning of SageMaker's messages when it refuses a launch: an exceeded quota, or an objection to the pool.
+"""The meaning of the text of SageMaker's refusals: an exceeded quota, a fault of the pool, or a cause that may pass.
 
 ResourceLimitExceeded covers every quota of an account: instances of a type, but also spot instances, warm pools,
 debugger rules, and the longest run time. ValidationException is also about more than the request.
