@@ -1,4 +1,4 @@
-"""Quality of expected starts: `python benchmarks/when.py TRACE.csv ... [--synthetic] [--every HOURS] [--days N]`.
+"""Quality of expected starts: `python benchmarks/when.py TRACE.csv ... [--synthetic] [--every HOURS] [--days N] [--seed N]`.
 
 Each trace is simulated, with predicted runtimes. Every three hours the starts of all waiting jobs are estimated, and
 intervals are computed from the errors of earlier estimates, as in the queue. Then both are compared with the simulated
@@ -144,10 +144,13 @@ class Replay:
     :param every: seconds between two moments at which starts are estimated.
     :param arrivals: whether estimates expect further jobs.
     :param futures: number of futures for each estimate; None: the forecast chooses a number that it can compute fast.
+    :param seed: of the drawn priorities.
     """
 
-    def __init__(self, trace: Sequence[TraceJob], every: float, *, arrivals: bool, futures: int | None) -> None:
-        reading = Reading(priorities=(10, 60, 30), longest=2 * DAY)
+    def __init__(
+        self, trace: Sequence[TraceJob], every: float, *, arrivals: bool, futures: int | None, seed: int = 0
+    ) -> None:
+        reading = Reading(priorities=(10, 60, 30), longest=2 * DAY, seed=seed)
         anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
         capacity = capacity_for(reading.jobs(trace, anyone), LOAD)
         work = ((row.group or DEFAULT, reading.work(row) * reading.instances(row)) for row in trace)
@@ -268,6 +271,9 @@ def main() -> None:
         "--every", type=float, default=LOOK_SECONDS / HOUR, metavar="HOURS", help="between two moments (3)"
     )
     parser.add_argument("--days", type=float, metavar="N", help="only the first days of each trace")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the drawn priorities, and of a made-up load (0)"
+    )
     parser.add_argument("--alone", action="store_true", help="estimate as if nobody came later")
     parser.add_argument("--futures", type=int, metavar="N", help="how many each estimate looks at")
     parser.add_argument("--synthetic", action="store_true", help="a made-up load of 60 days, with and without a change")
@@ -277,14 +283,17 @@ def main() -> None:
         print(line, flush=True)
     loads = [(path.name.partition(".")[0], read_trace(path)) for path in options.traces]
     if options.synthetic:
-        loads += [("stationary", synthetic(60, changes=False)), ("with a change", synthetic(60, changes=True))]
+        for name, changes in (("stationary", False), ("with a change", True)):
+            loads.append((name, synthetic(60, changes=changes, seed=options.seed + 1)))
     if not loads:
         return
     print("| trace | told | no start | near | interval | 80 % | 95 % | width | bound |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, load in loads:
         trace = [row for row in load if options.days is None or row.submitted < options.days * DAY]
-        replay = Replay(trace, options.every * HOUR, arrivals=not options.alone, futures=options.futures)
+        replay = Replay(
+            trace, options.every * HOUR, arrivals=not options.alone, futures=options.futures, seed=options.seed
+        )
         for line in rows(name, replay.checked()):
             print(line, flush=True)
         print(f"at most {replay.seconds:.1f} s for one look, at most {replay.most} jobs waited", file=sys.stderr)
