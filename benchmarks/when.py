@@ -1,4 +1,4 @@
-"""Quality of expected starts: `python benchmarks/when.py TRACE.csv ... [--synthetic] [--every HOURS] [--days N] [--seed N]`.
+"""Quality of expected starts: `python benchmarks/when.py TRACE.csv ... [--synthetic] [--days N] [--seed N]`.
 
 Each trace is simulated, with predicted runtimes. Every three hours the starts of all waiting jobs are estimated, and
 intervals are computed from the errors of earlier estimates, as in the queue. Then both are compared with the simulated
@@ -271,9 +271,7 @@ def main() -> None:
         "--every", type=float, default=LOOK_SECONDS / HOUR, metavar="HOURS", help="between two moments (3)"
     )
     parser.add_argument("--days", type=float, metavar="N", help="only the first days of each trace")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the drawn priorities, and of a made-up load (0)"
-    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of drawn priorities and made-up loads (0)")
     parser.add_argument("--alone", action="store_true", help="estimate as if nobody came later")
     parser.add_argument("--futures", type=int, metavar="N", help="how many each estimate looks at")
     parser.add_argument("--synthetic", action="store_true", help="a made-up load of 60 days, with and without a change")
