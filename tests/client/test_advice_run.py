@@ -125,7 +125,7 @@ def test_one_run_at_a_time_and_its_cancellation(
 ) -> None:
     answer(server, a_long_history())
     runs.append(run := AdviceRun(queue, 4, 1000.0))
-    with pytest.raises(TooMany, match="simulated already"):
+    with pytest.raises(TooMany, match="one simulation runs at a time"):
         AdviceRun(queue, 4, 5.0)
     until(lambda: isinstance(run.progress, AdviceProgress))
     assert len(simulations()) == 1

@@ -53,7 +53,10 @@ class AdviceRun:
     def __init__(self, queue: QueueClient, weeks: int, minutes: float) -> None:
         require_python("Advice on settings")
         if not _ONE_RUN.acquire(blocking=False):
-            raise TooMany("The history is being simulated already, for another tab or before a reload of this one.")
+            raise TooMany(
+                "Another tab of smq ui simulates the history, and one simulation runs at a time. A tab that was closed "
+                "or reloaded ends its simulation within a minute."
+            )
         self.minutes = minutes
         self.progress: int | AdviceProgress = 0
         self.outcome: AdviceReport | str = "The simulation ended without a result."
