@@ -20,7 +20,7 @@ from sagemaker_queue.workflows import settings_advice
 from sagemaker_queue.workflows.advice_run import AdviceProgress, AdviceRun
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 from tests.client.cli.commands.test_policy_advise import APPLIED, DAY, HOUR, answer, four_weeks, week
-from tests.waiting import has_ended, until
+from tests.waiting import PATIENCE, has_ended, until
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -175,6 +175,6 @@ def test_the_simulations_end_with_their_program(end: signal.Signals, server: Scr
             os.killpg(program.pid, end)  # as Ctrl-C in a terminal
         else:
             program.send_signal(end)
-        _, errors = program.communicate()
+        _, errors = program.communicate(timeout=PATIENCE)  # the simulations have the same standard error
     until(lambda: has_ended(pid))
     assert errors.count("Traceback") == (end == signal.SIGINT), "of the program alone"
