@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -12,7 +12,7 @@ from typing import TextIO
 import yaml
 
 from job_queue.scheduler import DEFAULT, DocumentError, Order, Policy, Pool, Project, policy_from_document
-from job_queue.simulation.experiments.advice import Advisor, SettingsAdvice, TimeLimit
+from job_queue.simulation.experiments.advice import Advisor, SettingsAdvice, Show, TimeLimit
 from job_queue.simulation.experiments.advice_report import advice_as_json, advice_page
 from job_queue.simulation.experiments.experiment import Experiment
 from job_queue.simulation.options import SimulationOptions
@@ -71,7 +71,7 @@ def _answer(options: SimulationOptions, screen: TextIO, width: int | None) -> tu
     """Return the text to print, and the exit status."""
     if options.advise and (options.compare or options.shared or options.html):
         raise UnusableError("--advise compares settings of one policy: leave out --compare, --shared and --html")
-    with _Progress(screen) as progress:
+    with ProgressLine(screen) as progress:
         progress.show(f"Reading {options.trace.name}")
         simulations = _Simulations(options, progress)
         if options.advise:
@@ -97,7 +97,7 @@ class _Simulations:
     If no priorities are given, those of the trace count. If the trace has none, `options` gets DRAWN_PRIORITIES.
     """
 
-    def __init__(self, options: SimulationOptions, progress: "_Progress") -> None:
+    def __init__(self, options: SimulationOptions, progress: "ProgressLine") -> None:
         self._progress = progress
         self._trace = Regrouping(options.map_project, options.exclude_project).apply(read_trace(options.trace))
         priorities = options.priorities
@@ -183,14 +183,14 @@ def _policy(path: Path) -> Policy:
 
 
 @dataclass
-class _Progress:
+class ProgressLine:
     """A line on a terminal that shows the progress of a simulation."""
 
     screen: TextIO
     _shown: float | None = None  # time of the last line
     _is_terminal: bool = False
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> "ProgressLine":
         self._is_terminal = self.screen.isatty()
         return self
 
@@ -204,7 +204,7 @@ class _Progress:
             line = line[: shutil.get_terminal_size().columns - 1]
             print(f"\r{line}", end="\x1b[K", file=self.screen, flush=True)
 
-    def show_advice(self, seconds: float) -> Callable[[str, int, int, float], None]:
+    def show_advice(self, seconds: float) -> Show:
         """Return a function that shows how far the search for settings is."""
 
         def show(title: str, done: int, expected: int, elapsed: float) -> None:
@@ -220,17 +220,16 @@ class _Progress:
 
 
 def advise_on_history(
-    document: object, trace: Sequence[TraceJob], regrouping: Regrouping, minutes: float, screen: TextIO
+    document: object, trace: Sequence[TraceJob], regrouping: Regrouping, minutes: float, show: Show
 ) -> SettingsAdvice:
     """Return advice on the settings of the policy in force, from the queue's own history.
 
     :param document: the policy in force.
     :param trace: the history as a trace, in the order of submissions.
-    :param screen: where to show progress, if it is a terminal.
+    :param show: shows the progress.
     :raises DocumentError: the document is not a policy.
     :raises TraceError: the policy lacks a project of the history, or the regrouping does not fit the history.
     """
     policy, jobs = policy_from_document(document), regrouping.apply(trace) if trace else []
     limit = TimeLimit(time.monotonic, minutes * 60)
-    with _Progress(screen) as progress:
-        return Advisor(policy, Experiment(Reading()).outcome, limit, progress.show_advice(limit.seconds)).advise(jobs)
+    return Advisor(policy, Experiment(Reading()).outcome, limit, show).advise(jobs)

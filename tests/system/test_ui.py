@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,21 @@ import pytest
 import requests
 import yaml
 
+from job_queue.adapters.dynamodb import DynamoDBTables
+from job_queue.adapters.records.attempt_history import AttemptHistory
+from job_queue.domain.accounting.attempts import AttemptRecord
+from job_queue.domain.job import iso
 from local_cloud.aws.ministack import SERVER
 from local_cloud.aws.stack import LocalCloud
 from tests.browser import PATIENT, Served, browsing, page_of, smq_ui
 from tests.system.conftest import FOREVER, System
-from tests.waiting import until
+from tests.waiting import has_ended, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow
+HISTORY_TABLE = "sagemaker-queue-history"
 POLICY = """
 pools:
 - {name: p5, capacity: 2, instance_type: ml.p5.48xlarge}
@@ -234,6 +240,120 @@ def test_what_if_there_were_more(page: Page, system: System) -> None:
     page.get_by_text("The whole policy, as text").last.click()
     page.get_by_role("button", name="Try this text").last.click()
     shows(page, "Nothing of note would change.")
+
+
+@pytest.fixture(scope="module")
+def history(shared_cloud: LocalCloud) -> Iterator[None]:
+    """A history of ten days and nothing else: on each day eight short jobs have waited for four long ones."""
+    tables = DynamoDBTables(shared_cloud.client("dynamodb"))
+    attempts = AttemptHistory(tables, HISTORY_TABLE, 90 * 24 * 3600)
+    first_day = datetime.now(UTC) - timedelta(days=11)
+    jobs = [("train", n, 5 * 3600.0) for n in range(4)] + [("eval", n, 600.0) for n in range(8)]
+    forget_history(shared_cloud)
+    for day in range(10):
+        times = [
+            (f"{kind}-{day}-{n}", timedelta(days=day, seconds=n + 60 * (kind == "eval")), ran) for kind, n, ran in jobs
+        ]
+        tables.transact([attempts.write(past_attempt(name, first_day + after, ran)) for name, after, ran in times])
+    yield
+    forget_history(shared_cloud)
+
+
+def forget_history(cloud: LocalCloud) -> None:
+    client = cloud.client("dynamodb")
+    for page in client.get_paginator("scan").paginate(TableName=HISTORY_TABLE):
+        for row in page["Items"]:
+            client.delete_item(TableName=HISTORY_TABLE, Key={"line": row["line"], "position": row["position"]})
+
+
+def past_attempt(name: str, submitted: datetime, ran: float) -> AttemptRecord:
+    launched, began, ended = (iso((submitted + timedelta(seconds=after)).timestamp()) for after in (0, 180, 180 + ran))
+    return AttemptRecord(
+        job=name,
+        submission=name,
+        attempt=1,
+        training_job_name=f"{name}-qstamp-1",
+        project="vision",
+        owner="arn:aws:iam::000000000000:user/ann",
+        outcome="completed",
+        priority=0,
+        slots={"p5": 1},
+        instances={"ml.p5.48xlarge": 1},
+        submitted=launched,
+        waiting_since=launched,
+        launched=launched,
+        began=began,
+        ended=ended,
+    )
+
+
+def simulations() -> list[psutil.Process]:
+    """The processes in which `smq ui` simulates a history."""
+    servers = [it for it in psutil.Process().children() if it.cmdline()[2:4] == ["sagemaker_queue", "ui"]]
+    below = [process for server in servers for process in server.children()]
+    return [process for process in below if any("spawn_main" in word for word in process.cmdline())]
+
+
+def test_advice_on_settings(page: Page, system: System, history: None) -> None:
+    from playwright.sync_api import expect
+
+    go(page, "What if")
+    page.get_by_role("button", name="Simulate the history").click()
+    page.get_by_text(re.compile("Version [0-9]+ of the policy is in force. Simulated: 120 jobs in 9.0 days")).wait_for()
+    cell(page, "as in force", "0").wait_for()
+    cell(page, "1  order: shortest", "7").wait_for()
+    page.locator('.ag-row [col-id="7"]', has_text="not 5 % better").first.wait_for()
+    cell(page, "project vision", "1").get_by_text("120").wait_for()
+    page.get_by_text(re.compile("with these lines in the policy .* less.:")).wait_for()
+    assert page.locator(".nicegui-code code").inner_text() == "settings:\n  order: shortest\n"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").last.click()
+    assert Path(download.value.path()).read_text() == "settings:\n  order: shortest\n"
+
+    page.get_by_role("button", name="Try as B").click()
+    expect(page.get_by_text("Nothing of note would change.")).to_be_in_viewport(timeout=PATIENT)
+    page.get_by_text("The whole policy, as text").last.click()
+    shows(page, "order: shortest")
+    assert "settings" not in system.queue.policy().policy, "nothing is applied"
+
+    go(page, "Fleet")
+    go(page, "What if")
+    cell(page, "as in force", "0").wait_for()
+
+
+def test_a_history_that_is_too_small_for_advice(page: Page, system: System, history: None) -> None:
+    go(page, "What if")
+    page.get_by_role("button", name="1 week").click()
+    page.get_by_role("button", name="Simulate the history").click()
+    shows(page, "of the policy is in force. History: ", "Too little history for advice: 100 finished jobs")
+    assert page.get_by_role("button", name="Try as A").count() == 0
+
+
+def test_simulations_are_cancelled(page: Page, system: System, history: None, browser: Browser, served: Served) -> None:
+    go(page, "What if")
+    page.get_by_role("button", name="Simulate the history").click()
+    (process,) = until(simulations)
+    page.get_by_text(re.compile("simulations, .* of at most 5m00s")).wait_for()
+    process.suspend()
+    with page_of(browser, served) as other:
+        other.goto(f"{served.address}what-if")
+        other.get_by_role("button", name="Simulate the history").click()
+        shows(other, "Another tab of smq ui simulates the history")
+    page.get_by_role("button", name="Cancel").click()
+    shows(page, "Cancelled.")
+    assert not simulations()
+
+
+@pytest.mark.thorough
+def test_simulations_end_some_time_after_their_tab(
+    system: System, history: None, browser: Browser, served: Served
+) -> None:
+    with page_of(browser, served) as page:
+        page.goto(f"{served.address}what-if")
+        page.get_by_role("button", name="Simulate the history").click()
+        (process,) = until(simulations)
+        process.suspend()
+    until(lambda: has_ended(process.pid))
 
 
 @pytest.mark.thorough

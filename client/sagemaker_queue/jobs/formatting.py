@@ -20,6 +20,7 @@ _SEQUENCE = re.compile(
 
 MEGABYTE = 1_000_000
 LONGEST_CELL = 72  # characters
+_BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def age(start: datetime | None, until: datetime | None = None) -> str:
@@ -207,3 +208,13 @@ def cut(cell: object, width: int) -> object:
 def shortened(text: str | None) -> str:
     """Return text on one line, cut to LONGEST_CELL characters."""
     return str(cut(" ".join((text or "").split()), LONGEST_CELL))
+
+
+def csv_cell(value: object) -> object:
+    """Return a value as a CSV cell on one line, which spreadsheets do not execute as a formula. Times are in UTC."""
+    if isinstance(value, datetime):
+        return moment(value)
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = " ".join(value.split())
+    return f"'{text}" if text.startswith(_BEGINS_FORMULA) else text

@@ -74,6 +74,7 @@ def serve(
         await ui.context.client.connected(timeout=60)
         poller.hurry()
         tab = Tab(queue, poller, dark=bool(await ui.run_javascript(DARK, timeout=30)))
+        ui.context.client.on_delete(tab.cancel_advice)  # after the reconnect timeout
         build_frame(tab)
         ui.sub_pages(
             {

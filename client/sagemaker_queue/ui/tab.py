@@ -13,6 +13,7 @@ from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import visible
 from sagemaker_queue.ui.figures.style import Theme
 from sagemaker_queue.ui.view import View
+from sagemaker_queue.workflows.advice_run import AdviceRun
 from sagemaker_queue.workflows.poller import Poller
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ class Tab:
     queue: QueueClient
     poller: Poller[View]
     dark: bool = False
+    advice: AdviceRun | None = None  # the latest run
+
+    def cancel_advice(self) -> None:
+        """End the run of simulations, if there is one."""
+        if self.advice:
+            self.advice.cancel()
 
     @property
     def theme(self) -> Theme:

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from job_queue.simulation.experiments.advice import (
@@ -24,11 +24,49 @@ LEAVE_OUT = ("not advised, as", "lost work", "preempted", "highest", "rho")
 CLASS_HEADERS = ("", "jobs", "wait", "then", "95 %", "then")
 CLASS_LEAVE_OUT = ("jobs",)
 COMBINATIONS = 5  # combinations in the table
+NOTHING_ADVISED = "No change of the settings is advised: none reduces the mean wait by 5 % without an objection."
+LEGEND = (
+    "wait: from submission to end, without work and the first provisioning; mean. 95 %: longest wait of 95 of 100 "
+    "jobs. highest: mean wait of the highest priority. preempted: preemptions of a job. lost work: part of the "
+    "useful instance-seconds. rho: mean time of the jobs of a project, divided by their mean time alone on its "
+    "quota; the largest of all projects."
+)
 
 
-def settings_lines(trial: SettingsTrial) -> list[str]:
-    """Return the settings of a trial as lines of a policy in YAML."""
-    return ["settings:", *(f"  {change.line}" for change in trial.changes)]
+@dataclass(frozen=True, slots=True)
+class AdviceReport:
+    """The parts of advice as text, which the terminal and the page show."""
+
+    basis: str
+    conclusion: str
+    rows: tuple[tuple[str, ...], ...] = ()  # the policy in force and the tried settings, with the cells of HEADERS
+    remarks: tuple[str, ...] = ()
+    classes: tuple[tuple[str, ...], ...] = ()  # classes of jobs, with the cells of CLASS_HEADERS
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the advised ones
+    lines: tuple[str, ...] = ()  # the advised settings as lines of a policy in YAML
+
+
+def report_of(advice: SettingsAdvice) -> AdviceReport:
+    """Return the parts of advice as text."""
+    in_force, chosen = advice.in_force, advice.chosen
+    if advice.insufficient is not None or in_force is None:
+        return AdviceReport(_basis(advice), _what_is_missing(advice))
+    shown = _shown(advice)
+    numbers = {trial.changes[0]: number for number, trial in enumerate(shown, start=1) if len(trial.changes) == 1}
+    rows = (_row(IN_FORCE, in_force), *(_row(_name(trial, numbers), trial) for trial in shown))
+    remarks = tuple(_remarks(advice, len(advice.trials) - len(shown)))
+    if chosen is None:
+        return AdviceReport(_basis(advice), NOTHING_ADVISED, rows, remarks)
+    before, after = readable(in_force.overall.wait), readable(chosen.overall.wait)
+    return AdviceReport(
+        _basis(advice),
+        f"Mean wait {before} now, {after} with these lines in the policy ({advice.gain:.0%} less):",
+        rows,
+        remarks,
+        tuple(_classes(in_force, chosen)),
+        {change.setting: change.plain for change in chosen.changes},
+        ("settings:", *(f"  {change.line}" for change in chosen.changes)),
+    )
 
 
 def advice_page(advice: SettingsAdvice, width: int | None = None) -> str:
@@ -36,19 +74,19 @@ def advice_page(advice: SettingsAdvice, width: int | None = None) -> str:
 
     :param width: columns of the terminal; None: no limit.
     """
-    return "\n\n".join(_fitted(part, width) for part in _parts(advice, width))
+    return "\n\n".join(_fitted(part, width) for part in _parts(report_of(advice), width))
 
 
 def advice_as_json(advice: SettingsAdvice) -> dict[str, Any]:
     """Return advice as plain data. Durations are seconds, and ratios are numbers instead of percentages."""
-    chosen = advice.chosen
+    report = report_of(advice)
     return {
         "jobs": advice.jobs,
         "days": advice.days,
         "jobsInHistory": advice.of_jobs,
         "insufficient": advice.insufficient,
-        "settings": {change.setting: change.plain for change in chosen.changes} if chosen else {},
-        "lines": settings_lines(chosen) if chosen else [],
+        "settings": report.settings,
+        "lines": list(report.lines),
         "gain": advice.gain,
         "inForce": _trial_as_json(advice.in_force) if advice.in_force else None,
         "tried": [_trial_as_json(trial) for trial in advice.trials],
@@ -70,43 +108,34 @@ def _trial_as_json(trial: SettingsTrial) -> dict[str, Any]:
     }
 
 
-def _parts(advice: SettingsAdvice, width: int | None) -> Iterator[str]:
-    yield _basis(advice)
-    in_force = advice.in_force
-    if advice.insufficient is not None or in_force is None:
-        yield _what_is_missing(advice)
-        return
-    shown = _shown(advice)
-    numbers = {trial.changes[0]: number for number, trial in enumerate(shown, start=1) if len(trial.changes) == 1}
-    rows = [_row(IN_FORCE, in_force), *(_row(_name(trial, numbers), trial) for trial in shown)]
-    table, columns = fitting_table(HEADERS, rows, width, LEAVE_OUT)
-    yield table
-    if left_out := [header for header in HEADERS if header not in columns]:
-        yield f"Left out, as the terminal is narrow: {', '.join(left_out)}; --json has all."
-    if more := len(advice.trials) - len(shown):
-        yield f"{more} more combinations were tried; --json has them."
+def _parts(report: AdviceReport, width: int | None) -> Iterator[str]:
+    yield report.basis
+    if report.rows:
+        table, columns = fitting_table(HEADERS, report.rows, width, LEAVE_OUT)
+        yield table
+        if left_out := [header for header in HEADERS if header not in columns]:
+            yield f"Left out, as the terminal is narrow: {', '.join(left_out)}; --json has all."
+    yield from report.remarks
+    if report.classes:
+        yield fitting_table(CLASS_HEADERS, report.classes, width, CLASS_LEAVE_OUT)[0]
+    yield report.conclusion
+    if report.lines:
+        yield "\n".join(report.lines)
+    if report.rows:
+        yield LEGEND
+
+
+def _remarks(advice: SettingsAdvice, left_out: int) -> Iterator[str]:
+    if left_out:
+        yield f"{left_out} more combinations were tried."
     if advice.untried:
-        yield f"No time was left to try {', '.join(change.line for change in advice.untried)}: see --minutes."
-    if advice.chosen is None:
-        yield "No change of the settings is advised: none reduces the mean wait by 5 % without an objection."
-    else:
-        classes = list(_classes(in_force, advice.chosen))
-        yield fitting_table(CLASS_HEADERS, classes, width, CLASS_LEAVE_OUT)[0]
-        before, after = readable(in_force.overall.wait), readable(advice.chosen.overall.wait)
-        yield f"Mean wait {before} now, {after} with these lines in the policy ({advice.gain:.0%} less):"
-        yield "\n".join(settings_lines(advice.chosen))
-    yield (
-        "wait: from submission to end, without work and the first provisioning; mean. 95 %: longest wait of 95 of 100 "
-        "jobs. highest: mean wait of the highest priority. preempted: preemptions of a job. lost work: part of the "
-        "useful instance-seconds. rho: mean time of the jobs of a project, divided by their mean time alone on its "
-        "quota; the largest of all projects."
-    )
+        yield f"No time was left to try {', '.join(change.line for change in advice.untried)}: allow more minutes."
 
 
 def _basis(advice: SettingsAdvice) -> str:
     jobs = f"{advice.jobs:,} job{'' if advice.jobs == 1 else 's'} in {advice.days:.1f} days"
     if advice.jobs < advice.of_jobs:
-        jobs = f"the latest {jobs} (of {advice.of_jobs:,} jobs; more take longer than --minutes)"
+        jobs = f"the latest {jobs} (of {advice.of_jobs:,} jobs; more take too long: allow more minutes)"
     return f"Simulated: {jobs}." if advice.in_force else f"History: {jobs}."
 
 
@@ -120,7 +149,7 @@ def _what_is_missing(advice: SettingsAdvice) -> str:
             f"{FEWEST_WAITS} must. Settings cannot reduce such waits."
         )
     if advice.insufficient is Insufficient.TIME:
-        return "Too little time for advice: even a part of the history takes longer. Allow more by --minutes."
+        return "Too little time for advice: even a part of the history takes longer. Allow more minutes."
     return (
         f"Too little history for advice: {FEWEST_JOBS} finished jobs over {FEWEST_DAYS:g} days at least are needed. "
         "Ask again later, or about a longer time."
@@ -141,9 +170,9 @@ def _name(trial: SettingsTrial, numbers: Mapping[SettingChange, int]) -> str:
     return f"{together}  {trial.changes[0].line}" if len(trial.changes) == 1 else together
 
 
-def _row(name: str, trial: SettingsTrial) -> list[str]:
+def _row(name: str, trial: SettingsTrial) -> tuple[str, ...]:
     overall = trial.overall
-    return [
+    return (
         name,
         readable(overall.wait),
         readable(overall.wait_p95),
@@ -151,11 +180,11 @@ def _row(name: str, trial: SettingsTrial) -> list[str]:
         f"{overall.preemptions:.2f}",
         f"{overall.lost_work:.2%}",
         "-" if trial.worst_rho is None else f"{trial.worst_rho:.2f}",
-        trial.objection or "",
-    ]
+        str(trial.objection or ""),
+    )
 
 
-def _classes(before: SettingsTrial, after: SettingsTrial) -> Iterator[list[str]]:
+def _classes(before: SettingsTrial, after: SettingsTrial) -> Iterator[tuple[str, ...]]:
     """Yield a row for all jobs, each priority and each project."""
     yield _compared("all", before.overall, after.overall)
     for kind in ("priority", "project"):
@@ -163,9 +192,9 @@ def _classes(before: SettingsTrial, after: SettingsTrial) -> Iterator[list[str]]
             yield _compared(f"{kind} {name}", figures, after.classes[kind][name])
 
 
-def _compared(name: str, before: Metrics, after: Metrics) -> list[str]:
+def _compared(name: str, before: Metrics, after: Metrics) -> tuple[str, ...]:
     waits = (before.wait, after.wait, before.wait_p95, after.wait_p95)
-    return [name, f"{before.jobs:,}", *map(readable, waits)]
+    return (name, f"{before.jobs:,}", *map(readable, waits))
 
 
 def _fitted(text: str, width: int | None) -> str:

@@ -6,7 +6,7 @@ from api_contract.history import PastAttempt
 from job_queue.simulation.command import simulate
 from job_queue.simulation.options import SimulationOptions
 from job_queue.simulation.trace import read_trace
-from sagemaker_queue.presentation.text.accounting.history_text import print_history_csv
+from sagemaker_queue.workflows.history_csv import write_history_csv
 from tests.client.samples import ATTEMPT
 
 AGAIN = {**ATTEMPT, "attempt": 3, "outcome": "completed", "lostSeconds": None, "ranSeconds": 100.5, "priority": 5}
@@ -17,7 +17,7 @@ LATER = {**ATTEMPT, "submitted": "2026-12-21T10:00:00Z"}
 def written(folder: Path, *attempts: dict[str, object]) -> Path:
     path = folder / "history.csv"
     with path.open("w", encoding="utf-8") as stream:
-        print_history_csv(map(PastAttempt.from_json, attempts), stream)
+        write_history_csv(map(PastAttempt.from_json, attempts), stream)
     return path
 
 

@@ -16,9 +16,7 @@ import click
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import raw, width
 from sagemaker_queue.cli.parser import Argument, Command, GroupedOption, command
-from sagemaker_queue.errors import InvalidOption
-
-REQUIRED_PYTHON = (3, 11)  # the Python that the simulator needs
+from sagemaker_queue.workflows.settings_advice import require_python
 
 
 class Simulate(Command):
@@ -59,11 +57,7 @@ def simulate(**values: Any) -> int:
 
 def _parameters() -> list[click.Parameter]:
     """Return the simulator's options as click parameters. Raises InvalidOption if this Python is too old."""
-    if sys.version_info < REQUIRED_PYTHON:
-        raise InvalidOption(
-            f"smq simulate needs Python {REQUIRED_PYTHON[0]}.{REQUIRED_PYTHON[1]} or newer; this is "
-            f"{sys.version_info[0]}.{sys.version_info[1]}"
-        )
+    require_python("smq simulate")
     from job_queue.simulation.options import options  # noqa: PLC0415
 
     trace = Argument(["trace"], metavar="TRACE", shell_complete=files, help="a CSV file, which may be compressed (.gz)")

@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
-from sagemaker_queue.jobs.formatting import moment
+from sagemaker_queue.jobs.formatting import csv_cell
 from sagemaker_queue.presentation.tables.usage_tables import Hours
 
-_BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
 _EXACT = 6  # decimals of an hour, so that figures are exact to 4 milliseconds
 
 
 def csv_text(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a line of headers and a line for each row, with cells made safe by ``cell``."""
+    """Return a line of headers and a line for each row, with cells made safe by ``csv_cell``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(headers)
-    writer.writerows([cell(value) for value in row] for row in rows)
+    writer.writerows([csv_cell(value) for value in row] for row in rows)
     return text.getvalue()
 
 
@@ -31,13 +29,3 @@ def usage_csv(by: str, parts: Mapping[str, Hours], total: Hours) -> str:
 def exact(hours: Mapping[str, float]) -> dict[str, float]:
     """Return the figures rounded to six decimals."""
     return {name: round(value, _EXACT) for name, value in hours.items()}
-
-
-def cell(value: object) -> object:
-    """Return a value as a CSV cell on one line, which spreadsheets do not execute as a formula. Times are in UTC."""
-    if isinstance(value, datetime):
-        return moment(value)
-    if not isinstance(value, str):
-        return "" if value is None else value
-    text = " ".join(value.split())
-    return f"'{text}" if text.startswith(_BEGINS_FORMULA) else text

@@ -1,4 +1,4 @@
-"""The page What if: previews of two changed policies, side by side."""
+"""The page What if: previews of two changed policies, side by side, and advice on settings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nicegui import ui
 from api_contract.preview import PreviewAnswer
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import amount, duration
+from sagemaker_queue.ui.advice_card import AdviceCard
 from sagemaker_queue.ui.elements import figure_plot, heading
 from sagemaker_queue.ui.figures.waits import waits_figure
 from sagemaker_queue.ui.tab import Tab
@@ -38,14 +39,16 @@ async def what_if_page(tab: Tab) -> None:
         return
     document = dict(applied.policy)
     if not document.get("pools"):
-        ui.label("The default policy has nothing to move. Write one: smq policy edit")
+        ui.label("The default policy has nothing to move. Write one, and apply it: smq policy apply FILE")
+        AdviceCard(tab, {})
         return
-    sides = []
+    sides: list[_TriedPolicy] = []
     with ui.grid(columns="repeat(auto-fit, minmax(min(100%, 460px), 1fr))").classes("w-full gap-4"):
         for name in ("A", "B"):
             with ui.column().classes("smq-card gap-2 w-full"):
                 sides.append(_TriedPolicy(tab, name, document, lambda: float(hours.value or 0)))
     waits = ui.column().classes("w-full")
+    AdviceCard(tab, {side.name: side.try_policy for side in sides})
 
     def draw() -> None:
         answers = {side.name: side.answer for side in sides if side.answer is not None}
@@ -77,7 +80,7 @@ class _TriedPolicy:
         with ui.expansion("Capacities and quotas", value=True).classes("w-full"):
             self._sliders = ui.column().classes("w-full gap-0")
         with ui.expansion("The whole policy, as text").classes("w-full"):
-            self._text = ui.codemirror(self._written(), language="YAML", theme="basicLight").classes("w-full")
+            self._text = ui.codemirror(_as_yaml(self._document), language="YAML", theme="basicLight").classes("w-full")
             self._text.style("max-height: 320px")
             with ui.row():
                 ui.button("Try this text", on_click=self._read).props("outline no-caps dense").classes("px-2")
@@ -111,14 +114,11 @@ class _TriedPolicy:
             holder[key] = int(slider.value)
             changed = f", now {now}" if holder[key] != now else ""
             label.set_text(f"{title.format(holder[key])}{changed}")
-            self._text.set_value(self._written())
+            self._text.set_value(_as_yaml(self._document))
             self._timer.active = False
             self._timer.active = True
 
         slider.on_value_change(move)
-
-    def _written(self) -> str:
-        return yaml.safe_dump(self._document, sort_keys=False, allow_unicode=True)
 
     async def _read(self) -> None:
         try:
@@ -126,7 +126,16 @@ class _TriedPolicy:
         except yaml.YAMLError as error:
             self._show([f"This is no YAML: {error}"])
             return
-        self._document = read
+        await self._replace(read)
+
+    async def try_policy(self, document: Mapping[str, Any]) -> None:
+        """Try another policy, and scroll to its preview."""
+        ui.run_javascript(f"getHtmlElement({self._result.id}).scrollIntoView({{block: 'center'}})")
+        self._text.set_value(_as_yaml(document))
+        await self._replace(deepcopy(dict(document)))
+
+    async def _replace(self, document: Any) -> None:
+        self._document = document
         try:
             self._build_sliders()
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -153,6 +162,10 @@ class _TriedPolicy:
         with self._result:
             for sentence in sentences:
                 ui.label(sentence).style("white-space: pre-wrap; overflow-wrap: anywhere")
+
+
+def _as_yaml(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
 
 
 def _previewed(tab: Tab, document: Mapping[str, Any], hours: float) -> PreviewAnswer | str:

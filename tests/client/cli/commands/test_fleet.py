@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.cli.commands.policy.check import REQUIRED_PYTHON
+from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 from tests.client.samples import P5, STATUS, refused
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """Advice on settings: which are tried, which are chosen, and when nothing can be told."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -16,7 +17,13 @@ from job_queue.simulation.experiments.advice import (
     Simulate,
     TimeLimit,
 )
-from job_queue.simulation.experiments.advice_report import advice_as_json, advice_page
+from job_queue.simulation.experiments.advice_report import (
+    CLASS_HEADERS,
+    HEADERS,
+    advice_as_json,
+    advice_page,
+    report_of,
+)
 from job_queue.simulation.experiments.candidates import CHANGES, SettingChange, changes_of, with_changes
 from job_queue.simulation.experiments.experiment import Watch
 from job_queue.simulation.fleet.attempts import JobRun
@@ -208,3 +215,17 @@ def test_the_page_fits_the_terminal() -> None:
     page = advice_page(advice)
     for text in ("as in force", "order: shortest", "not 5 % better", "priority 1", "86% less", "settings:\n  "):
         assert text in page
+
+
+def test_the_report_has_the_parts_of_the_page() -> None:
+    advice = advised(waiting(three_causes, lambda settings: 0.98))
+    report = report_of(advice)
+    assert report.rows[0][0] == "as in force"
+    assert {len(row) for row in report.rows} == {len(HEADERS)}
+    assert {len(row) for row in report.classes} == {len(CLASS_HEADERS)}
+    assert len({row[0] for row in report.rows}) == len(report.rows), "the page needs unique names"
+    assert list(report.lines[1:]) == [
+        f"  {name}: {json.dumps(value)}".replace('"', "") for name, value in report.settings.items()
+    ]
+    for part in (report.basis, *report.remarks, report.conclusion, "\n".join(report.lines)):
+        assert part in advice_page(advice)

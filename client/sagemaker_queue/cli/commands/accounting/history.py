@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, with_queue
-from sagemaker_queue.presentation.text.accounting.history_text import history_table, print_history_csv
+from sagemaker_queue.presentation.text.accounting.history_text import history_table
+from sagemaker_queue.workflows.history_csv import write_history_csv
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
@@ -37,7 +38,7 @@ def history(queue: QueueClient, period: Period, as_csv: bool, as_json: bool) -> 
     """Print finished attempts as a table, CSV or JSON."""
     attempts = period.attempts(queue)
     if as_csv:
-        print_history_csv(attempts, sys.stdout)
+        write_history_csv(attempts, sys.stdout)
         return DONE
     found = list(attempts)
     if as_json:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import io
 import sys
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from api_contract.history import PastAttempt
-from sagemaker_queue.cli.commands.policy.check import REQUIRED_PYTHON
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document, with_settings
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json, print_note, raw, width
 from sagemaker_queue.cli.parser import checked, command, json_flag, option, with_queue
 from sagemaker_queue.errors import InvalidDocument, InvalidOption
-from sagemaker_queue.presentation.text.accounting.history_text import print_history_csv
+from sagemaker_queue.workflows.settings_advice import (
+    LEAST_MINUTES,
+    MOST_MINUTES,
+    advise,
+    read_history,
+    require_python,
+)
 
 if TYPE_CHECKING:
     from api_contract.models import PolicyAnswer
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LONGEST_WEEKS = 52
-LONGEST_MINUTES = 24 * 60.0
-COUNTED = 500  # attempts between two notes about the progress of reading
 
 
 def _within(least: float, most: float, kind: Callable[[str], T]) -> Callable[[str], T]:
@@ -90,7 +90,7 @@ def _file(text: str) -> str:
 @option(
     "--minutes",
     metavar="N",
-    type=_within(0.1, LONGEST_MINUTES, float),
+    type=_within(LEAST_MINUTES, MOST_MINUTES, float),
     default=5.0,
     help="the time for all simulations (5)",
 )
@@ -120,26 +120,17 @@ def policy_advise(  # noqa: PLR0913
     as_json: bool,
 ) -> int:
     """Print advice on the settings of the policy in force."""
-    if sys.version_info < REQUIRED_PYTHON:
-        raise InvalidOption(
-            f"smq policy advise needs Python {REQUIRED_PYTHON[0]}.{REQUIRED_PYTHON[1]} or newer; this is "
-            f"{sys.version_info[0]}.{sys.version_info[1]}"
-        )
-    from job_queue.scheduler import DocumentError  # noqa: PLC0415
-    from job_queue.simulation.command import advise_on_history  # noqa: PLC0415
+    require_python("smq policy advise")
+    from job_queue.simulation.command import ProgressLine  # noqa: PLC0415
     from job_queue.simulation.experiments.advice_report import advice_as_json, advice_page  # noqa: PLC0415
-    from job_queue.simulation.trace import Regrouping, TraceError  # noqa: PLC0415
 
     if apply_to:
         read_document(apply_to, sys.stdin)  # a file that cannot be used is an error before the simulations
     applied = queue.policy()
-    try:
-        regrouping = Regrouping(map_project, exclude_project)
-        advice = advise_on_history(applied.policy, _trace(queue, weeks), regrouping, minutes, raw(sys.stderr))
-    except TraceError as error:
-        raise InvalidOption(f"The history cannot be simulated: {error}.") from None
-    except DocumentError as error:
-        raise InvalidDocument(f"The policy in force cannot be read by this version of smq: {error}.") from None
+    with ProgressLine(raw(sys.stderr)) as line:
+        trace = read_history(queue, weeks, lambda count: line.show(f"Reading the history: {count:,} attempts"))
+        show = line.show_advice(minutes * 60)
+        advice = advise(applied.policy, trace, minutes, show, renamed=map_project, excluded=exclude_project)
     found = advice_as_json(advice)
     if as_json:
         print_json(found)
@@ -150,31 +141,6 @@ def policy_advise(  # noqa: PLR0913
     elif apply_to:
         print_note(f"{apply_to} is not changed.")
     return DONE if advice.insufficient is None else REFUSED
-
-
-def _trace(queue: QueueClient, weeks: int) -> list[Any]:
-    """Return the attempts of the last weeks as the jobs of a trace, as ``smq simulate`` reads them."""
-    from job_queue.simulation.trace import parse_trace  # noqa: PLC0415
-
-    text = io.StringIO()
-    since = datetime.now(timezone.utc) - timedelta(weeks=weeks)
-    print_history_csv(_counted(queue.history(since, None)), text)
-    return parse_trace(text.getvalue(), "the history") if text.getvalue().count("\n") > 1 else []
-
-
-def _counted(attempts: Iterator[PastAttempt]) -> Iterator[PastAttempt]:
-    """Yield the attempts, and show on a terminal how many were read."""
-    screen, shows = raw(sys.stderr), sys.stderr.isatty()
-    try:
-        if shows:
-            print("\rReading the history", end="\x1b[K", file=screen, flush=True)
-        for number, attempt in enumerate(attempts):
-            if shows and number % COUNTED == 0:
-                print(f"\rReading the history: {number:,} attempts", end="\x1b[K", file=screen, flush=True)
-            yield attempt
-    finally:
-        if shows:
-            print("\r", end="\x1b[K", file=screen, flush=True)
 
 
 def _write(path: str, settings: dict[str, Any], applied: PolicyAnswer, *, screen_is_free: bool) -> None:

@@ -13,8 +13,8 @@ from sagemaker_queue.cli.output import DONE, REFUSED
 from sagemaker_queue.cli.parser import command, flag
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, QueueError, TooLarge
 from sagemaker_queue.jobs.formatting import amount, clean
+from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 
-REQUIRED_PYTHON = (3, 11)  # the Python that the queue's rules need; the rest of the client runs on older versions
 _QUEUE_FACTS = "its ceiling (MaxCapacity) and what live jobs use"
 
 
