@@ -160,7 +160,15 @@ def test_a_job_obeys_its_owner_its_projects_admins_and_the_queues_and_nobody_els
                     people[stranger].change(name, **change)
             with pytest.raises(Forbidden, match="admin of its project vision"):
                 people[stranger].cancel(name)
+            with pytest.raises(Forbidden, match="admin of its project vision"):
+                people[stranger].requeue(name)
+            with pytest.raises(Forbidden):
+                people[stranger].change(name, held=True, now=True)
         assert people[who].change(name, priority=3).priority == 3
+        system.wait_state(name, "running")
+        before = system.job(name).attempt
+        assert people[who].requeue(name).state in {"running", "stopping"}
+        system.wait("the next attempt", lambda name=name, before=before: system.job(name).attempt > before)
         assert people[who].cancel(name).cancel_requested or system.state(name) == "stopped"
     assert SECRET in json.dumps(people["ada"].job("adas-0").to_json())
     assert SECRET in json.dumps(people["ops"].job("adas-0").to_json())

@@ -19,7 +19,7 @@ THROTTLED_SHARE = 0.25  # of the walks
 QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
 DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
 DELETION_SECONDS = (1, 1, 30)
-REQUEUES = (0.0, 0.0, 0.0, 0.0, 0.1, 0.3)
+REQUEUES = (*[0.0] * 10, 0.1, 0.3)
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
@@ -206,7 +206,7 @@ def with_deletions(setup: Setup, rng: random.Random) -> Setup:
 
 
 def with_requeues(setup: Setup, rng: random.Random) -> Setup:
-    """Return the setup, in a third of the walks with users who requeue jobs and hold running ones."""
+    """Return the setup, in a sixth of the walks with users who requeue jobs and hold running ones."""
     return replace(setup, requeues=rng.choice(REQUEUES))
 
 
