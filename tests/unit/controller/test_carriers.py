@@ -146,9 +146,10 @@ def test_a_requeued_member_whose_carrier_ends_has_been_stopped(queue: Harness) -
 
 def test_a_carrier_is_not_requeued(queue: Harness) -> None:
     submit(queue, "m0")
-    for change in ({"requeue": True}, {"held": True, "now": True}):
-        with pytest.raises(Conflict, match="is a carrier"):
-            queue.change(carrier(queue).name, **change)
+    with pytest.raises(Conflict, match="is a carrier"):
+        queue.change(carrier(queue).name, requeue=True)
+    with pytest.raises(Conflict, match="is a carrier"):
+        queue.change(carrier(queue).name, held=True, now=True)
 
 
 def test_a_whole_instance_job_gets_the_instance_and_gives_it_back(queue: Harness) -> None:

@@ -9,7 +9,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import EndReport
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.domain_events import JobEvent, job_event
-from job_queue.domain.job import Job, JobRecord, iso
+from job_queue.domain.job import Job, JobRecord, LaunchCall, iso
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
 from tests.jobs import NOW, a_job
@@ -112,7 +112,7 @@ def test_a_denied_stop_is_tried_again() -> None:
 
 
 def test_a_refused_launch_fulfils_the_wish() -> None:
-    starting = state_machine.record_launch_intent(a_job(), {"p5": 1}, state_machine.LaunchCall(int(NOW), 0), NOW).new
+    starting = state_machine.record_launch_intent(a_job(), {"p5": 1}, LaunchCall(int(NOW), 0), NOW).new
     refused = state_machine.record_refusal(requested(starting), int(NOW), "no", for_good=False, now=NOW)
     assert (refused.new.state, refused.new.requeued_by) == ("pending", None)
 
