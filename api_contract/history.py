@@ -6,7 +6,7 @@ from typing import Annotated, Optional, Union
 
 from msgspec import UNSET, Meta, UnsetType
 
-from api_contract.models import MAX_PAGE
+from api_contract.models import MAX_PAGE, OUTCOMES
 from api_contract.shape import Answer, Body, Count, JobName, Ordinal, Slots, Time, schema
 
 Seconds = Annotated[float, schema(minimum=0)]
@@ -38,7 +38,7 @@ class PastAttempt(Answer, frozen=True):
     """The number of the attempt, from 1."""
     training_job_name: Optional[str] = None
     """The name of the training job in SageMaker."""
-    outcome: Annotated[str, schema(enum=["preempted", "completed", "failed", "stopped"])] = "stopped"
+    outcome: Annotated[str, schema(enum=list(OUTCOMES))] = "stopped"
     """The outcome of the attempt."""
     project: Optional[str] = None
     """The project that the attempt counts for."""

@@ -21,6 +21,9 @@ WAITING = frozenset({"pending", "preempted"})
 ACTIVE = frozenset({"starting", "running", "stopping"})
 FINISHED = frozenset({"completed", "failed", "stopped"})
 
+OUTCOMES = ("preempted", "requeued", "completed", "failed", "stopped")
+"""How attempts end."""
+
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
 Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 
@@ -90,6 +93,11 @@ class JobChange(Body, frozen=True):
     """The new priority. Jobs of a higher priority start sooner."""
     held: Union[bool, UnsetType] = UNSET
     """`true` puts the job on hold; `false` releases it."""
+    now: bool = False
+    """`true` with `held: true` also stops the job's attempt, if it has one, as `requeue` does."""
+    requeue: bool = False
+    """`true` stops the job's attempt as a preemption does. The job then waits again in its old position, and resumes
+    from its checkpoint."""
 
 
 class PolicyChange(Body, frozen=True):
@@ -298,7 +306,7 @@ class Attempt(Answer, frozen=True):
     """The time of the launch."""
     ended: Optional[Time] = None
     """The end of the attempt; null while it is live."""
-    outcome: Annotated[Optional[str], schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
+    outcome: Annotated[Optional[str], schema(enum=[*OUTCOMES, None])] = None
     """The outcome of the attempt; null while it is live."""
     instances: Optional[Ordinal] = None
     """The number of the attempt's instances; null if it is unknown or the attempt shares an instance."""

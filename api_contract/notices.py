@@ -20,6 +20,12 @@ def preempted(claimant: str | None = None, cause: str = "") -> str:
     return f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again" + _because(cause)
 
 
+def requeued(by: str, *, held: bool = False) -> str:
+    """Return the news that a user has stopped a job's attempt. ``by`` is the user's ARN, ``held`` says "on hold"."""
+    when = "once it is released" if held else "when it is its turn again"
+    return f"was {'put on hold' if held else 'requeued'} by {_person(by)}, and goes on from its checkpoint {when}"
+
+
 def finished(state: str, took: str, job: str, reason: str | None) -> str:
     """Return the news of an end.
 
@@ -32,6 +38,10 @@ def finished(state: str, took: str, job: str, reason: str | None) -> str:
     return f"{how} by an error of its own; smq logs {job} has it" if reason is None else how + _because(reason)
 
 
+def _person(arn: str) -> str:
+    return arn.rpartition("/")[2].rpartition(":")[2]
+
+
 def _because(reason: str) -> str:
     return f": {reason}" if reason else ""
 
@@ -41,7 +51,7 @@ def notice(job: str, owner: str | None, project: str | None, news: str, longest:
 
     The text may contain user input: remove unprintable characters and chat markup.
     """
-    text = f"{job} ({(owner or '').rpartition('/')[2].rpartition(':')[2]}, project {project}) {news}"
+    text = f"{job} ({_person(owner or '')}, project {project}) {news}"
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_CHAT_MARKUP)
     sentence = line if line.endswith((".", "!", "?")) else f"{line}."
     if longest is not None and len(sentence) > longest:

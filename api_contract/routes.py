@@ -145,13 +145,16 @@ CHANGE_JOB = Operation(
     "changeJob",
     "PATCH",
     "/jobs/{name}",
-    "Change a job's priority, hold it, or release it",
+    "Change a job's priority, hold it, release it, or requeue it",
     JobSummary,
     {200: "The job as it is now"},
     (*_WRITE_ERRORS, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT),
     body=JobChange,
-    description="""A held job keeps its place and does not start until it is released. Only the job's owner, admins of
-its project and administrators of the queue may change it. The same change again changes nothing.""",
+    description="""A held job keeps its place and does not start until it is released. `requeue` stops the attempt of
+an active job, which then waits again in its old place; a starting attempt is stopped once SageMaker has accepted it.
+`{"held": true, "now": true}` does both. Without `now`, a running job cannot be held (409). Nor can a waiting job be
+requeued (409). While the attempt is being stopped, the same request again changes nothing. Only the job's owner, admins
+of its project and administrators of the queue may change it.""",
 )
 
 PLAN_JOB = Operation(

@@ -17,6 +17,7 @@ from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.scheduler import Plan, plan
 from job_queue.services.dry_run import DryRun
+from job_queue.services.job_commands import JobCommands
 from job_queue.services.submission import Accepted, SubmissionService, one_by_one
 from tests.fake_sagemaker import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_request
@@ -133,6 +134,11 @@ class Harness:
 
     def cancel(self, name: str) -> None:
         self.repository.apply(state_machine.cancel(self.record(name).job, "ada", self.now), self.now)
+        self.wake()
+
+    def change(self, name: str, owner: str = OWNER, **changes: Any) -> None:
+        """A user holds, releases or requeues a job."""
+        JobCommands(self.repository, self.policies, self.settings, self.clock).change(name, owner, **changes)
         self.wake()
 
     def end(self, attempt: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:

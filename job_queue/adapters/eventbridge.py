@@ -169,21 +169,24 @@ def _job_entry(event: JobEvent, job: Job, details: Mapping[str, Any]) -> "Entry"
 def _details(event: JobEvent, transition: JobTransition) -> dict[str, Any]:
     """Return the fields of an event besides those of the job."""
     old, new = transition.old, transition.new
-    attempt = {"trainingJobName": new.launched or old.launched}
+    details: dict[str, Any] = {}
     match event:
         case JobEvent.STARTED:
             waited = epoch(new.since) - epoch(new.entered)
-            return {**attempt, "slots": dict(new.slots), "waitSeconds": round(waited, 3)}
+            details = {"slots": dict(new.slots), "waitSeconds": round(waited, 3)}
         case JobEvent.RESUMED:
-            return {**attempt, "slots": dict(new.slots)}
+            details = {"slots": dict(new.slots)}
         case JobEvent.EXPIRING:
-            return {**attempt, "cutOff": iso(new.cut_off or 0)}
-        case JobEvent.UNSTOPPABLE | JobEvent.PREEMPTED:
-            rule = {"rule": old.evicted_by} if event is JobEvent.PREEMPTED else {}
-            return {**attempt, "claimant": old.evicted_for, **rule}
+            details = {"cutOff": iso(new.cut_off or 0)}
+        case JobEvent.PREEMPTED:
+            details = {"claimant": old.evicted_for, "rule": old.evicted_by}
+        case JobEvent.UNSTOPPABLE:
+            details = {"claimant": old.evicted_for}
+        case JobEvent.REQUEUED:
+            details = {"requeuedBy": old.requeued_by, "held": new.held}
         case JobEvent.FINISHED:
-            return {**attempt, "reason": new.reason and new.reason[:LONGEST_TEXT]}
-    return attempt
+            details = {"reason": new.reason and new.reason[:LONGEST_TEXT]}
+    return {"trainingJobName": new.launched or old.launched, **details}
 
 
 def _news(event: JobEvent, transition: JobTransition, after: float) -> str | None:
@@ -198,6 +201,8 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             return notices.started(duration(waited))
         case JobEvent.PREEMPTED:
             return notices.preempted(old.evicted_for)
+        case JobEvent.REQUEUED:
+            return notices.requeued(old.requeued_by or "", held=new.held)
         case JobEvent.FINISHED:
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see

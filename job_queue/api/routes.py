@@ -188,7 +188,12 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     def change_job(name: str) -> tuple[int, JobSummary]:
         wanted = read_body(JobChange, json_object(_body(api), 'such as {"priority": 5} or {"held": true}'))
         record, changed = commands.change(
-            name, _caller(api), priority=_optional(wanted.priority), held=_optional(wanted.held)
+            name,
+            _caller(api),
+            priority=_optional(wanted.priority),
+            held=_optional(wanted.held),
+            now=wanted.now,
+            requeue=wanted.requeue,
         )
         if changed:
             record = _woken(record)

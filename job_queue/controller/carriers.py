@@ -332,8 +332,8 @@ def _is_due(job: Job, now: float) -> bool:
 
 
 def _lost(job: Job) -> TrainingJob:
-    """Return the end of a member that has no valid report: Stopped if the member was evicted, else Failed."""
-    status = "Stopped" if job.evicted_for is not None else "Failed"
+    """Return the end of a member that has no valid report: Stopped if the queue was stopping it, else Failed."""
+    status = "Stopped" if job.is_interrupted else "Failed"
     return TrainingJob(
         job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.carrier_attempt
     )

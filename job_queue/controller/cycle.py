@@ -24,6 +24,7 @@ from job_queue.controller.intents import (
     eviction_transitions,
     paced,
     relaunch_transitions,
+    requeued_transitions,
     start_transitions,
 )
 from job_queue.controller.launcher import Launcher, new_call
@@ -270,15 +271,15 @@ class Controller(ControllerPart):
         adoptions.clear()
         cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
         now = self._clock()
-        # 3. Continue earlier decisions: stops of cancelled jobs, and launches without an answer.
+        # 3. Continue earlier decisions: stops of cancelled and requeued jobs, and launches without an answer.
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
         again = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
         claims = claims_of([it.old for it in again], cluster, now)
         relaunches = [it for it in again if it.old.name not in claims.in_the_way]
-        cancelled = [it for it in cancelled_transitions(cluster, now) if it.old.name not in unrecorded]
-        leftovers = [*cancelled, *relaunches[: bucket.calls]]
+        stops = [*cancelled_transitions(cluster, now), *requeued_transitions(cluster, now)]
+        leftovers = [*(it for it in stops if it.old.name not in unrecorded), *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
         # 4. Make a plan.
         decided = plan(cluster.snapshot(now))

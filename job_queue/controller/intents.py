@@ -1,4 +1,4 @@
-"""Make a cycle's transitions: starts and evictions of the plan, repeated launches, and stops of cancelled jobs."""
+"""Make a cycle's transitions: starts and evictions, repeated launches, stops of cancelled and requeued jobs."""
 
 import secrets
 from collections.abc import Mapping
@@ -24,6 +24,18 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransiti
         elif job.cancelled and is_unsent(job):
             transitions.append(state_machine.cancel_unsent(job, now))
     return transitions
+
+
+def requeued_transitions(cluster: ClusterState, now: float) -> list[JobTransition]:
+    """Return the stops of requeued jobs' attempts. The launch of a starting job is completed first."""
+    return [
+        state_machine.stop_requeued(job, now)
+        for job in cluster.active.values()
+        if job.requeued_by is not None
+        and job.state is JobState.RUNNING
+        and not job.cancelled
+        and not job.is_stop_denied(now)
+    ]
 
 
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:

@@ -261,7 +261,7 @@ def _active(
         expected=expected,
         idle_since=idle_since,
         stop_denied=stays,
-        comes_back=job.state is JobState.STOPPING and not job.cancelled,
+        comes_back=job.state is JobState.STOPPING and not job.cancelled and not job.held,
         owner=job.owner,
         group=job.group,
         max_parallel=job.max_parallel,

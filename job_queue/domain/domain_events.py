@@ -90,7 +90,8 @@ class JobEvent(StrEnum):
     QUEUED = "Training Job Queued"
     STARTED = "Training Job Started"  # SageMaker accepted an attempt
     PREEMPTED = "Training Job Preempted"  # the attempt made room or its training plan ended, and the job waits again
-    RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was preempted or retried
+    REQUEUED = "Training Job Requeued"  # a user had the attempt stopped, and the job waits again
+    RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was interrupted or retried
     EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
@@ -107,8 +108,8 @@ def job_event(transition: JobTransition) -> JobEvent | None:
     if new.retried > old.retried:
         return None  # a failure of the job itself is no backoff; there is an event when no retries are left
     if old.state.holds_slots and new.state.waits:
-        made_room = transition.ended is not None and transition.ended.outcome == "preempted"
-        return JobEvent.PREEMPTED if made_room else JobEvent.BACKED_OFF
+        outcome = transition.ended.outcome if transition.ended is not None else None
+        return {"preempted": JobEvent.PREEMPTED, "requeued": JobEvent.REQUEUED}.get(outcome or "", JobEvent.BACKED_OFF)
     return None
 
 

@@ -20,6 +20,8 @@ Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
 
 
+INTERRUPTED = frozenset({"preempted", "requeued"})  # outcomes of attempts after which the job resumes its work
+
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
 
@@ -107,6 +109,7 @@ class Job:
     cancelled: bool = False  # a user has cancelled the job
     evicted_for: str | None = None  # the job for which this job was asked to stop
     evicted_by: str | None = None  # the rule of that eviction
+    requeued_by: str | None = None  # ARN of the caller who wants the active attempt stopped and the job to wait again
     preempted: tuple[int, ...] = ()  # epoch seconds of the preemptions in the last day, at most MOST_PREEMPTIONS
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
@@ -151,6 +154,11 @@ class Job:
     def refused_until(self, now: float) -> tuple[int, int]:
         """Return the times of the first refusal in a row and of a refusal now, in epoch seconds."""
         return (self.refused[0] if self.refused else int(now)), int(now)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the attempt is being stopped, and the job is to wait again: it was evicted or requeued."""
+        return self.state is JobState.STOPPING and (self.evicted_for is not None or self.requeued_by is not None)
 
     @property
     def address(self) -> str | None:
@@ -253,7 +261,7 @@ class EndedAttempt:
     training_job_name: str | None
     started: str | None  # ISO time
     ended: str  # ISO time
-    outcome: str  # final state of the job; or preempted, failed or stopped if the job waits again
+    outcome: str  # final state of the job; or preempted, requeued, failed or stopped if the job waits again
     instances: int | None = None  # instances of the attempt; None: recorded by an earlier version, or on a carrier
     carrier: str | None = None  # the carrier's attempt
 

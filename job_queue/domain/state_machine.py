@@ -251,6 +251,11 @@ def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False)
     return JobTransition(job, new, f"making room for {claimant} ({rule})", now)
 
 
+def stop_requeued(job: Job, now: float) -> JobTransition:
+    """Record the intent to stop the running attempt of a requeued job."""
+    return JobTransition(job, job.transition(now, JobState.STOPPING), f"stopping: requeued by {job.requeued_by}", now)
+
+
 def stop_cancelled(job: Job, now: float) -> JobTransition:
     """Record the intent to stop the running attempt of a cancelled job."""
     return JobTransition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
@@ -290,15 +295,23 @@ def cancel(job: Job, by: str, now: float) -> JobTransition:
     return JobTransition(job, job.with_changes(cancelled=True), f"cancel requested by {by}", now)
 
 
-def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> JobTransition:
-    """Change a job's priority, put it on hold, or release it.
+def change(job: Job, by: str, now: float, *, priority: int, held: bool, requeue: bool = False) -> JobTransition:
+    """Change a job's priority, put it on hold, release it, or request that its attempt is stopped and it waits again.
 
-    A waiting job moves to its new position in its waiting queue at once.
+    A waiting job moves to its new position in its waiting queue at once. An active job is only flagged: the next cycle
+    stops its attempt (`stop_requeued`), a starting one as soon as SageMaker has accepted it.
     """
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         changes.append("held" if held else "released")
-    new = job.with_changes(priority=priority, held=held, parked=job.parked if held else None)
+    if requeue:
+        changes.append("requeue requested")
+    new = job.with_changes(
+        priority=priority,
+        held=held,
+        parked=job.parked if held else None,
+        requeued_by=by if requeue else job.requeued_by,
+    )
     return JobTransition(job, new, f"{' and '.join(changes)} by {by}", now)
 
 
@@ -335,9 +348,10 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
     - If the attempt completed, the job is completed, even if the attempt was being stopped.
     - If the job was cancelled, the job is stopped.
     - If the training plan ended before the attempt's time limit, the job is preempted.
-    - If the queue stopped the attempt to make room, the job is preempted, unless the attempt ran out of time. SageMaker
-      may report Failed, because a process may end with an error when it is stopped. An attempt that failed for lack of
-      capacity backs off instead.
+    - If the queue stopped the attempt to make room, or because a user requeued the job, the job is preempted, unless
+      the attempt ran out of time. SageMaker may report Failed, because a process may end with an error when it is
+      stopped. An attempt that failed for lack of capacity backs off instead. A requeue is no preemption for the
+      guaranteed runtime.
     - After lack of capacity or an error of SageMaker, the job waits again. Neither is a failure of the job.
     - After any other failure, the job waits again if it has retries left. Otherwise the job is failed.
     - If the attempt was deleted before its end was known, the job is stopped. The job is not run again, because the
@@ -388,14 +402,9 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
-    if ending.status == "Failed" and (ending.lacks_capacity or not _is_evicted(job)):
+    if ending.status == "Failed" and (ending.lacks_capacity or not job.is_interrupted):
         return _after_failure(record, ending, now, backoffs)
     return _after_stop(record, ending, now, backoffs)
-
-
-def _is_evicted(job: Job) -> bool:
-    """Return whether the queue requested the stop to make room for another job."""
-    return job.state is JobState.STOPPING and job.evicted_for is not None
 
 
 def _after_failure(
@@ -413,13 +422,16 @@ def _after_failure(
 
 def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
     job = record.job
-    if _is_evicted(job) and not ending.out_of_time:
-        waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=job.with_preemption(now))
+    if job.is_interrupted and not ending.out_of_time:
+        evicted = job.evicted_for is not None
+        preempted = job.with_preemption(now) if evicted else job.preempted
+        waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=preempted)
         new = replace(waits, state=JobState.PREEMPTED, ran=True)
         also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
             also = f"; {job.launched} was deleted in SageMaker"
-        return _ended(record, now, new, f"made room for {job.evicted_for}{also}", outcome="preempted")
+        cause = f"made room for {job.evicted_for}" if evicted else f"requeued by {job.requeued_by}"
+        return _ended(record, now, new, f"{cause}{also}", outcome="preempted" if evicted else "requeued")
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
         return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
@@ -456,6 +468,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         in_doubt=False,
         evicted_for=None,
         evicted_by=None,
+        requeued_by=None,
         backoff_until=None,
         missing_since=None,
         parked=None,
@@ -480,6 +493,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         in_doubt=False,
         evicted_for=None,
         evicted_by=None,
+        requeued_by=None,
         backoff_until=None,
         missing_since=None,
         parked=None,

@@ -43,7 +43,7 @@ class JobState(StrEnum):
     STARTING = "starting"  # holds its slots; the intent is recorded, but SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
     STOPPING = "stopping"  # a stop was requested; holds its slots until SageMaker says that the attempt has ended
-    PREEMPTED = "preempted"  # waits again, after its attempt made room or was cut off
+    PREEMPTED = "preempted"  # waits again, after its attempt made room, was cut off, or was stopped by a requeue
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
     STOPPED = "stopped"  # finished: cancelled, stopped by hand or at a time limit, or deleted in SageMaker
@@ -113,7 +113,7 @@ class ActiveJob:
     expected: float | None = None  # expected seconds from `started` to the end; None: not known
     idle_since: float | None = None  # time since which the GPUs have been idle; None: they are busy, or not known
     stop_denied: bool = False  # no victim: SageMaker denied a stop a short while ago, or no stop can be recorded
-    comes_back: bool = False  # stops to make room and will wait again, so the job still counts for fair shares
+    comes_back: bool = False  # is stopped and will wait again, not on hold, so the job still counts for fair shares
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None

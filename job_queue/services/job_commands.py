@@ -1,10 +1,10 @@
-"""Commands of users for a job: cancel it, change its priority, hold or release it.
+"""Commands of users for a job: cancel it, change its priority, hold, release or requeue it.
 
-The rights are those of `access.rights`. In addition, an owner who is no longer a member of the project may only cancel
-or hold the job or lower its priority.
+The rights are those of `access.rights`. In addition, an owner who is no longer a member of the project may only cancel,
+requeue or hold the job or lower its priority.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from job_queue.adapters.job_repository import JobRepository
@@ -12,13 +12,13 @@ from job_queue.adapters.metadata import Policies
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain import identity, state_machine
 from job_queue.domain.access.rights import Action
-from job_queue.domain.errors import Conflict, Forbidden, NotFound, Refused, Unavailable
+from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.requests.scheduling_tags import check_ceiling
 from job_queue.domain.state_machine import JobTransition
-from job_queue.scheduler import Project
+from job_queue.scheduler import JobState, Project
 from job_queue.validation.issue import quoted
 
 TRIES = 10  # tries to write a job, since other invocations may change it at the same time
@@ -59,43 +59,60 @@ class JobCommands:
                 return None
             return state_machine.cancel(job, caller, self._clock())
 
-        return self._change(Action.CANCEL, name, caller, make_transition)
+        return self._change((Action.CANCEL,), name, caller, make_transition)
 
     def change(
-        self, name: str, caller: str, *, priority: int | None = None, held: bool | None = None
+        self,
+        name: str,
+        caller: str,
+        *,
+        priority: int | None = None,
+        held: bool | None = None,
+        now: bool = False,
+        requeue: bool = False,
     ) -> tuple[JobRecord, bool]:
-        """Change the priority of a job, hold it or release it. Return its record, and whether the command changed it.
+        """Change a job's priority, hold, release or requeue it. Return its record, and whether the command changed it.
 
         :param priority: None: keep it.
         :param held: True to hold the job, False to release it; None: no change.
-        :raises NotFound, Forbidden, Conflict: nothing is changed.
+        :param now: for a hold: stop the job's attempt, if there is one.
+        :param requeue: stop the job's attempt, so that the job waits again.
+        :raises InvalidRequest, NotFound, Forbidden, Conflict: nothing is changed.
         """
+        if now and held is not True:
+            raise InvalidRequest(
+                "now is for a job that is to be held.", field="now", remedy='Send {"held": true, "now": true}.'
+            )
+        actions = (Action.CHANGE, Action.REQUEUE) if requeue or now else (Action.CHANGE,)
 
         def make_transition(job: Job) -> JobTransition | None:
             if job.state.finished:
                 raise Conflict(f"{job.name} is {job.state}: nothing about it can be changed any more.")
             new_priority = job.priority if priority is None else priority
             new_held = job.held if held is None else held
-            if new_held and not job.held and not job.state.waits:
+            if new_held and not job.held and not job.state.waits and not (now or requeue):
                 raise Conflict(
-                    f"{job.name} is {job.state}; only a waiting job can be held.", remedy="Cancel it, or let it run."
+                    f"{job.name} is {job.state}; only a waiting job can be held.",
+                    remedy="Cancel it, let it run, or hold it with now (smq hold --now), which stops its attempt.",
                 )
+            stops = _is_to_be_stopped(job, requeue=requeue, now=now)
             if new_priority != job.priority:
                 self._check_ceiling(job, new_priority)
-            if (new_priority, new_held) == (job.priority, job.held):
+            if (new_priority, new_held) == (job.priority, job.held) and not stops:
                 return None
             if new_priority > job.priority or (job.held and not new_held):
                 self._check_member(job, caller)
-            return state_machine.change(job, caller, self._clock(), priority=new_priority, held=new_held)
+            return state_machine.change(job, caller, self._clock(), priority=new_priority, held=new_held, requeue=stops)
 
-        return self._change(Action.CHANGE, name, caller, make_transition)
+        return self._change(actions, name, caller, make_transition)
 
     def _change(
-        self, action: Action, name: str, caller: str, make_transition: Callable[[Job], JobTransition | None]
+        self, actions: Iterable[Action], name: str, caller: str, make_transition: Callable[[Job], JobTransition | None]
     ) -> tuple[JobRecord, bool]:
         for _ in range(TRIES):
             record = self.record(name)
-            self._check_right(action, record.job, caller)
+            for action in actions:
+                self._check_right(action, record.job, caller)
             transition = make_transition(record.job)
             if transition is None:
                 return record, False
@@ -118,7 +135,7 @@ class JobCommands:
             owner = identity.owner_of(job.owner)
             raise Forbidden(
                 f"{job.name} belongs to {owner}; only its owner, an admin of its project {job.project} or an admin of "
-                "the queue may cancel or change it.",
+                "the queue may cancel, requeue or change it.",
                 remedy="Ask one of them.",
             )
 
@@ -144,3 +161,26 @@ class JobCommands:
     def _check_ceiling(self, job: Job, priority: int) -> None:
         if project := self._project(job):
             check_ceiling(project, priority, field="priority")
+
+
+def _is_to_be_stopped(job: Job, *, requeue: bool, now: bool) -> bool:
+    """Return whether a command has a job's attempt stopped; False if there is none, or it is being stopped already.
+
+    :raises Conflict: the job cannot be requeued.
+    """
+    if not (requeue or now):
+        return False
+    if job.carries is not None:
+        raise Conflict(
+            f"{job.name} is a carrier, which belongs to the queue and never waits again.",
+            remedy="Requeue the jobs that share it.",
+        )
+    if job.state.waits:
+        if requeue:
+            raise Conflict(
+                f"{job.name} waits already: it is {job.state}.", remedy="Hold it if it is not to start (smq hold)."
+            )
+        return False
+    if job.cancelled:
+        raise Conflict(f"{job.name} is cancelled: it ends with its attempt, and does not wait again.")
+    return job.requeued_by is None and job.state is not JobState.STOPPING

@@ -201,6 +201,16 @@ class TestCalls:
             ("PATCH", "/prod/jobs/job1", {"held": False}),
         ]
 
+    def test_requeue_and_hold_now(self, server: ScriptedServer, queue: QueueClient) -> None:
+        server.answers(200, {**JOB1, "state": "stopping"})
+        server.answers(200, {**JOB1, "state": "stopping", "held": True})
+        assert queue.requeue("job1").state == "stopping"
+        assert queue.change("job1", held=True, now=True).held
+        assert [(one.method, json.loads(one.body)) for one in server.received] == [
+            ("PATCH", {"requeue": True}),
+            ("PATCH", {"held": True, "now": True}),
+        ]
+
     def test_plan(self, server: ScriptedServer, queue: QueueClient) -> None:
         evicts = [{"job": "job2", "rule": "reclaim"}]
         server.answers(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import boto3
@@ -147,6 +148,10 @@ def test_nobody_borrows_anothers_role_bucket_plan_or_project(system: System, peo
 # --- rows 8 and others: whose job it is ----------------------------------------------------------------
 
 
+def _has_begun(system: System, name: str, attempt: int) -> bool:
+    return system.job(name).attempt >= attempt
+
+
 def test_a_job_obeys_its_owner_its_projects_admins_and_the_queues_and_nobody_else(
     system: System, people: dict[str, QueueClient]
 ) -> None:
@@ -160,7 +165,15 @@ def test_a_job_obeys_its_owner_its_projects_admins_and_the_queues_and_nobody_els
                     people[stranger].change(name, **change)
             with pytest.raises(Forbidden, match="admin of its project vision"):
                 people[stranger].cancel(name)
+            with pytest.raises(Forbidden, match="admin of its project vision"):
+                people[stranger].requeue(name)
+            with pytest.raises(Forbidden):
+                people[stranger].change(name, held=True, now=True)
         assert people[who].change(name, priority=3).priority == 3
+        system.wait_state(name, "running")
+        before = system.job(name).attempt
+        assert people[who].requeue(name).state in {"running", "stopping"}
+        system.wait("the next attempt", partial(_has_begun, system, name, before + 1))
         assert people[who].cancel(name).cancel_requested or system.state(name) == "stopped"
     assert SECRET in json.dumps(people["ada"].job("adas-0").to_json())
     assert SECRET in json.dumps(people["ops"].job("adas-0").to_json())

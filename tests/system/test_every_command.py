@@ -114,6 +114,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert smq.json("usage", "--by", "project")["total"]["instance_hours"] > 0
     smq("submit", "--interactive", "--name", "lab", "--no-shell")
     smq("shell", "lab", "--follow", "--", "sh", "-c", "exit 5", code=5)
+    smq("requeue", "later", code=1)  # it has ended; tests/system/test_queue.py requeues one that runs
     smq("resubmit", "later")
     smq("cancel", "later-r2")
     assert every_command() == smq.used

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue import InvalidRequest, NameTaken, boto_session
+from sagemaker_queue import Conflict, InvalidRequest, NameTaken, boto_session
+from sagemaker_queue.cli import main
 from tests.system.conftest import System
 
 # Counts to a number, one each tenth of a second, and goes on where its checkpoint is. Ends when it may. What is kept is
@@ -62,6 +63,39 @@ def test_the_article_example(system: System, tmp_path: Path) -> None:
     assert counted == [f"count {number}" for number in range(1, 21)]  # nothing lost, nothing twice
     assert [attempt.outcome for attempt in system.job("job1").attempts] == ["preempted", "completed"]
     assert system.most_at_once() <= 2
+
+
+def test_requeued_and_held_jobs_resume_from_their_checkpoints(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in system.cloud.environment().items():
+        monkeypatch.setenv(name, value)
+    gate = tmp_path / "gate"
+    system.run("moved", count(100, gate), priority=2)
+    with system.frozen("moved-qstamp-1", "count"):
+        assert main(["requeue", "moved"]) == 0
+        assert "Stopping moved, which then waits again" in capsys.readouterr().out
+        assert main(["requeue", "moved"]) == 0, "the same again changes nothing"
+    system.wait("the second attempt", lambda: (system.job("moved").attempt, system.state("moved")) == (2, "running"))
+    with system.frozen("moved-qstamp-2", "count"):
+        with pytest.raises(Conflict, match="only a waiting job can be held"):
+            system.queue.change("moved", held=True)
+        assert main(["hold", "--now", "moved"]) == 0
+        assert "Stopping moved, which is then held" in capsys.readouterr().out
+    system.wait_state("moved", "preempted")
+    with pytest.raises(Conflict, match="waits already"):
+        system.queue.requeue("moved")
+    system.cloud.tick()
+    assert (system.state("moved"), system.job("moved").held) == ("preempted", True)
+    assert main(["release", "moved"]) == 0
+    gate.touch()
+    system.wait_state("moved", "completed")
+    counted = [line for attempt in (1, 2, 3) for line in system.log(f"moved-qstamp-{attempt}") if "count" in line]
+    assert counted == [f"count {number}" for number in range(1, 101)]  # nothing lost, nothing twice
+    assert [attempt.outcome for attempt in system.job("moved").attempts] == ["requeued", "requeued", "completed"]
+    who = system.queue.whoami().owner
+    causes = [it.cause for it in system.job("moved").history if it.state == "preempted"]
+    assert causes == [f"requeued by {who}", f"requeued by {who}", f"released by {who}"]
 
 
 def test_a_gang_runs_on_all_its_instances_at_once(system: System, tmp_path: Path) -> None:

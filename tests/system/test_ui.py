@@ -146,7 +146,7 @@ def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) 
     cell(page, "later", "why").get_by_text(re.compile("vision|p5")).wait_for()
 
     choose(page, "next")
-    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Hold", exact=True).click()
     cell(page, "next", "state").get_by_text("pending, held").wait_for()
     assert system.job("next").held
     cell(page, "next", "when").get_by_text("once released").wait_for()
@@ -364,7 +364,7 @@ def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:
     with outage():
         shows(page, "No answer for")
         choose(page, "before")
-        page.get_by_role("button", name="Hold").click()
+        page.get_by_role("button", name="Hold", exact=True).click()
         shows(page, "cannot be reached", "No news since")
         cell(page, "before", "job").wait_for()
     page.locator(".smq-outage").wait_for(state="hidden")

@@ -197,6 +197,16 @@ class Actors:
         )
         self.change_job(name, wanted)
 
+    def requeue(self, rng: random.Random) -> None:
+        """A user requeues a job, holds it at once, or releases it.
+
+        :param rng: of its own, so that all else is the same in walks without requeues.
+        """
+        names = [name for name in self._requests if self._world.invariants.row(name)]
+        if names:
+            hold_now = {"held": True, "now": True}
+            self.change_job(rng.choice(names), rng.choice(({"requeue": True}, hold_now, {"held": False})))
+
     def change_job(self, name: str, wanted: dict[str, Any]) -> Process:
         """A user changes this job."""
 

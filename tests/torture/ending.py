@@ -125,6 +125,7 @@ class Ending:
             denied = attempt.tags.get(QUEUE_TAG) != QUEUE_NAME or job.is_stop_denied(world.now)
             stops = attempt.status == "Stopping" or denied
             require(not job.cancelled or stops, "a cancelled job is stopped within two ticks", job.name)
+            require(job.requeued_by is None or stops, "a requeued job is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         strangers = self._strangers()
         own = (job for job in rows if job.state is JobState.STARTING or job.launched not in strangers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, LEASE, job_from, live_key
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
-from job_queue.domain.job import Job, epoch
+from job_queue.domain.job import INTERRUPTED, Job, epoch
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
 from job_queue.scheduler import Settings
@@ -339,6 +339,9 @@ class Invariants:
         fixed = job.interactive and job.evicted_for is not None
         require(not fixed, "an interactive job is never preempted", f"{name} is to make room for {job.evicted_for}")
         self._check_guarantee(job, row)
+        preempted = sum(it["outcome"] == "preempted" for it in row["attempts"])
+        found = f"{name} counts {len(job.preempted)} preemptions of {preempted}"
+        require(len(job.preempted) <= preempted, "a requeue is not counted as a preemption", found)
         if job.state in ("running", "stopping"):
             ours = self._incarnations(job.launched or "", job.submission, job.attempt)
             require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")
@@ -483,7 +486,7 @@ class Invariants:
         require(completed == (job.state == "completed"), outcome, said)
         for it in untold:
             recorded = {ended["outcome"] for ended in row["attempts"] if ended["attempt"] == self._number(it)}
-            kept = recorded <= {"stopped", "preempted", it.status.lower()}
+            kept = recorded <= {"stopped", *INTERRUPTED, it.status.lower()}
             require(kept, "an attempt that was deleted before its end was known has not failed", f"{said} {recorded}")
         refused = job.submission in self._sagemaker.refused
         if job.state == "failed":

@@ -1,4 +1,4 @@
-"""Forty-nine bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Fifty-one bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -174,6 +174,25 @@ def _slot_freed_at_stop_request() -> list[Slip]:
         return replace(transition, new=replace(transition.new, slots={}))
 
     return [("job_queue.domain.state_machine.evict", freeing)]
+
+
+def _requeue_frees_slot_at_stop_request() -> list[Slip]:
+    stop = state_machine.stop_requeued
+
+    def freeing(job: Job, now: float) -> JobTransition:
+        transition = stop(job, now)
+        return replace(transition, new=replace(transition.new, slots={}, allocation=None))
+
+    return [("job_queue.domain.state_machine.stop_requeued", freeing)]
+
+
+def _requeue_is_an_eviction() -> list[Slip]:
+    """A requeue is recorded as an eviction, and so counts as a preemption by another job."""
+
+    def evicting(job: Job, now: float) -> JobTransition:
+        return state_machine.evict(job, str(job.requeued_by), "preempt", now)
+
+    return [("job_queue.domain.state_machine.stop_requeued", evicting)]
 
 
 def _write_without_version() -> list[Slip]:
@@ -511,6 +530,8 @@ BUGS = {
     "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("submission-and-tick-in-doubt",)),
     "event-of-another-attempt": Bug(_event_of_another_attempt, (4,)),
     "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (1,)),
+    "requeue-frees-slot-at-stop-request": Bug(_requeue_frees_slot_at_stop_request, (55,)),
+    "requeue-is-an-eviction": Bug(_requeue_is_an_eviction, (72,)),
     "write-without-version": Bug(_write_without_version, (2,)),
     "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (106,)),
     "reconciliation-off": Bug(_reconciliation_off, (0,)),

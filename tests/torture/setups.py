@@ -19,6 +19,7 @@ THROTTLED_SHARE = 0.25  # of the walks
 QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
 DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
 DELETION_SECONDS = (1, 1, 30)
+REQUEUES = (*[0.0] * 10, 0.1, 0.3)
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
@@ -58,6 +59,7 @@ class Setup:
     quota_lag: float = 0.0  # seconds for which the instances of a training job count toward the quota after its end
     deletions: float = 0.0  # chance, at each step, that a training job that has ended is deleted
     deletion_seconds: int = 30  # that a deletion takes
+    requeues: float = 0.0  # chance, at each step, that a user requeues a job, holds it at once or releases it
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
@@ -201,6 +203,11 @@ def with_deletions(setup: Setup, rng: random.Random) -> Setup:
         troubles = {**troubles, "create": (Fault.LATE, Fault.UNANSWERED)}
     changed = replace(setup, deletions=deletions, deletion_seconds=seconds, adversary=adversary, troubles=troubles)
     return changed if deletions else setup
+
+
+def with_requeues(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in a sixth of the walks with users who requeue jobs and hold running ones."""
+    return replace(setup, requeues=rng.choice(REQUEUES))
 
 
 def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:

@@ -93,8 +93,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_forty_nine_bugs_are_planted() -> None:
-    assert len(BUGS) == 49
+def test_fifty_one_bugs_are_planted() -> None:
+    assert len(BUGS) == 51
 
 
 def test_a_violation_replays_exactly() -> None:

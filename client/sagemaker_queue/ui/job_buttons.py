@@ -1,4 +1,4 @@
-"""Buttons to hold, release, cancel and prioritise jobs."""
+"""Buttons to hold, release, requeue, cancel and prioritise jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class JobButtons:
         self._chosen: list[str] = []
         with ui.row().classes("gap-1"):
             self._hold = self._button("Hold", "pause", self._hold_all)
+            self._hold_now = self._button("Hold now", "pause_circle", self._hold_all_now)
             self._release = self._button("Release", "play_arrow", self._release_all)
+            self._requeue = self._button("Requeue", "replay", self._requeue_all)
             self._priority = self._button("Priority", "swap_vert", self._ask_priority)
             self._cancel = self._button("Cancel", "stop", self._ask_cancel)
         self._refused = ui.label("Only who has submitted it, or an administrator, may change it.")
@@ -48,7 +50,9 @@ class JobButtons:
         allowed = bool(meant) and all(self._tab.may_change(job) for job in meant)
         self._refused.set_visibility(bool(meant) and not allowed)
         self._hold.set_enabled(allowed and any(not job.held for job in meant))
+        self._hold_now.set_enabled(allowed and any(_runs(job) for job in meant))
         self._release.set_enabled(allowed and any(job.held for job in meant))
+        self._requeue.set_enabled(allowed and bool(meant) and all(_runs(job) for job in meant))
         self._priority.set_enabled(allowed)
         self._cancel.set_enabled(allowed)
 
@@ -58,6 +62,12 @@ class JobButtons:
 
     async def _hold_all(self) -> None:
         await self._each("held", lambda name: self._tab.queue.change(name, held=True))
+
+    async def _hold_all_now(self) -> None:
+        await self._each("held", lambda name: self._tab.queue.change(name, held=True, now=True))
+
+    async def _requeue_all(self) -> None:
+        await self._each("requeued", self._tab.queue.requeue)
 
     async def _release_all(self) -> None:
         await self._each("released", lambda name: self._tab.queue.change(name, held=False))
@@ -99,6 +109,10 @@ class JobButtons:
         if changed:
             show_message(f"{changed[0] if len(changed) == 1 else amount(len(changed), 'job')} {done}.")
         self._tab.hurry()
+
+
+def _runs(job: JobSummary) -> bool:
+    return job.state in ("starting", "running") and not job.cancel_requested and not job.is_carrier
 
 
 def _named(jobs: list[JobSummary]) -> str:

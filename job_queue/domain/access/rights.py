@@ -37,6 +37,7 @@ class Action(StrEnum):
     SHOW_VALUES = "show a job's values"
     CANCEL = "cancel"
     CHANGE = "change"
+    REQUEUE = "requeue"
     SHOW_QUEUE = "show the queue"
     SHOW_POLICY = "show the policy"
     SHOW_HISTORY = "show the policy's history"
@@ -60,6 +61,7 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.SHOW_VALUES: frozenset({Relation.OWNER, Relation.ADMIN}),
     Action.CANCEL: _RESPONSIBLE,
     Action.CHANGE: _RESPONSIBLE,
+    Action.REQUEUE: _RESPONSIBLE,  # also for a hold that stops the attempt at once
     Action.SHOW_QUEUE: _EVERYBODY,
     Action.SHOW_POLICY: _EVERYBODY,
     Action.SHOW_HISTORY: _EVERYBODY,

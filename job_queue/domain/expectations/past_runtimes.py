@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import ARRIVAL_SECONDS, Arrival, Outlook
-from job_queue.domain.job import Job, epoch
+from job_queue.domain.job import INTERRUPTED, Job, epoch
 from job_queue.domain.policy import alternatives
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
 from job_queue.scheduler import WHOLE, Policy
@@ -39,7 +39,7 @@ class PastRuntimes:
         if record.carries is not None:
             return  # the runtimes and arrivals of carriers depend on their members
         before = self._done.pop(record.submission, 0.0)
-        if record.outcome == "preempted":
+        if record.outcome in INTERRUPTED:
             # If the lost work is not known, the whole work counts as kept.
             self._done[record.submission] = before + max(0.0, ended - began - (record.lost or 0))
             if len(self._done) > UNFINISHED:

@@ -93,6 +93,18 @@ def test_all_that_happened_between_two_looks_is_told_in_its_order() -> None:
     ]
 
 
+def test_a_requeue_is_told_with_the_person() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
+    watch = watching(queue)
+    watch.look()
+    by = "arn:aws:iam::123456789012:user/lea"
+    queue.histories["a"] += [(30, "preempted", f"requeued by {by}; while it was being stopped it failed: exit 143")]
+    assert told(watch) == [
+        "a (ann, project vision) was requeued by lea, and goes on from its checkpoint when it is its turn again."
+    ]
+
+
 def test_a_job_that_goes_on_after_it_was_listed_is_told_once() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "")]}

@@ -15,6 +15,7 @@ from job_queue.domain.domain_events import JobEvent, PolicyApplied
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import announce_cut_off
+from tests.jobs import OWNER
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import Harness
 
@@ -75,7 +76,7 @@ def notifying() -> Iterator[NotifyingQueue]:
 
 
 def live_through(queue: Harness) -> None:
-    """A job cannot be stopped at first, is preempted, resumed, told that its training plan ends, and completed."""
+    """A job cannot be stopped at first, is preempted, requeued, told that its training plan ends, and completed."""
     queue.submit("job1", 1)
     queue.now += 60
     queue.training.untagged.add("job1-qstamp-1")
@@ -84,18 +85,20 @@ def live_through(queue: Harness) -> None:
     queue.tick(STOP_DENIED_SECONDS)
     queue.end("job1-qstamp-1", "Stopped")
     queue.end("job4-qstamp-1")
+    queue.change("job1", requeue=True)
+    queue.end("job1-qstamp-2", "Stopped")
     told = announce_cut_off(queue.job("job1"), int(queue.now) + 3600, "winter", queue.now)
     queue.repository.apply(told, queue.now)
-    queue.end("job1-qstamp-2")
+    queue.end("job1-qstamp-3")
 
 
 def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     live_through(notifying.queue)
     events = notifying.events()
     assert [what.removeprefix("Training Job ") for what, detail in events if detail["job"] == "job1"] == [
-        "Queued", "Started", "Unstoppable", "Preempted", "Resumed", "Expiring", "Finished",
+        "Queued", "Started", "Unstoppable", "Preempted", "Resumed", "Requeued", "Resumed", "Expiring", "Finished",
     ]  # fmt: skip
-    queued, started, unstoppable, preempted, resumed, expiring, finished = (
+    queued, started, unstoppable, preempted, resumed, requeued, again, expiring, finished = (
         detail for _, detail in events if detail["job"] == "job1"
     )
     assert queued["state"] == "pending"
@@ -105,9 +108,12 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     assert (preempted["claimant"], preempted["rule"]) == ("job4", "preempt")
     assert (preempted["trainingJobName"], preempted["state"]) == ("job1-qstamp-1", "preempted")
     assert resumed["trainingJobName"] == "job1-qstamp-2"
+    assert (requeued["requeuedBy"], requeued["held"], requeued["state"]) == (OWNER, False, "preempted")
+    assert (requeued["trainingJobName"], again["trainingJobName"]) == ("job1-qstamp-2", "job1-qstamp-3")
+    assert "was requeued by ada, and goes on from its checkpoint when it is its turn again" in requeued["notice"]
     assert expiring["cutOff"] == iso(int(notifying.queue.now) + 3600 - 1)
     assert (finished["state"], finished["reason"]) == ("completed", None)
-    assert finished["trainingJobName"] == "job1-qstamp-2"
+    assert finished["trainingJobName"] == "job1-qstamp-3"
     versions = [detail["version"] for _, detail in events if detail["job"] == "job1"]
     assert versions == sorted(set(versions)), "receivers put them in order by it"
 

@@ -399,7 +399,7 @@ STRANGERS = [
 ]
 
 
-def test_only_its_owner_and_admins_cancel_change_hold_or_release_a_job() -> None:
+def test_only_its_owner_and_admins_cancel_change_hold_release_or_requeue_a_job() -> None:
     api = Attacked()
     for caller in STRANGERS:
         for method, body in [
@@ -408,6 +408,9 @@ def test_only_its_owner_and_admins_cancel_change_hold_or_release_a_job() -> None
             ("PATCH", '{"held": true}'),
             ("PATCH", '{"held": false}'),
             ("PATCH", '{"priority": 0, "held": false}'),
+            ("PATCH", '{"requeue": true}'),
+            ("PATCH", '{"requeue": false}'),
+            ("PATCH", '{"held": true, "now": true}'),
         ]:
             status, answer = api.call(method, "/jobs/waits", body, caller=caller)
             assert (status, answer["code"]) == (403, "Forbidden"), caller

@@ -9,7 +9,7 @@ from api_contract import models
 from api_contract.models import PlanAnswer
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.responses import plan_answer, queue_status
-from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.errors import Conflict, InvalidRequest
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.job import Job
 from job_queue.scheduler import GpuAllocation
@@ -117,6 +117,39 @@ def test_four_make_room_for_a_job_of_four_and_come_back(queue: Harness) -> None:
     assert [queue.state(f"m{number}") for number in range(8)] == ["running"] * 8
     assert queue.job("m4").attempt == 2
     assert len(carriers(queue)) == 1
+
+
+def test_a_requeued_member_leaves_alone_and_the_first_in_order_gets_its_gpu(queue: Harness) -> None:
+    for number in range(9):
+        submit(queue, f"m{number}")
+    queue.change("m3", priority=-1, requeue=True)
+    assert queue.training.stopped == {queue.job("m3").address}
+    assert (queue.state("m3"), queue.state("m8")) == ("stopping", "pending"), "its GPU is taken until its report"
+    reported(queue, "m3", "Stopped", "the queue asked for it")
+    assert (queue.state("m3"), queue.state("m8"), allocation(queue, "m8")) == ("preempted", "running", (3,))
+    assert [it.outcome for it in queue.record("m3").attempts] == ["requeued"]
+    reported(queue, "m0")
+    assert (queue.state("m3"), queue.job("m3").attempt, allocation(queue, "m3")) == ("running", 2, (0,))
+    queue.change("m3", requeue=True)
+    reported(queue, "m3", "Stopped", "the queue asked for it")
+    assert (queue.state("m3"), queue.job("m3").attempt) == ("running", 3), "no other job waits for its GPU"
+    assert [queue.job(f"m{number}").attempt for number in (1, 2, 4, 5, 6, 7, 8)] == [1] * 7
+
+
+def test_a_requeued_member_whose_carrier_ends_has_been_stopped(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.change("m0", held=True, now=True)
+    queue.end(carrier(queue).launched or "", "Stopped")  # nothing is heard of the member
+    assert (queue.state("m0"), queue.job("m0").held, queue.job("m0").refusals) == ("preempted", True, 0)
+    assert [it.outcome for it in queue.record("m0").attempts] == ["requeued"]
+
+
+def test_a_carrier_is_not_requeued(queue: Harness) -> None:
+    submit(queue, "m0")
+    with pytest.raises(Conflict, match="is a carrier"):
+        queue.change(carrier(queue).name, requeue=True)
+    with pytest.raises(Conflict, match="is a carrier"):
+        queue.change(carrier(queue).name, held=True, now=True)
 
 
 def test_a_whole_instance_job_gets_the_instance_and_gives_it_back(queue: Harness) -> None:

@@ -1,4 +1,4 @@
-"""The commands of ``smq`` about jobs: show, events, why, set-priority, hold, release, cancel."""
+"""The commands of ``smq`` about jobs: show, events, why, set-priority, hold, release, requeue, cancel."""
 
 from __future__ import annotations
 
@@ -95,15 +95,22 @@ def set_priority(queue: QueueClient, name: str, priority: int) -> int:
 
 @command(
     "hold",
-    help="keep waiting jobs from starting",
-    description="Keep waiting jobs from starting until they are released. They keep their positions in the queue.",
-    examples=["smq hold job1 job2", "smq hold --group lr-sweep"],
+    help="keep waiting jobs from starting, and with --now stop running ones",
+    description="Keep waiting jobs from starting until they are released. They keep their positions in the queue. "
+    "With --now, jobs that run are stopped as by a preemption, and resume from their checkpoints after their release.",
+    examples=["smq hold job1 job2", "smq hold --group lr-sweep", "smq hold --now job3"],
 )
 @job_set_arguments
+@flag("--now", help="also stop jobs that run; without it, they cannot be held")
 @with_queue
-def hold(queue: QueueClient, jobs: JobSet) -> int:
-    """Hold jobs."""
-    return _set_held(queue, jobs, held=True)
+def hold(queue: QueueClient, jobs: JobSet, now: bool) -> int:
+    """Hold jobs; with ``--now``, also jobs that run."""
+
+    def change(name: str) -> str:
+        job = queue.change(name, held=True, now=now)
+        return f"{name} is held" if job.waits else f"Stopping {name}, which is then held ..."
+
+    return _for_each(jobs.resolve(queue), change)
 
 
 @command(
@@ -116,7 +123,32 @@ def hold(queue: QueueClient, jobs: JobSet) -> int:
 @with_queue
 def release(queue: QueueClient, jobs: JobSet) -> int:
     """Release jobs."""
-    return _set_held(queue, jobs, held=False)
+
+    def change(name: str) -> str:
+        queue.change(name, held=False)
+        return f"{name} is released"
+
+    return _for_each(jobs.resolve(queue), change)
+
+
+@command(
+    "requeue",
+    help="stop running jobs and let them wait again",
+    description="Stop running jobs as by a preemption: they get time to save a checkpoint, wait again in their old "
+    "positions, and resume when it is their turn. If nothing else comes first, that is at once: "
+    "smq hold --now keeps them from starting.",
+    examples=["smq requeue job1", "smq requeue --group lr-sweep"],
+)
+@job_set_arguments
+@with_queue
+def requeue(queue: QueueClient, jobs: JobSet) -> int:
+    """Requeue jobs."""
+
+    def requeue_job(name: str) -> str:
+        job = queue.requeue(name)
+        return f"{name} waits again" if job.waits else f"Stopping {name}, which then waits again ..."
+
+    return _for_each(jobs.resolve(queue), requeue_job)
 
 
 @command(
@@ -145,14 +177,6 @@ def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
             print("Nothing is cancelled.")
             return REFUSED
     return _for_each(names, cancel_job)
-
-
-def _set_held(queue: QueueClient, jobs: JobSet, *, held: bool) -> int:
-    def change(name: str) -> str:
-        queue.change(name, held=held)
-        return f"{name} is {'held' if held else 'released'}"
-
-    return _for_each(jobs.resolve(queue), change)
 
 
 def _for_each(names: Iterable[str], act: Callable[[str], str]) -> int:

@@ -25,7 +25,11 @@ _KINDS = {
     EXPECTED: "expected to start",
     EXTERNAL: "started outside the queue",
 }
-_MARKS = {"preempted": ("x", "Preempted"), "failed": ("circle-cross-open", "Failed")}
+_MARKS = {
+    "preempted": ("x", "Preempted"),
+    "requeued": ("x-open", "Requeued"),
+    "failed": ("circle-cross-open", "Failed"),
+}
 NOTHING = "No instances: the policy names no pool yet."
 
 

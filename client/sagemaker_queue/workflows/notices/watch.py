@@ -105,7 +105,8 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
                 kind, news = "started", notices.started(duration(seconds), again=ran)
             ran, began = True, None
         if one.state == "preempted":
-            news = notices.preempted(cause=one.cause)
+            by = one.cause.partition(";")[0].removeprefix("requeued by ")
+            news = notices.requeued(by) if one.cause.startswith("requeued by ") else notices.preempted(cause=one.cause)
         elif one.state in FINISHED:
             kind = "failed" if one.state == "failed" else "finished"
             reason = job.reason.message if job.reason else ""

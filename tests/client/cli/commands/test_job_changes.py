@@ -1,4 +1,4 @@
-"""``smq cancel``, ``set-priority``, ``hold`` and ``release``: what they change and say."""
+"""``smq cancel``, ``set-priority``, ``hold``, ``release`` and ``requeue``: what they change and say."""
 
 from __future__ import annotations
 
@@ -77,6 +77,26 @@ class TestChange:
         assert main([command, "job1", "job2"]) == 1
         assert capsys.readouterr() == (f"job2 is {what}\n", "smq: job1 runs.\n")
         assert [json.loads(one.body) for one in server.received] == [{"held": held}] * 2
+
+
+class TestRequeue:
+    def test_each_job_is_told_of(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, job("job1", "stopping", 1))
+        server.answers(409, refused("Conflict", "job2 waits already: it is pending."))
+        server.answers(200, job("job3", "preempted", 1))
+        assert main(["requeue", "job1", "job2", "job3"]) == 1
+        assert capsys.readouterr() == (
+            "Stopping job1, which then waits again ...\njob3 waits again\n",
+            "smq: job2 waits already: it is pending.\n",
+        )
+        assert [json.loads(one.body) for one in server.received] == [{"requeue": True}] * 3
+
+    def test_hold_now(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, job("job1", "stopping", 1, held=True))
+        server.answers(200, job("job2", "pending", 1, held=True))
+        assert main(["hold", "--now", "job1", "job2"]) == 0
+        assert capsys.readouterr() == ("Stopping job1, which is then held ...\njob2 is held\n", "")
+        assert [json.loads(one.body) for one in server.received] == [{"held": True, "now": True}] * 2
 
 
 LIVE = {"jobs": [job("lr-1", "running", 1, group="lr"), job("lr-2", "pending", 1, group="lr"), job("x", "pending", 1)]}
