@@ -32,7 +32,7 @@ def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> No
         outage = page.locator(".smq-outage")
         outage.filter(has_text=re.compile("No news since .*The queue is being repaired")).wait_for()
         row.locator("input[type=checkbox]").first.check()
-        page.get_by_role("button", name="Hold").click()
+        page.get_by_role("button", name="Hold", exact=True).click()
         page.locator(".q-notification").filter(has_text="The queue is being repaired.").first.wait_for()
         state.wait_for()
         queue.refuses = False
