@@ -88,6 +88,7 @@ CASES: list[tuple[list[str], Any]] = [
     (["set-priority", "job1", "5"], JOB),
     (["hold", "job1"], JOB),
     (["release", "job1"], JOB),
+    (["requeue", "job1"], JOB),
     (["cancel", "job1"], {**JOB, "wasFinished": False}),
     (["resubmit", "job1", "--no-preflight"], {**SUBMISSION, "request": DETAIL["request"]}),
     (["status"], QUEUE),
