@@ -20,11 +20,10 @@ from job_queue.controller.fleet.checkpoints import CheckpointTimes
 from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_announcements
 from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
 from job_queue.controller.intents import (
-    cancelled_transitions,
     eviction_transitions,
     paced,
     relaunch_transitions,
-    requeued_transitions,
+    requested_stops,
     start_transitions,
 )
 from job_queue.controller.launcher import Launcher, new_call
@@ -278,8 +277,8 @@ class Controller(ControllerPart):
         again = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
         claims = claims_of([it.old for it in again], cluster, now)
         relaunches = [it for it in again if it.old.name not in claims.in_the_way]
-        stops = [*cancelled_transitions(cluster, now), *requeued_transitions(cluster, now)]
-        leftovers = [*(it for it in stops if it.old.name not in unrecorded), *relaunches[: bucket.calls]]
+        stops = [it for it in requested_stops(cluster, now) if it.old.name not in unrecorded]
+        leftovers = [*stops, *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
         # 4. Make a plan.
         decided = plan(cluster.snapshot(now))

@@ -15,27 +15,21 @@ from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Plan
 
 
-def cancelled_transitions(cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Return the stops of cancelled jobs' attempts. A job whose launch calls were all throttled ends at once."""
+def requested_stops(cluster: ClusterState, now: float) -> list[JobTransition]:
+    """Return the stops of the attempts of cancelled and requeued jobs. A cancellation prevails over a requeue.
+
+    The launch of a starting job is completed first. A cancelled job whose launch calls were all throttled ends at once.
+    """
     transitions = []
     for job in cluster.active.values():
-        if job.cancelled and job.state is JobState.RUNNING and not job.is_stop_denied(now):
-            transitions.append(state_machine.stop_cancelled(job, now))
+        if job.state is JobState.RUNNING and not job.is_stop_denied(now):
+            if job.cancelled:
+                transitions.append(state_machine.stop_cancelled(job, now))
+            elif job.requeued_by is not None:
+                transitions.append(state_machine.stop_requeued(job, now))
         elif job.cancelled and is_unsent(job):
             transitions.append(state_machine.cancel_unsent(job, now))
     return transitions
-
-
-def requeued_transitions(cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Return the stops of requeued jobs' attempts. The launch of a starting job is completed first."""
-    return [
-        state_machine.stop_requeued(job, now)
-        for job in cluster.active.values()
-        if job.requeued_by is not None
-        and job.state is JobState.RUNNING
-        and not job.cancelled
-        and not job.is_stop_denied(now)
-    ]
 
 
 def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[JobTransition]:

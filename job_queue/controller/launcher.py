@@ -132,10 +132,12 @@ class Launcher(ControllerPart):
 
     def _launched(self, lease: Lease, job: Job, call: int | None) -> bool:
         recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock(), call))
+        if recorded is None:
+            return False
         # Plan again: a job whose launch was in doubt, or that was cancelled or requeued, can be stopped only now, and a
         # new carrier can take members.
-        to_be_stopped = recorded is not None and (recorded.cancelled or recorded.requeued_by is not None)
-        return to_be_stopped or (recorded is not None and (job.in_doubt or job.carries is not None))
+        to_be_stopped = recorded.cancelled or recorded.requeued_by is not None
+        return to_be_stopped or job.in_doubt or job.carries is not None
 
     def _end_lag(self, job: Job, cluster: ClusterState) -> bool:
         """End quota lag after SageMaker has accepted a launch. Return whether other jobs may be launched at once."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.version_info < REQUIRED_PYTHON, reason="the simulator needs a newer Python")
 # A program as `smq ui`: it starts a run, prints the process of the simulations, and waits.
 PROGRAM = """
-import json, sys, time
+import json, signal, sys, time
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.workflows.advice_run import AdviceProgress, AdviceRun
 
@@ -38,7 +38,7 @@ while not isinstance(run.progress, AdviceProgress):
     time.sleep(0.05)
 print(json.dumps(run._process.pid), flush=True)
 while True:
-    time.sleep(1)
+    signal.pause()
 """
 
 
