@@ -86,8 +86,9 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
     """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 
-    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. An attempt that no
-    warm pool blocks can be launched on free instances or on a matching warm pool.
+    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. Matching warm pools
+    are given out first. Releasing a pool for one attempt would take it from another attempt that matches it. Any other
+    attempt that no warm pool blocks can be launched on free instances.
 
     :param attempts: the attempts, the most important first.
     """
@@ -98,17 +99,23 @@ def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Cla
     free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
     reused: dict[str, ExternalTrainingJob] = {}
     in_the_way: dict[str, tuple[ExternalTrainingJob, ...]] = {}
-    for job in reversed(attempts):
-        match = matching_pool(job, job.slots, left, policy)
-        missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
-        pools = (match,) if match else tuple(_to_release(missing, left, policy, cluster))
-        if match:
+
+    def take(pool: ExternalTrainingJob) -> None:
+        left.remove(pool)
+        free.update(warm_slots(pool, policy))
+
+    for job in attempts:
+        if match := matching_pool(job, job.slots, left, policy):
             reused[job.name] = match
-        elif pools:
+            take(match)
+    for job in reversed(attempts):
+        missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
+        if job.name in reused or not missing:
+            continue
+        if pools := tuple(_to_release(missing, left, policy, cluster)):
             in_the_way[job.name] = pools
-        for pool in pools:
-            left.remove(pool)
-            free.update(warm_slots(pool, policy))
+            for pool in pools:
+                take(pool)
     return Claims(reused, in_the_way)
 
 

@@ -236,6 +236,20 @@ def test_of_two_the_more_important_is_tried_again_and_a_match_takes_what_is_kept
     assert ("release", "theirs") not in other.training.calls
 
 
+def test_a_warm_pool_is_not_released_for_a_less_important_attempt_if_a_repeated_attempt_matches_it() -> None:
+    """Otherwise SageMaker refuses the attempt that matches: its instances are being released."""
+    queue = a_queue(3)
+    queue.training.script = ["never", "never"]
+    queue.accept("matches", 9, ResourceConfig=resources(2))
+    queue.submit("other", 1, EnableNetworkIsolation=True)
+    queue.training.create(a_request("theirs", ResourceConfig=resources(instances=2, KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("theirs")
+    queue.tick()
+    assert queue.states() == {"matches": "running", "other": "running"}
+    assert queue.training.reused == {"theirs": "matches-qstamp-1"}
+    assert ("release", "theirs") not in queue.training.calls
+
+
 def test_a_warm_pool_of_a_launch_that_is_tried_again_is_not_given_to_another_start() -> None:
     queue = a_queue(2)
     in_doubt(queue, "next")
