@@ -94,6 +94,8 @@ class PastAttempt(Answer, frozen=True):
     """The MaxRuntimeInSeconds of the request."""
     image: Optional[str] = None
     """The training image, or the name of the algorithm."""
+    failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
+    """The class of the attempt's failure; null if it did not fail, or an earlier version recorded it."""
 
 
 class HistoryPage(Answer, frozen=True):

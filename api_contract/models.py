@@ -143,6 +143,39 @@ class Reason(Answer, frozen=True):
     """A sentence for people."""
 
 
+class JobFailure(Answer, frozen=True):
+    """The failure of the last failed attempt of a job.
+
+    The texts come from SageMaker and from the job's program. Callers who may not see the job's values get neither the
+    sentence nor the lines.
+    """
+
+    failure_class: Annotated[str, schema(examples=["user_error"])] = "unknown"
+    """The class of the failure; docs/scheduling.md lists the classes."""
+    attempt: Count = 0
+    """The number of the failed attempt."""
+    sentence: str = ""
+    """The cause as a sentence for people."""
+    remedy: str = ""
+    """A sentence for people: what to do."""
+    rank: Optional[str] = None
+    """The rank that failed first, such as `algo-2` or `algo-2 rank 3`; null if there are no log lines."""
+    lines: Annotated[tuple[str, ...], schema(maxItems=5)] = ()
+    """The last log lines of that rank."""
+    exit_code: Optional[int] = None
+    """The exit code of the program; null if SageMaker does not report one."""
+    action: Annotated[str, schema(enum=["fail", "retry", "retry free"])] = "fail"
+    """The queue's action: the job failed, was tried again, or was tried again without using one of its retries."""
+    rule: str = ""
+    """The rule that chose the action, such as `retry_on: 137=retry`, or the reason why no retry was left."""
+    fresh_instances: bool = False
+    """True if the next attempt gets other instances than those of a kept warm pool."""
+    action_now: Annotated[Optional[str], schema(enum=["fail", "retry", "retry free", None])] = None
+    """The action for such a failure by the rules in force now; null if an older queue does not say."""
+    rule_now: Optional[str] = None
+    """The rule that chooses that action."""
+
+
 class Expectation(Answer, frozen=True):
     """The expected start of a waiting job, from simulations of the queue with likely runtimes and arrivals.
 
@@ -249,6 +282,11 @@ class JobSummary(Answer, frozen=True):
     """The number of times that the job is tried again after it failed by itself."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
     """The number of times that the job has been tried again."""
+    free_retries: Count = 0
+    """The number of times in a row that the job has been tried again without using a retry, after failures that were
+    not its own."""
+    failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
+    """The class of the failure of the job's last failed attempt; null if no attempt has failed."""
     idle_since: Optional[Time] = None
     """The time since which the GPUs have been idle while the job holds instances, from CloudWatch's metrics. Null if
     the idle time is shorter than the stack's parameter `IdleMinutes`, and if the GPUs work or there are no metrics."""
@@ -312,6 +350,8 @@ class Attempt(Answer, frozen=True):
     """The number of the attempt's instances; null if it is unknown or the attempt shares an instance."""
     carrier: Optional[str] = None
     """The training job whose instance the attempt shares, and whose log contains its lines; null if it shares none."""
+    failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
+    """The class of the attempt's failure; null if it did not fail, or an earlier version recorded it."""
 
 
 class Transition(Answer, frozen=True):
@@ -350,6 +390,8 @@ class JobDetail(JobSummary, frozen=True):
     """The request as it was submitted."""
     why: Optional[Why] = None
     """More about why the job waits; null if the job does not wait or has no reason in the last plan."""
+    failure: Optional[JobFailure] = None
+    """The failure of the job's last failed attempt; null if no attempt has failed."""
     ask_again_after: Optional[Ordinal] = None
     """The seconds after which programs that follow a job with a distant start should ask again; null if they choose
     their own interval."""
