@@ -1,19 +1,23 @@
 """FilterLogEvents of CloudWatch Logs, in place of ministack's: with stream prefixes, pages and filter patterns.
 
-ministack ignores `logStreamNamePrefix`, returns only one page, and splits quoted phrases at spaces. Patterns for JSON
-and for columns are not evaluated: they match all lines, as in ministack.
+ministack ignores `logStreamNamePrefix` and `startFromHead`, returns only one page, and splits quoted phrases at spaces.
+Patterns for JSON and for columns are not evaluated: they match all lines, as in ministack.
 """
 
 import base64
 import binascii
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ministack.core.responses import error_response_json, json_response
 from ministack.services import cloudwatch_logs
 
-_MOST_EVENTS = 10_000
+_MOST_EVENTS = 10_000  # of one page
+_MOST_BYTES = 1024 * 1024  # of one page
+_EVENT_OVERHEAD = 26  # bytes that CloudWatch counts for each event, besides the message
+_FIRST_FROM_TAIL = 1_704_067_200_000  # 2024-01-01 UTC, in milliseconds: the earliest startTime without startFromHead
 
 _TERM = re.compile(r"""(?P<sign>[-?]?)(?:"(?P<phrase>[^"]*)"|%(?P<regex>[^%]+)%|(?P<word>[^\s"]+))""")
 
@@ -26,24 +30,23 @@ def install() -> None:
 
 
 def filter_log_events(request: Mapping[str, Any]) -> Answer:
-    """Return one page of the requested streams' events, sorted by time."""
+    """Return one page of the requested streams' events, sorted by time.
+
+    https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_FilterLogEvents.html
+    """
     group = cloudwatch_logs._resolve_log_group_name(request)
     if group not in cloudwatch_logs._log_groups:
         return error_response_json("ResourceNotFoundException", f"The specified log group does not exist: {group}", 400)
-    names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
-    if names and prefix is not None:
-        return _refused("logStreamNames and logStreamNamePrefix are mutually exclusive parameters.")
-    limit = request.get("limit", _MOST_EVENTS)
-    if not 1 <= limit <= _MOST_EVENTS:
-        return _refused(f"The value of limit must be from 1 to {_MOST_EVENTS}.")
-    begin = _offset(request.get("nextToken"))
-    if begin is None:
-        return _refused("The specified nextToken is invalid.")
     streams = cloudwatch_logs._log_groups[group]["streams"]
+    names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
     if missing := [name for name in names or () if name not in streams]:
         return error_response_json(
             "ResourceNotFoundException", f"The specified log stream does not exist: {missing[0]}", 400
         )
+    position = _position(request.get("nextToken"), from_head=request.get("startFromHead", True))
+    if (complaint := _complaint(request, position)) or position is None:
+        return error_response_json("InvalidParameterException", complaint, 400)
+    begin, from_head = position
     since, until = request.get("startTime", float("-inf")), request.get("endTime", float("inf"))
     with cloudwatch_logs._log_events_lock:
         events = [
@@ -54,12 +57,48 @@ def filter_log_events(request: Mapping[str, Any]) -> Answer:
             if since <= event["timestamp"] <= until
         ]
     events.sort(key=lambda event: event["timestamp"])  # stable: events of one stream and time keep their order
-    pattern = request.get("filterPattern", "")
-    found = [event for event in events if matches(pattern, event.get("message", ""))]
-    answer: dict[str, Any] = {"events": found[begin : begin + limit], "searchedLogStreams": []}
-    if len(found) > begin + limit:
-        answer["nextToken"] = base64.b64encode(str(begin + limit).encode()).decode()
+    if not from_head:
+        events.reverse()
+    found, end = _page(events, begin, request.get("limit", _MOST_EVENTS), request.get("filterPattern", ""))
+    answer: dict[str, Any] = {"events": found, "searchedLogStreams": []}
+    if end < len(events):
+        answer["nextToken"] = base64.b64encode(json.dumps([end, from_head]).encode()).decode()
     return json_response(answer)
+
+
+def _complaint(request: Mapping[str, Any], position: tuple[int, bool] | None) -> str:
+    """Return the reason for which the parameters are refused; empty if they are valid."""
+    if request.get("logStreamNames") and request.get("logStreamNamePrefix") is not None:
+        return "logStreamNames and logStreamNamePrefix are mutually exclusive parameters."
+    if not 1 <= request.get("limit", _MOST_EVENTS) <= _MOST_EVENTS:
+        return f"The value of limit must be from 1 to {_MOST_EVENTS}."
+    since = request.get("startTime", 0)
+    if since > request.get("endTime", float("inf")):
+        return "The endTime must not be before the startTime."
+    if position is None:
+        return "The specified nextToken is invalid."
+    if not position[1] and since < _FIRST_FROM_TAIL:
+        return "startFromHead can be false only with a startTime on or after 2024-01-01T00:00:00Z."
+    return ""
+
+
+def _page(events: Sequence[dict[str, Any]], begin: int, limit: int, pattern: str) -> tuple[list[dict[str, Any]], int]:
+    """Return the matching events of one page, and the position at which the next page begins.
+
+    A page ends after `limit` matching events, and after `_MOST_EVENTS` events or `_MOST_BYTES` that are read, matching
+    or not. So a page may have few events, or none, although later pages have some.
+    """
+    found: list[dict[str, Any]] = []
+    size = 0
+    for position in range(begin, len(events)):
+        event = events[position]
+        size += len(event.get("message", "").encode()) + _EVENT_OVERHEAD
+        is_full = size > _MOST_BYTES or position - begin >= _MOST_EVENTS
+        if len(found) == limit or (is_full and position > begin):
+            return found, position
+        if matches(pattern, event.get("message", "")):
+            found.append(event)
+    return found, len(events)
 
 
 def matches(pattern: str, message: str) -> bool:
@@ -81,12 +120,12 @@ def matches(pattern: str, message: str) -> bool:
     )
 
 
-def _refused(message: str) -> Answer:
-    return error_response_json("InvalidParameterException", message, 400)
-
-
-def _offset(token: str | None) -> int | None:
+def _position(token: str | None, *, from_head: bool) -> tuple[int, bool] | None:
+    """Return the position and the direction of a token, or of a first page; None if the token is invalid."""
+    if not token:
+        return 0, from_head
     try:
-        return int(base64.b64decode(token, validate=True)) if token else 0
-    except (binascii.Error, ValueError):
+        position, direction = json.loads(base64.b64decode(token, validate=True))
+        return int(position), bool(direction)
+    except (binascii.Error, ValueError, TypeError):
         return None

@@ -21,6 +21,10 @@ KINDS = {
     "capacity": "an accepted training job fails before it trains: CapacityError",
     "internal": "an accepted training job fails before it trains: InternalServerError",
     "pending": "an accepted training job is stopped before it trains, as if its MaxPendingTimeInSeconds were over",
+    "oom": "an instance runs out of memory while it trains: the processes are killed; exit code 137",
+    "hardware": "a GPU fails while it trains: the log gets Xid and ECC errors, the processes are killed; exit code 134",
+    "hang": "the processes of a training job are stopped by SIGSTOP: they write nothing, and the job stays InProgress",
+    "logs-late": "the lines of an instance's log arrive late, some of them after the end of the job",
     "duplicate": "an event comes twice",
     "late": "an event comes late, behind others",
     "lost": "an event is lost",
@@ -28,6 +32,10 @@ KINDS = {
 }
 LATEST = 5.0  # maximum delay of an event, in seconds
 SLOWEST = 2.0  # maximum delay of an answer, in seconds
+LATEST_LOGS = 5.0  # maximum delay of the lines of a log, in seconds
+LATEST_STRIKE = 3.0  # maximum time from the start of the training to its failure or hang, in seconds
+STRIKES = ("oom", "hardware", "hang")
+"""The faults that happen while a job trains."""
 
 
 def parse(text: str) -> dict[str, float]:
@@ -124,6 +132,21 @@ class Faults:
         """
         kinds = ("capacity", "internal", "pending") if may_be_pending else ("capacity", "internal")
         return next((kind for kind in kinds if self._happens(kind)), None)
+
+    def strike(self) -> tuple[str, float] | None:
+        """Decide whether a fault happens to a job that begins to train.
+
+        :return: one of STRIKES, and the seconds until it happens. None if no fault happens.
+        """
+        for kind in STRIKES:
+            if (drawn := self._draw(kind)) is not None:
+                return kind, LATEST_STRIKE * drawn
+        return None
+
+    def log_delay(self) -> float:
+        """Return the seconds by which the lines of one instance's log arrive late: normally 0."""
+        late = self._draw("logs-late")
+        return LATEST_LOGS * late if late is not None else 0.0
 
     def deliveries(self) -> Iterator[float]:
         """Yield the delay in seconds of each delivery of an event: normally one, without delay."""

@@ -16,7 +16,7 @@ from botocore.config import Config
 
 from local_cloud.aws.permissions import Permissions
 from local_cloud.aws.session import KNOWN_KEYS, AccountKeys, local_session
-from local_cloud.faults.injection import Faults
+from local_cloud.faults.injection import STRIKES, Faults
 from local_cloud.sagemaker.account.capacity import Capacity
 from local_cloud.sagemaker.account.emulated_plans import EmulatedPlans
 from local_cloud.sagemaker.account.lookups import AccountLookups
@@ -130,7 +130,7 @@ class TrainingService:
             environment=_environment(wrappers, aws_endpoint, self.url, region, keys) | dict(job_environment or {}),
             grace=Grace(stop_grace, unhandled_grace),
             startup_delay=startup_delay,
-            early_end=self._faults.early_end,
+            faults=self._faults,
         )
 
     @property
@@ -147,6 +147,19 @@ class TrainingService:
             runners = [runner for runner in self._runners if runner.name == training_job and runner.alive]
         found = runners[-1].instance(host) if runners else None
         return found if found and self._lookups.may_connect_agent(found.cluster.request["RoleArn"]) else None
+
+    def strike(self, training_job: str, kind: str, host: str = "algo-1") -> None:
+        """Let a fault happen to an instance of a training job that has not ended; see `injection.STRIKES`.
+
+        Raise ValueError if there is no such fault or no such job.
+        """
+        if kind not in STRIKES:
+            raise ValueError(f"there is no fault {kind!r} of a job that trains; known are {', '.join(STRIKES)}")
+        with self._lock:
+            runners = [runner for runner in self._runners if runner.name == training_job and runner.alive]
+        if not runners:
+            raise ValueError(f"no training job {training_job!r} is running")
+        runners[-1].strike(kind, host)
 
     def start(self) -> None:
         """Start to answer requests and deliver events. Return at once."""

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
@@ -81,6 +82,8 @@ def test_nothing_happens_before_the_beginning_and_after_the_end() -> None:
         faults.answer()
         assert faults.early_end(may_be_pending=True) is None
         assert list(faults.deliveries()) == [0.0]
+        assert faults.strike() is None
+        assert faults.log_delay() == 0
         faults.begin()
         faults.end()
     assert set(faults.counts.values()) == {0}
@@ -159,6 +162,85 @@ def test_a_job_that_waits_for_instances_can_be_stopped(make_emulator: MakeEmulat
     emulator.create("unlucky")
     emulator.stop("unlucky")
     assert emulator.ended("unlucky")["TrainingJobStatus"] == "Stopped"
+
+
+GANG = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+WORKS = "print('works', flush=True); import time; time.sleep(86400)"
+
+
+@pytest.mark.parametrize(("kind", "code"), [("oom", 137), ("hardware", 134)])
+def test_an_instance_fails_while_it_trains(make_emulator: MakeEmulator, kind: str, code: int) -> None:
+    faults = begun(**{kind: 1.0})
+    emulator = make_emulator(faults=faults)
+    emulator.create("failing", "python", "-c", WORKS, ResourceConfig=GANG)
+    job = emulator.ended("failing")
+    assert (job["TrainingJobStatus"], job["FailureReason"]) == ("Failed", f"AlgorithmError: , exit code: {code}")
+    assert faults.counts == {kind: 1}
+    assert "TrainingStartTime" in job
+    told = [any(sign in line for line in emulator.log("failing")) for sign in ("NVRM: Xid", "uncorrectable ECC error")]
+    assert told == [kind == "hardware"] * 2
+    assert not emulator.processes("failing")
+
+
+def test_a_script_whose_container_is_killed_gives_no_reason(make_emulator: MakeEmulator) -> None:
+    """The training toolkit is killed, too, and writes none."""
+    emulator = make_emulator()
+    emulator.script("killed", WORKS)
+    emulator.says("killed", "works")
+    emulator.service.strike("killed", "oom")
+    assert emulator.ended("killed")["FailureReason"] == "AlgorithmError: , exit code: 137"
+
+
+def test_a_test_chooses_the_time_and_the_instance(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator()
+    emulator.create("struck", "python", "-c", WORKS, ResourceConfig=GANG)
+    for host in ("algo-1", "algo-2"):
+        emulator.says("struck", "works", host)
+    emulator.service.strike("struck", "hardware", "algo-2")
+    assert emulator.ended("struck")["FailureReason"] == "AlgorithmError: , exit code: 134"
+    assert len(emulator.log("struck", "algo-2")) == 3
+    assert emulator.log("struck") == ["works"]
+    with pytest.raises(ValueError, match="no training job 'struck' is running"):
+        emulator.service.strike("struck", "oom")
+    with pytest.raises(ValueError, match="there is no fault 'lost' of a job that trains; known are oom, "):
+        emulator.service.strike("struck", "lost")
+
+
+def test_a_job_that_hangs_writes_nothing_and_can_be_stopped(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(stop_grace=0.2)
+    code = "for ((n = 0; ; n++)); do echo $n; sleep 0.1; done"
+    emulator.create("hung", "bash", "-c", f"trap : TERM; setsid bash -c '{code}' & {code}")
+    emulator.says("hung", "3")
+    emulator.service.strike("hung", "hang")
+    until(lambda: {process.status() for process in emulator.processes("hung")} == {psutil.STATUS_STOPPED})
+    size = next(emulator.service._machine.workdir.glob("*/algo-1.log")).stat().st_size
+    assert emulator.describe("hung")["SecondaryStatus"] == "Training"
+    emulator.stop("hung")
+    job = emulator.ended("hung")
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
+    assert sum(len(line) + 1 for line in emulator.log("hung")) <= size
+    assert not emulator.processes("hung")
+
+
+def test_a_hang_at_random(make_emulator: MakeEmulator) -> None:
+    faults = begun(hang=1.0)
+    emulator = make_emulator(faults=faults, stop_grace=0.2)
+    emulator.create("hanging", "python", "-c", WORKS)
+    until(lambda: psutil.STATUS_STOPPED in {process.status() for process in emulator.processes("hanging")})
+    assert faults.counts == {"hang": 1}
+    assert emulator.describe("hanging")["TrainingJobStatus"] == "InProgress"
+
+
+def test_a_log_can_be_late(make_emulator: MakeEmulator) -> None:
+    faults = begun(**{"logs-late": 1.0})
+    emulator = make_emulator(faults=faults)
+    emulator.create("late", "sh", "-c", "for n in 1 2 3; do echo $n; done")
+    ended = emulator.ended("late")["LastModifiedTime"].timestamp() * 1000
+    until(lambda: emulator.log("late") == ["1", "2", "3"])
+    assert faults.counts == {"logs-late": 1}
+    group, prefix = "/aws/sagemaker/TrainingJobs", "late/"
+    events = emulator.logs.filter_log_events(logGroupName=group, logStreamNamePrefix=prefix)["events"]
+    assert all(event["timestamp"] <= ended for event in events)  # when a line was written, not when it arrived
 
 
 def test_the_most_instances_in_use_are_remembered(make_emulator: MakeEmulator) -> None:

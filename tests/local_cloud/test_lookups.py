@@ -116,6 +116,28 @@ class TestLogFilters:
         ]
         assert self.messages(logs, logStreamNamePrefix="job10/", filterPattern='"algo-1 1"') == ["job10/algo-1 1"]
 
+    def test_the_newest_first(self, logs: Any) -> None:
+        times = [1_800_000_000_000 + n for n in range(5)]
+        logs.create_log_stream(logGroupName=GROUP, logStreamName="new/algo-1")
+        events = [{"timestamp": time, "message": str(time)} for time in times]
+        logs.put_log_events(logGroupName=GROUP, logStreamName="new/algo-1", logEvents=events)
+        chosen = {"logGroupName": GROUP, "logStreamNamePrefix": "new/", "startTime": times[1], "limit": 2}
+        first = logs.filter_log_events(**chosen, startFromHead=False)
+        assert [event["timestamp"] for event in first["events"]] == [times[4], times[3]]
+        second = logs.filter_log_events(**chosen, nextToken=first["nextToken"])  # the token has the direction
+        assert [event["timestamp"] for event in second["events"]] == [times[2], times[1]]
+        assert "nextToken" not in second
+
+    def test_a_page_has_a_megabyte_at_most_and_may_be_empty(self, logs: Any) -> None:
+        logs.create_log_stream(logGroupName=GROUP, logStreamName="long/algo-1")
+        for number in range(3):
+            events = [{"timestamp": 1_700_000_000_000 + number, "message": f"{number} " + "x" * 200_000}] * 4
+            logs.put_log_events(logGroupName=GROUP, logStreamName="long/algo-1", logEvents=events)
+        pages = logs.get_paginator("filter_log_events")
+        chosen = {"logGroupName": GROUP, "logStreamNamePrefix": "long/"}
+        assert [len(page["events"]) for page in pages.paginate(**chosen)] == [5, 5, 2]
+        assert [len(page["events"]) for page in pages.paginate(**chosen, filterPattern='"2 xx"')] == [0, 2, 2]
+
     @pytest.mark.parametrize(
         ("pattern", "matching"),
         [
@@ -139,6 +161,9 @@ class TestLogFilters:
             ({"logStreamNames": ["nobody"]}, "ResourceNotFoundException"),
             ({"nextToken": "nonsense"}, "InvalidParameterException"),
             ({"limit": 10_001}, "InvalidParameterException"),
+            ({"startTime": 2, "endTime": 1}, "InvalidParameterException"),
+            ({"startFromHead": False}, "InvalidParameterException"),
+            ({"startFromHead": False, "startTime": 1_704_067_199_999}, "InvalidParameterException"),
         ],
     )
     def test_what_cloudwatch_refuses(self, logs: Any, asked: dict[str, Any], code: str) -> None:

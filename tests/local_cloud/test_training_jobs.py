@@ -167,31 +167,66 @@ def test_one_instance_that_fails_ends_the_job(emulator: Emulator) -> None:
     emulator.create("half", "python", "-c", code, ResourceConfig=GANG)
     job = emulator.ended("half")
     assert job["TrainingJobStatus"] == "Failed"
-    assert "ExitCode 3" in job["FailureReason"]
+    assert job["FailureReason"] == "AlgorithmError: , exit code: 3"
     assert not emulator.processes("half")
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "says"),
+    ("name", "code", "reason"),
     [
-        ("raises", "print('before'); raise ValueError('no data: ' + 'x' * 2000)", "x" * 50 + '"'),
+        ("raises", "raise ValueError('no data')", "AlgorithmError: , exit code: 1"),
         (
             "reports",
-            "import os; open(os.environ['SM_OUTPUT_DIR']+'/failure','w').write('disk is full'); exit(1)",
-            'ErrorMessage "disk is full"',
+            "import os; open(os.environ['SM_OUTPUT_DIR']+'/failure','w').write('disk is full'); exit(2)",
+            "AlgorithmError: disk is full, exit code: 2",
         ),
-        ("is-killed", "import os; os.kill(os.getpid(), 9)", "ExitCode 137"),
+        (
+            "reports-much",
+            "import os; open(os.environ['SM_OUTPUT_DIR']+'/failure','w').write('no' + 2000 * '!'); exit(2)",
+            f"AlgorithmError: no{'!' * (1024 - 16 - 2 - 14)}, exit code: 2",
+        ),
+        ("is-killed", "import os; os.kill(os.getpid(), 9)", "AlgorithmError: , exit code: 137"),
     ],
 )
-def test_a_script_that_fails_gives_the_reason(emulator: Emulator, name: str, code: str, says: str) -> None:
+def test_the_reason_of_a_container_is_its_failure_file_and_its_exit_code(
+    emulator: Emulator, name: str, code: str, reason: str
+) -> None:
     emulator.create(name, "python", "-c", code)
     job = emulator.ended(name)
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Failed", "Failed")
-    assert job["FailureReason"].startswith("AlgorithmError: ExecuteUserScriptError:\nExitCode ")
-    assert says in job["FailureReason"]
-    assert len(job["FailureReason"]) <= 1024
-    assert "Command" not in job["FailureReason"]
+    assert job["FailureReason"] == reason
     assert "ModelArtifacts" not in job
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"),
+    [
+        (
+            "script-raises",
+            "print('before')\ndef load():\n    raise OSError('no data')\nload()",
+            'ExitCode 1\nErrorMessage "raise OSError(\'no data\')\nOSError: no data"\nCommand "',
+        ),
+        (
+            "script-says-more",
+            "print('ImportError: one'); print('two:'); print('two'); exit(4)",
+            'ExitCode 4\nErrorMessage "ImportError: one\ntwo"\nCommand "',
+        ),
+        ("script-is-silent", "print('before'); exit(3)", 'ExitCode 3\nErrorMessage ""\nCommand "'),
+        (
+            "script-is-killed",
+            "import os; os.kill(os.getpid(), 9)",
+            'ExitCode 137\nErrorMessage ""\nExtraInfo "OutOfMemory: Process killed by SIGKILL (signal 9)"\nCommand "',
+        ),
+    ],
+)
+def test_the_reason_of_a_script_is_that_of_the_training_toolkit(
+    emulator: Emulator, name: str, code: str, reason: str
+) -> None:
+    """The message begins with the first line that names an error, which is often the source line of a traceback."""
+    emulator.script(name, code, {"epochs": 3})
+    failure = emulator.ended(name)["FailureReason"]
+    assert failure.startswith(f"AlgorithmError: ExecuteUserScriptError:\n{reason}")
+    assert failure.endswith('train.py --epochs 3", exit code: 1')
 
 
 @pytest.mark.parametrize(
@@ -200,7 +235,12 @@ def test_a_script_that_fails_gives_the_reason(emulator: Emulator, name: str, cod
         (
             "no-data",  # SageMaker looks a prefix up when the job is created, and what a manifest names later
             {"InputDataConfig": [channel("train", "no-data.manifest", S3DataType="ManifestFile")]},
-            "no object in S3 matches",
+            "Data download failed:no object in S3 matches",
+        ),
+        (
+            "no-object",
+            {"InputDataConfig": [channel("train", "no-object.manifest", S3DataType="ManifestFile")]},
+            "Data download failed:Unable to download object s3://training-data/gone (NoSuchKey: ",
         ),
         ("no-bucket", {"OutputDataConfig": {"S3OutputPath": "s3://no-such-bucket/x"}}, "Artifact upload failed"),
         (
@@ -214,6 +254,7 @@ def test_what_is_missing_is_a_client_error(
     emulator: Emulator, name: str, changes: dict[str, object], says: str
 ) -> None:
     emulator.put("no-data.manifest", b'[{"prefix": "s3://training-data/"}]')
+    emulator.put("no-object.manifest", b'[{"prefix": "s3://training-data/"}, "gone"]')
     emulator.create(name, **changes)
     job = emulator.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
@@ -223,7 +264,8 @@ def test_what_is_missing_is_a_client_error(
 
 def test_a_command_that_does_not_exist_fails(emulator: Emulator) -> None:
     emulator.create("mistyped", "pyton3")
-    assert "pyton3 could not be run" in emulator.ended("mistyped")["FailureReason"]
+    assert emulator.ended("mistyped")["FailureReason"] == "AlgorithmError: , exit code: 127"
+    assert "pyton3 could not be run" in emulator.log("mistyped")[0]
 
 
 def test_requirements_that_are_there_already_are_not_installed(emulator: Emulator) -> None:

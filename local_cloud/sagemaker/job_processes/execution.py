@@ -4,14 +4,14 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.log_streams import LogStream
-from local_cloud.sagemaker.job_processes.process import ContainerProcess, ProcessLaunch, kill_marked
+from local_cloud.sagemaker.job_processes.process import ContainerProcess, ProcessLaunch, kill_marked, signal_marked
 from local_cloud.sagemaker.job_processes.storage import CheckpointSync, TransferError
 
 _log = logging.getLogger(__name__)
@@ -37,14 +37,22 @@ class Execution:
     """The running processes of a job, one for each instance.
 
     :param logs: a boto3 client of CloudWatch Logs. :param sync: the copying of checkpoints to S3; None if there is no
-    CheckpointConfig.
+    CheckpointConfig. :param log_delay: a function that returns the seconds by which a log stream is late.
     """
 
-    def __init__(self, cluster: Cluster, instances: Sequence[Instance], logs: Any, sync: CheckpointSync | None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        instances: Sequence[Instance],
+        logs: Any,
+        sync: CheckpointSync | None,
+        log_delay: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._cluster = cluster
         self._instances = instances
         self._logs = logs
         self._sync = sync
+        self._log_delay = log_delay
         self._processes: list[ContainerProcess] = []
         self._streams: list[LogStream] = []
         self._next_log = self._next_sync = 0.0
@@ -58,9 +66,14 @@ class Execution:
             self._processes.append(ContainerProcess(launch, instance.output))
         now = int(time.time())
         self._streams = [
-            LogStream(self._logs, f"{self._cluster.name}/{instance.host}-{now}", instance.output)
+            LogStream(self._logs, f"{self._cluster.name}/{instance.host}-{now}", instance.output, self._log_delay())
             for instance in self._instances
         ]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the hosts."""
+        return [instance.host for instance in self._instances]
 
     def instance(self, host: str) -> Instance | None:
         """Return the instance of that host while its process runs, else None.
@@ -103,6 +116,11 @@ class Execution:
             time.sleep(_TICK)
         self.kill()
         return None
+
+    def suspend(self) -> None:
+        """Send SIGSTOP to every process. The processes exist and do nothing more; SIGKILL still ends them."""
+        self._signal(signal.SIGSTOP)
+        signal_marked(str(self._cluster.folder), signal.SIGSTOP)
 
     def kill(self) -> None:
         """Send SIGKILL to every process, including processes that have left their process group."""

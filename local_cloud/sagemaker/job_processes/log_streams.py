@@ -1,6 +1,7 @@
 """The output of jobs in CloudWatch Logs: writing and reading."""
 
 import logging
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,27 +19,52 @@ class LogStream:
     """The log stream of one instance's output. `client` is a boto3 client of CloudWatch Logs.
 
     Output that cannot be sent is dropped, since a job does not fail because of its logs.
+
+    :param delay: seconds from the time at which a line is read, which is its timestamp, to its arrival. The stream
+        exists only after the same delay.
     """
 
-    def __init__(self, client: Any, name: str, output: Path) -> None:
+    def __init__(self, client: Any, name: str, output: Path, delay: float = 0.0) -> None:
         self._client = client
         self._name = name
         self._output = output
+        self._delay = delay
         self._position = 0
         self._broken = False
-        self._try(self._create)
+        self._held: list[tuple[float, list[dict[str, Any]]]] = []
+        if delay:
+            self._held.append((time.monotonic() + delay, []))
+        else:
+            self._try(self._create)
 
     def ship(self, *, last: bool = False) -> None:
-        """Send the lines that were written since the last call. With `last`, an unfinished line is sent as well."""
+        """Send the lines that were written since the last call. With `last`, an unfinished line is sent as well.
+
+        Lines that are to arrive late are sent by a later call. After the last call, a timer sends them.
+        """
         with self._output.open("rb") as file:
             file.seek(self._position)
             new = file.read()
         end = len(new) if last else new.rfind(b"\n") + 1
         self._position += end
         lines = [line for line in new[:end].decode(errors="replace").split("\n") if line.strip()]
-        for start in range(0, len(lines), _BATCH):
-            batch = lines[start : start + _BATCH]
-            self._try(lambda batch=batch: self._send(batch))
+        now = round(time.time() * 1000)
+        events = [{"timestamp": now, "message": line[:_LONGEST]} for line in lines]
+        if not self._delay:
+            self._send(events)
+            return
+        self._held.append((time.monotonic() + self._delay, events))
+        if last:
+            timer = threading.Timer(self._delay, self._send_held, [float("inf")])
+            timer.daemon = True
+            timer.start()
+        else:
+            self._send_held(time.monotonic())
+
+    def _send_held(self, until: float) -> None:
+        while self._held and self._held[0][0] <= until:
+            self._try(self._create)
+            self._send(self._held.pop(0)[1])
 
     def _create(self) -> None:
         for create, name in (
@@ -50,10 +76,14 @@ class LogStream:
             except self._client.exceptions.ResourceAlreadyExistsException:
                 continue
 
-    def _send(self, lines: list[str]) -> None:
-        now = round(time.time() * 1000)
-        events = [{"timestamp": now, "message": line[:_LONGEST]} for line in lines]
-        self._client.put_log_events(logGroupName=LOG_GROUP, logStreamName=self._name, logEvents=events)
+    def _send(self, events: list[dict[str, Any]]) -> None:
+        for start in range(0, len(events), _BATCH):
+            batch = events[start : start + _BATCH]
+            self._try(
+                lambda batch=batch: self._client.put_log_events(
+                    logGroupName=LOG_GROUP, logStreamName=self._name, logEvents=batch
+                )
+            )
 
     def _try(self, action: Any) -> None:
         try:

@@ -129,6 +129,13 @@ def kill_marked(mark: str) -> None:
         time.sleep(0.02)
 
 
+def signal_marked(mark: str, number: signal.Signals) -> None:
+    """Send a signal to all processes whose environment has `mark`."""
+    for process in _marked(mark):
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
+
+
 def _marked(mark: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -1,21 +1,23 @@
 """The runner of one training job, from its start to its end, on its own thread."""
 
 import logging
+import queue
 import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.emulated_plans import EmulatedPlan
-from local_cloud.sagemaker.job_processes import staging
+from local_cloud.sagemaker.job_processes import failures, staging
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.container.requirements import InstallError
 from local_cloud.sagemaker.job_processes.execution import Execution, Grace
-from local_cloud.sagemaker.job_processes.failures import LONGEST, failure_reason, install_failure
+from local_cloud.sagemaker.job_processes.failures import LONGEST, failure_reason, install_failure, killed
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import MARK
 from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Storage, TransferError
@@ -41,8 +43,7 @@ class Machine:
     grace: Grace
     startup_delay: float
     """Seconds that a job stays in Starting, unless a warm pool has its instances."""
-    early_end: Callable[..., str | None]
-    """The method `Faults.early_end`."""
+    faults: Faults
     mounted: bool = False
     """Whether a folder can be mounted at /opt/ml."""
 
@@ -65,16 +66,10 @@ def _failed(reason: str) -> _End:
     return _End("Failed", "Failed", "Training job failed", reason)
 
 
-_NO_PLAN_CAPACITY = _failed(
-    "InsufficientCapacityError: The training plan has ended before it had the requested instances for the training job."
-)
 PENDING = 0.3  # seconds that a job stays Pending when an injected fault denies it instances
 _EARLY_ENDS = {
-    "capacity": _failed(
-        "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance "
-        "type."
-    ),
-    "internal": _failed("InternalServerError: We encountered an internal error. Please try again."),
+    "capacity": _failed(failures.CAPACITY),
+    "internal": _failed(failures.INTERNAL),
     "pending": _End("Stopped", "Stopped", "Training job pending time exceeded MaxPendingTimeInSeconds provided"),
 }
 
@@ -92,6 +87,7 @@ class JobRunner:
         self._folder = machine.workdir / str(number)
         self._storage = Storage(machine.s3, self._folder)
         self._shutdown = threading.Event()
+        self._strikes: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._execution: Execution | None = None
         self._thread = threading.Thread(target=self._main, name=f"training-{job.name}", daemon=True)
 
@@ -117,6 +113,10 @@ class JobRunner:
         if not allowed or execution is None or self._job.secondary_status not in ("Training", "Stopping"):
             return None
         return execution.instance(host)
+
+    def strike(self, kind: str, host: str) -> None:
+        """Let a fault happen to an instance, one of `injection.STRIKES`, as soon as the job trains. Return at once."""
+        self._strikes.put((kind, host))
 
     @property
     def name(self) -> str:
@@ -152,7 +152,7 @@ class JobRunner:
         job = self._job
         if end := self._provision():
             return end
-        if early := self._machine.early_end(may_be_pending=job.max_pending is not None):
+        if early := self._machine.faults.early_end(may_be_pending=job.max_pending is not None):
             job.progress("Pending", "Waiting for compute capacity")
             if self._cancelled(PENDING):
                 return _STOPPED
@@ -182,7 +182,9 @@ class JobRunner:
         if self._cancelled():
             return _STOPPED
         job.progress("Training", "Training image download completed. Training in progress.")
-        self._execution = execution = Execution(cluster, instances, self._machine.logs, sync)
+        self._execution = execution = Execution(
+            cluster, instances, self._machine.logs, sync, self._machine.faults.log_delay
+        )
         execution.start()
         end = self._watch(execution)
         self._cancelled()  # raises an error if the service is stopping: then there are no uploads
@@ -212,7 +214,7 @@ class JobRunner:
             if job.secondary_status != "Pending":
                 job.progress("Pending", "Training job waiting for capacity")
             if plan.status == "Expired":
-                return _NO_PLAN_CAPACITY
+                return _failed(failures.NO_PLAN_CAPACITY)
             if waits_until is not None and time.monotonic() > waits_until:
                 return _EARLY_ENDS["pending"]
             if self._cancelled(TICK):
@@ -248,7 +250,12 @@ class JobRunner:
         A stop is due on request, at the recall of the training plan's instances and after MaxRuntimeInSeconds.
         """
         deadline = time.monotonic() + self._job.max_runtime
-        while (end := self._script_end(execution)) is None:
+        kind, after = self._machine.faults.strike() or ("", float("inf"))
+        strike_at = time.monotonic() + after
+        while (end := self._script_end(execution) or self._struck(execution)) is None:
+            if time.monotonic() > strike_at:
+                strike_at = float("inf")
+                self.strike(kind, execution.hosts[0])
             if self._cancelled(TICK):
                 return self._stop(execution, _STOPPED)
             if self._job.plan and self._job.plan.recalled:
@@ -260,6 +267,23 @@ class JobRunner:
             execution.report()
         execution.kill()
         return end
+
+    def _struck(self, execution: Execution) -> _End | None:
+        """Carry out the next fault. Return the end of the job, or None if the job goes on or there is no fault."""
+        try:
+            kind, host = self._strikes.get_nowait()
+        except queue.Empty:
+            return None
+        instance = execution.instance(host)
+        if kind == "hang":
+            execution.suspend()
+        if kind == "hang" or instance is None:
+            return None
+        if kind == "hardware":
+            execution.kill()  # so that no process writes after these lines
+            with instance.output.open("a") as output:
+                output.writelines(f"{line}\n" for line in failures.HARDWARE_LINES)
+        return _failed(killed(failures.ABORTED if kind == "hardware" else failures.OUT_OF_MEMORY))
 
     def _script_end(self, execution: Execution) -> _End | None:
         """Return a Failed end if any process has failed, a Completed end if all have succeeded, else None."""

@@ -16,6 +16,8 @@ from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
+from local_cloud.sagemaker.job_processes.failures import unable_to_download
+
 UNSETTLED = 0.05  # seconds after a change in which a file may change again without a new time stamp
 
 _Signature = tuple[int, int, int]
@@ -53,7 +55,7 @@ class Storage:
             with target.open("wb") as file:
                 shutil.copyfileobj(body, file)
         except (BotoCoreError, ClientError) as error:
-            raise TransferError(f"Data download failed: {uri}: {error}") from error
+            raise TransferError(unable_to_download(uri, error)) from error
 
     def download_channel(self, source: dict[str, Any], target: Path, shard: int, shards: int) -> None:
         """Download the S3DataSource of a channel into a folder. Raise TransferError if no object matches.
@@ -63,7 +65,7 @@ class Storage:
         uri = source["S3Uri"]
         files = self._manifest(uri) if source["S3DataType"] == "ManifestFile" else self._prefix(uri)
         if not files:
-            raise TransferError(f"Data download failed: no object in S3 matches {uri}")
+            raise TransferError(f"Data download failed:no object in S3 matches {uri}")
         if source.get("S3DataDistributionType") == "ShardedByS3Key":
             files = files[shard::shards]
         target.mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ class Storage:
         try:
             self._client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
         except (BotoCoreError, ClientError) as error:
-            raise TransferError(f"Upload failed: {uri}: {error}") from error
+            raise TransferError(f"Artifact upload failed:{uri}: {error}") from error
 
     def upload(self, path: Path, uri: str) -> None:
         """Upload a file of any size that does not change any more."""
@@ -94,7 +96,7 @@ class Storage:
         try:
             self._client.upload_file(str(path), bucket, key, Config=TransferConfig(use_threads=False))
         except (BotoCoreError, ClientError, Boto3Error) as error:
-            raise TransferError(f"Artifact upload failed: {uri}: {error}") from error
+            raise TransferError(f"Artifact upload failed:{uri}: {error}") from error
 
     def upload_packed(self, folders: Iterable[Path], uri: str) -> None:
         """Upload the content of the folders as one .tar.gz.
@@ -133,14 +135,14 @@ class Storage:
             first, *entries = json.loads(text)
             return [(first["prefix"] + entry, entry) for entry in entries]
         except (ValueError, LookupError, TypeError) as error:
-            raise TransferError(f"Data download failed: {uri} is not a manifest: {error}") from error
+            raise TransferError(f"Data download failed:{uri} is not a manifest: {error}") from error
 
     def _keys(self, bucket: str, prefix: str) -> list[str]:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         try:
             keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
         except (BotoCoreError, ClientError) as error:
-            raise TransferError(f"Data download failed: s3://{bucket}/{prefix}: {error}") from error
+            raise TransferError(unable_to_download(f"s3://{bucket}/{prefix}", error)) from error
         return [key for key in keys if not key.endswith("/")]
 
 
