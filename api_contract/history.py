@@ -88,8 +88,12 @@ class PastAttempt(Answer, frozen=True):
     borrowed: Count = 0
     """The number of the attempt's instances beyond its project's quota, at the start of the attempt."""
     lost_seconds: Optional[Count] = None
-    """The seconds of work that the job must repeat after a preemption: the work since the newest checkpoint that the
-    queue has seen. Null if the attempt was not preempted, or the number is unknown."""
+    """The seconds of work that a preemption, a requeue or a failure has lost: the work since the newest checkpoint that
+    the queue has seen. Null if the attempt ended otherwise, or the number is unknown."""
+    hung_seconds: Optional[Count] = None
+    """The seconds at the end of the attempt in which it hung; null if this was not measured."""
+    idle_seconds: Optional[Count] = None
+    """The seconds in which the attempt ran and its GPUs were idle; null if this was not measured."""
     max_runtime_seconds: Optional[Count] = None
     """The MaxRuntimeInSeconds of the request."""
     image: Optional[str] = None

@@ -227,6 +227,11 @@ def test_usage_is_summed_up_and_downloaded(page: Page, system: System) -> None:
     page.get_by_label("by", exact=True).click()
     page.get_by_role("option", name="owner").click()
     until(lambda: row(page, "vision").count() == 0)
+    page.get_by_label("by", exact=True).click()
+    page.get_by_role("option", name="cause").click()
+    row(page, "useful").wait_for()
+    page.locator(".js-plotly-plot .legendtext", has_text="Useful").wait_for()
+    cell(page, "vision", "percent").get_by_text(re.compile("[0-9]")).wait_for()
 
 
 def test_what_if_there_were_more(page: Page, system: System) -> None:

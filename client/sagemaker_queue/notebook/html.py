@@ -25,8 +25,9 @@ from sagemaker_queue.presentation.tables.jobs import (
     job_facts,
     request_facts,
 )
-from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows
+from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows, useful_rows
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget
+from sagemaker_queue.workflows.usage.cause_sums import ProjectCauses
 
 MOST_ROWS = 100  # maximum number of rows that are shown; a DataFrame has all rows
 _SHORT = 20  # cells with at most this many characters are not wrapped
@@ -120,13 +121,21 @@ def plan(answer: PlanAnswer) -> str:
 
 
 def usage(
-    by: str, parts: Mapping[str, Hours], total: Hours, budgets: Iterable[RemainingBudget], *, priced: bool
+    by: str,
+    parts: Mapping[str, Hours],
+    total: Hours,
+    budgets: Iterable[RemainingBudget],
+    projects: Mapping[str, ProjectCauses],
+    *,
+    priced: bool,
 ) -> str:
-    """Return tables of usage and of remaining budgets."""
+    """Return tables of usage, of the useful part for each project if there are ``projects``, and of budgets."""
     headers, rows = usage_rows(by, parts, total, priced=priced)
     shown = _numbers_right(headers, rows) + "".join(
         f"<p>{text(note)}</p>" for note in usage_notes(total, priced=priced)
     )
+    if projects:
+        shown += _titled("Useful part for each project", _numbers_right(*useful_rows(projects)))
     left = [
         [it.budget.project, it.owner, f"{it.hours:,.2f}", f"{it.budget.hours:,.2f}", it.budget.period] for it in budgets
     ]

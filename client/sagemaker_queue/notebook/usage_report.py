@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.frames import frame_of
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget, budgets_of, remaining_budgets
-from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage
+from sagemaker_queue.workflows.usage.cause_sums import GROUPINGS, CauseUsage, ProjectCauses, usage_sums
+from sagemaker_queue.workflows.usage.sums import PriceList, Usage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,14 +28,16 @@ class UsageReport:
 
     by: str
     """The key of the sums, such as ``project``."""
-    parts: Mapping[str, Usage]
-    """The usage by key, the largest first (days in order); ``hours()`` returns the figures."""
-    total: Usage
+    parts: Mapping[str, Usage] | Mapping[str, CauseUsage]
+    """The usage by key, the largest first (days and causes in order); ``hours()`` returns the figures."""
+    total: Usage | CauseUsage
     """The total usage."""
     budgets: tuple[RemainingBudget, ...]
     """The remaining budgets of the policy."""
     priced: bool
     """Whether the policy has prices; without prices, cost is 0."""
+    projects: Mapping[str, ProjectCauses] = field(default_factory=dict)
+    """For the key ``cause``: the time of each project by cause; ``useful_percent`` is the useful part."""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each key. Raises ImportError if pandas is not installed."""
@@ -42,17 +45,18 @@ class UsageReport:
         return frame_of([dict(row) for row in rows], [self.by, *self.total.hours()])
 
     def _repr_html_(self) -> str:
-        return html.usage(self.by, self.parts, self.total, self.budgets, priced=self.priced)
+        return html.usage(self.by, self.parts, self.total, self.budgets, self.projects, priced=self.priced)
 
 
 def usage_report(
     queue: QueueClient, by: str, attempts: Iterable[PastAttempt], projects: tuple[str, ...]
 ) -> UsageReport:
     """Return the sums of attempts and the remaining budgets. Raises InvalidOption for an unknown ``by``."""
-    if by not in KEYS:
-        raise InvalidOption(f"Usage is not summed up by {by!r}, but by {', '.join(KEYS)}.{did_you_mean(by, KEYS)}")
+    if by not in GROUPINGS:
+        known = ", ".join(GROUPINGS)
+        raise InvalidOption(f"Usage is not summed up by {by!r}, but by {known}.{did_you_mean(by, GROUPINGS)}")
     policy, now = queue.policy().policy, datetime.now(timezone.utc)
     prices = PriceList(policy.get("prices") or {})
-    parts, total = sum_usage(attempts, by, prices)
+    sums = usage_sums(attempts, by, prices)
     remaining = remaining_budgets(queue, budgets_of(policy, projects, now), now).remaining
-    return UsageReport(by, parts, total, remaining, bool(prices))
+    return UsageReport(by, sums.parts, sums.total, remaining, bool(prices), sums.projects)

@@ -31,11 +31,13 @@ _CSV = (
 
 
 def _row(attempt: PastAttempt) -> Mapping[str, object]:
-    kept = max(0.0, attempt.ran_seconds - (attempt.lost_seconds or 0))
+    # A failed attempt counts as a whole: the job may have ended with it.
+    lost = 0 if attempt.outcome == "failed" else attempt.lost_seconds or 0
+    kept = max(0.0, attempt.ran_seconds - lost)
     return {
         "job_id": attempt.job,
         "submit_s": round(attempt.submitted.timestamp(), 3) if attempt.submitted else 0,
-        "duration_s": round(kept, 3),  # without the lost work, which a later attempt repeats
+        "duration_s": round(kept, 3),  # without the work that a preemption lost, which a later attempt repeats
         "gpus": f"{attempt.gpus or 0:g}",
         "group": attempt.project,
         "user": attempt.owner,

@@ -12,6 +12,7 @@ from job_queue.domain.job import INTERRUPTED, EndedAttempt, Job, JobRecord, epoc
 from job_queue.domain.policy import project_of
 from job_queue.scheduler import PastUse, Policy, UseLedger
 
+_LOSING = INTERRUPTED | {"failed"}  # outcomes after which work since the last checkpoint is lost
 CLOCK_SECONDS = 3600  # tolerance for a reported time in the future, or before the job's submission
 
 
@@ -55,7 +56,7 @@ class AttemptRecord:
     market: str | None = None
     made_room_for: str | None = None  # the job for which the attempt was stopped
     borrowed: int = 0  # instances beyond the project's quota at the start
-    lost: int | None = None  # seconds of work on each instance that the interruption has lost; None: none, or not known
+    lost: int | None = None  # seconds of work on each instance that the end has lost; None: none, or not known
     max_runtime: int | None = None  # seconds that the request allows
     image: str | None = None
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
@@ -103,7 +104,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         market=report.market,
         made_room_for=job.evicted_for if ended.outcome == "preempted" else None,
         borrowed=job.borrowed,
-        lost=_lost_seconds(began, end, report) if ended.outcome in INTERRUPTED else None,
+        lost=_lost_seconds(began, end, report) if ended.outcome in _LOSING else None,
         max_runtime=job.max_runtime,
         image=report.image,
         gpus=job.gpus,
@@ -117,7 +118,7 @@ def _default(time: float | None, otherwise: float) -> float:
 
 
 def _lost_seconds(began: float | None, ended: float, report: EndReport) -> int | None:
-    """Return the seconds of work that a preemption or a requeue has lost; None: not known.
+    """Return the seconds of work that a preemption, a requeue or a failure has lost; None: not known.
 
     Work is lost since the newest known checkpoint, or since the start if there can be no checkpoint. The number is an
     upper bound, because there may be a later checkpoint.

@@ -109,6 +109,7 @@ CASES: list[tuple[list[str], Any]] = [
     (["history", "--csv"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
     (["usage", "--by", "group"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["usage"], {**BUDGETED, "attempts": [poisoned(ATTEMPT)], "jobs": [], "next": None}),
+    (["usage", "--by", "cause"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["usage", "--by", "pool", "--csv"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["submit", *RUN, "--name", "n", "--no-preflight", "--", "true"], SUBMISSION),
     (["sweep", *RUN, "--grid", "x=1,2", "--no-preflight", "--", "echo", "{x}"], SUBMISSION),

@@ -108,6 +108,18 @@ def test_usage(server: ScriptedServer, queue: QueueClient) -> None:
     assert usage.to_frame()[["project", "gpu_hours"]].values.tolist() == [["vision", 32.0]]
 
 
+def test_usage_by_cause(server: ScriptedServer, queue: QueueClient) -> None:
+    server.answers(200, {"version": 3, "policy": {"pools": []}})
+    server.answers(200, {"attempts": [{**ATTEMPT, "outcome": "failed", "project": "<b>"}], "next": None})
+    usage = queue.usage("cause", since="2026-11-01")
+    assert list(usage.parts) == ["useful", "provisioning", "preemption", "failure"]
+    assert usage.projects["<b>"].useful_percent == pytest.approx(100 * 6600 / 7295)
+    shown = usage._repr_html_()
+    assert "lost to failures" in shown and "Useful part for each project" in shown
+    assert "&lt;b&gt;" in shown and "<b>" not in shown
+    assert usage.to_frame()["cause"].tolist() == list(usage.parts)
+
+
 def test_usage_by_something_else(queue: QueueClient) -> None:
     with pytest.raises(InvalidOption, match="Did you mean 'owner'"):
         queue.usage(by="owners")

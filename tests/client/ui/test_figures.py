@@ -114,8 +114,9 @@ def test_shares_and_use(theme: Any) -> None:
 
 
 def test_usage_and_waits(theme: Any) -> None:
-    from sagemaker_queue.ui.figures.usage_figures import usage_figure
+    from sagemaker_queue.ui.figures.usage_figures import causes_figure, usage_figure
     from sagemaker_queue.ui.figures.waits import waits_figure
+    from sagemaker_queue.workflows.usage.causes import Cause
 
     hours = {HOSTILE: {"in_quota_hours": 2.0, "borrowed_hours": 1.0, "lost_hours": 0.5}}
     usage = usage_figure(hours, theme)
@@ -126,6 +127,12 @@ def test_usage_and_waits(theme: Any) -> None:
     }
     assert list(traces(usage_figure(days, theme, by_day=True))["Borrowed"].y)[-1] == "2026-02-28"
     assert list(traces(usage_figure(days, theme))["Borrowed"].y)[0] == "2026-01-01"
+    causes = causes_figure({HOSTILE: {Cause.USEFUL: 3.0, Cause.FAILURE: 1.0}}, theme)
+    text_of(causes)
+    assert {name: list(trace.x) for name, trace in traces(causes).items()} == {
+        "Useful": [3.0],
+        "Lost to failures": [1.0],
+    }
     answer = PreviewAnswer(projects=(ProjectPreview(HOSTILE, wait_now=7200, wait_then=3600),))
     waits = waits_figure({"B": answer}, theme)
     text_of(waits)

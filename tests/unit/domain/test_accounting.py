@@ -72,9 +72,11 @@ def test_no_time_is_negative_and_none_is_beyond_belief(told: EndReport, expected
         (EndReport(), 0),  # it never ran
     ],
 )
-def test_what_a_preemption_lost(report: EndReport, lost: int | None) -> None:
-    assert record(report, "preempted").lost == lost
-    assert record(report, "failed").lost is None
+def test_lost_work_of_interrupted_and_failed_attempts(report: EndReport, lost: int | None) -> None:
+    for outcome in ("preempted", "requeued", "failed"):
+        assert record(report, outcome).lost == lost
+    assert record(report, "completed").lost is None
+    assert record(report, "stopped").lost is None
 
 
 def test_it_says_for_whom_it_made_room() -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from sagemaker_queue.workflows.usage.cause_sums import BY_CAUSE, ProjectCauses
+from sagemaker_queue.workflows.usage.causes import TITLES, Cause
+
 _COLUMNS = {
     "jobs": "Jobs",
     "attempts": "Attempts",
     "instance_hours": "Instance-h",
+    "share_percent": "Share",
     "gpu_hours": "GPU-h",
     "in_quota_hours": "In Quota",
     "borrowed_hours": "Borrowed",
@@ -29,8 +33,9 @@ class Hours(Protocol):
 
 def usage_rows(by: str, parts: Mapping[str, Hours], total: Hours, *, priced: bool) -> tuple[list[str], list[list[str]]]:
     """Return headers, and a row for each part and one for the total."""
-    columns = [name for name in _COLUMNS if priced or name != "cost"]
-    rows = [[key, *_figures(used.hours(), columns)] for key, used in (*parts.items(), (TOTAL, total))]
+    known = total.hours()
+    columns = [name for name in _COLUMNS if name in known and (priced or name != "cost")]
+    rows = [[_title(by, key), *_figures(used.hours(), columns)] for key, used in (*parts.items(), (TOTAL, total))]
     return [by.capitalize(), *(_COLUMNS[name] for name in columns)], rows
 
 
@@ -40,10 +45,39 @@ def usage_notes(total: Hours, *, priced: bool) -> list[str]:
     notes = []
     if priced and hours["unpriced_hours"]:
         notes.append(f"The policy has no price for {hours['unpriced_hours']:,.2f} of the instance-hours.")
-    if hours["unknown_gpu_hours"]:
+    if hours.get("unknown_gpu_hours"):
         notes.append(f"{hours['unknown_gpu_hours']:,.2f} instance-hours are of types that have no GPUs, or new ones.")
     return notes
 
 
+def useful_rows(projects: Mapping[str, ProjectCauses]) -> tuple[list[str], list[list[str]]]:
+    """Return headers, and a row for each project with the useful part of its time."""
+    rows = [
+        [
+            name,
+            f"{each.held_hours:,.2f}",
+            f"{each.hours().get(Cause.USEFUL, 0):,.2f}",
+            percent(each.useful_percent),
+        ]
+        for name, each in projects.items()
+    ]
+    return ["Project", "Instance-h", "Useful-h", "Useful"], rows
+
+
+def percent(value: float | None) -> str:
+    """Return a percentage without decimals; an empty text if it is unknown."""
+    return "" if value is None else f"{value:.0f} %"
+
+
+def _title(by: str, key: str) -> str:
+    return TITLES[Cause(key)] if by == BY_CAUSE and key != TOTAL else key
+
+
 def _figures(hours: Mapping[str, float], columns: list[str]) -> list[str]:
-    return [f"{hours[name]:,.0f}" if name in _COUNTS else f"{hours[name]:,.2f}" for name in columns]
+    return [_figure(name, hours[name]) for name in columns]
+
+
+def _figure(name: str, value: float) -> str:
+    if name == "share_percent":
+        return percent(value)
+    return f"{value:,.0f}" if name in _COUNTS else f"{value:,.2f}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from sagemaker_queue.ui.figures.style import Theme, figure, plain
+from sagemaker_queue.workflows.usage.causes import TITLES, Cause
 
 _ROW = 30  # pixels
 # The figure shows only this many keys: those with the largest usage, or the latest days. The table has all keys.
@@ -44,6 +45,40 @@ def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_d
         marker={"symbol": "x", "size": 10, "color": theme.text, "line": {"width": 1, "color": theme.paper}},
         hovertemplate="%{x:.2f} instance hours lost<extra>%{y}</extra>",
     )
+    made.update_xaxes(title={"text": "instance hours"}, rangemode="tozero")
+    made.update_yaxes(autorange="reversed", type="category", fixedrange=True)
+    made.update_layout(legend_traceorder="normal")
+    return made
+
+
+# Colours of Okabe and Ito; patterns tell the causes apart without colours.
+_CAUSES: Mapping[Cause, tuple[str, dict[str, object]]] = {
+    Cause.USEFUL: ("#0072B2", {}),
+    Cause.PROVISIONING: ("#56B4E9", {"shape": ".", "size": 7}),
+    Cause.PREEMPTION: ("#E69F00", {"shape": "/", "size": 7}),
+    Cause.FAILURE: ("#D55E00", {"shape": "x", "size": 7}),
+    Cause.HUNG: ("#CC79A7", {"shape": "\\", "size": 7}),
+    Cause.IDLE: ("#999999", {"shape": "-", "size": 7}),
+}
+
+
+def causes_figure(projects: Mapping[str, Mapping[Cause, float]], theme: Theme) -> go.Figure:
+    """Return a figure of each project's instance hours by cause, the largest project first."""
+    shown = dict(list(projects.items())[:_MOST])
+    placeholder = "" if shown else NOTHING
+    made = figure(theme, height=len(shown) * _ROW + 120, placeholder=placeholder, barmode="stack")
+    names = [plain(name) for name in shown]
+    known = {cause for hours in shown.values() for cause in hours}
+    for cause, (colour, pattern) in _CAUSES.items():
+        if cause in known:
+            made.add_bar(
+                orientation="h",
+                name=TITLES[cause].capitalize(),
+                y=names,
+                x=[hours.get(cause, 0.0) for hours in shown.values()],
+                marker={"color": colour, "line": {"color": theme.text, "width": 1}, "pattern": pattern},
+                hovertemplate=f"%{{x:.2f}} instance hours {TITLES[cause]}<extra>%{{y}}</extra>",
+            )
     made.update_xaxes(title={"text": "instance hours"}, rangemode="tozero")
     made.update_yaxes(autorange="reversed", type="category", fixedrange=True)
     made.update_layout(legend_traceorder="normal")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from nicegui import ui
 
 from sagemaker_queue.presentation.tables.csv_text import usage_csv
+from sagemaker_queue.presentation.tables.usage_tables import Hours
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
-from sagemaker_queue.ui.figures.usage_figures import usage_figure
+from sagemaker_queue.ui.figures.usage_figures import causes_figure, usage_figure
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
-from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage
+from sagemaker_queue.workflows.usage.cause_sums import GROUPINGS, UsageSums, usage_sums
+from sagemaker_queue.workflows.usage.causes import TITLES, Cause
+from sagemaker_queue.workflows.usage.sums import PriceList
 
 PERIODS: Mapping[str, str] = {"month": "this month", "1": "24 h", "7": "7 days", "30": "30 days", "90": "90 days"}
 _FIGURES = {
@@ -26,6 +29,8 @@ _FIGURES = {
     "waited_hours": "Waited, hours",
     "cost": "Cost by the prices",
 }
+_CAUSE_FIGURES = {"instance_hours": "Instance hours", "share_percent": "Share, %", "cost": "Cost by the prices"}
+EMPTY = "Nothing has ended in this time."
 
 
 def usage_page(tab: Tab) -> None:
@@ -33,53 +38,123 @@ def usage_page(tab: Tab) -> None:
     with ui.row().classes("items-center w-full justify-between"):
         heading("Usage")
         with ui.row().classes("items-center gap-3"):
-            by = ui.select(list(KEYS), value="project", label="by").props("dense outlined").classes("w-32")
+            by = ui.select(list(GROUPINGS), value="project", label="by").props("dense outlined").classes("w-32")
             period = ui.select(dict(PERIODS), value="month", label="of").props("dense outlined").classes("w-32")
             download = ui.button("CSV", icon="download").props("outline no-caps dense").classes("px-2")
     summary = ui.label().classes("smq-faint").props("role=status")
+    area = ui.column().classes("w-full")
+    shown: UsageSums | None = None
+    update: Callable[[UsageSums], None] | None = None
+
+    async def look() -> None:
+        nonlocal shown, update
+        summary.set_text("Asking ...")
+        since = begin_of(period.value, datetime.now(timezone.utc))
+        sums = await tab.ask(_sums, tab, by.value, since)
+        if sums is None:
+            summary.set_text("The queue has not told.")
+            return
+        if update is None or shown is None or shown.is_by_cause != sums.is_by_cause:
+            area.clear()
+            with area:
+                update = _cause_elements(tab) if sums.is_by_cause else _elements(tab)
+        shown = sums
+        summary.set_text(_summary(sums, since, running_hours(tab.view)))
+        update(sums)
+
+    def save() -> None:
+        if shown is not None:
+            since = begin_of(period.value, datetime.now(timezone.utc))
+            name = f"usage-by-{shown.by}-since-{since:%Y-%m-%d}.csv"
+            ui.download.content(usage_csv(shown.by, shown.parts, shown.total), name, "text/csv")
+
+    by.on_value_change(look)
+    period.on_value_change(look)
+    download.on_click(save)
+    ui.timer(0, look, once=True)
+
+
+def _elements(tab: Tab) -> Callable[[UsageSums], None]:
+    """Add the figure and the table of usage by project or another key, and return the function that updates them."""
     plot = figure_plot("Hours of instances that each has used: within the quota, borrowed, and lost by preemptions")
     table = grid(
         [
             {"field": "key", "headerName": "Name"},
             *(number_column(name, title, 0 if name == "jobs" else 2) for name, title in _FIGURES.items()),
         ],
-        "Nothing has ended in this time.",
+        EMPTY,
         height="auto",
     )
-    found: dict[str, Usage] = {}
-    total = Usage()
 
-    async def look() -> None:
-        nonlocal total
-        summary.set_text("Asking ...")
-        since = begin_of(period.value, datetime.now(timezone.utc))
-        answer = await tab.ask(_sums, tab, by.value, since)
-        if answer is None:
-            summary.set_text("The queue has not told.")
-            return
-        parts, total = answer
-        found.clear()
-        found.update(parts)
-        hours = total.hours()
-        cost = f", {hours['cost']:,.2f} by the policy's prices" if hours["cost"] else ""
-        summary.set_text(
-            f"What ended since {since:%Y-%m-%d %H:%M} UTC: {hours['jobs']} jobs, "
-            f"{hours['instance_hours']:,.1f} instance hours, {hours['gpu_hours']:,.1f} GPU hours{cost}. "
-            f"What runs now has used {running_hours(tab.view):,.1f} instance hours besides."
+    def update(sums: UsageSums) -> None:
+        hours_of = {key: used.hours() for key, used in sums.parts.items()}
+        plot.update_figure(usage_figure(hours_of, tab.theme, by_day=sums.by == "day"))
+        table.rows([{"id": key, "key": key, **_rounded(used)} for key, used in sums.parts.items()])
+
+    return update
+
+
+def _cause_elements(tab: Tab) -> Callable[[UsageSums], None]:
+    """Add the figure and the tables of usage by cause, and return the function that updates them."""
+    plot = figure_plot("Instance hours of each project: useful, waiting for instances, lost, hung and idle")
+    causes = grid(
+        [
+            {"field": "cause", "headerName": "Cause"},
+            *(number_column(name, title, 2) for name, title in _CAUSE_FIGURES.items()),
+        ],
+        EMPTY,
+        height="auto",
+    )
+    heading("Useful part for each project", 2)
+    useful = grid(
+        [
+            {"field": "project", "headerName": "Project"},
+            number_column("held", "Instance hours", 2),
+            number_column("useful", "Useful hours", 2),
+            number_column("percent", "Useful, %"),
+        ],
+        EMPTY,
+        height="auto",
+    )
+
+    def update(sums: UsageSums) -> None:
+        plot.update_figure(causes_figure({name: each.hours() for name, each in sums.projects.items()}, tab.theme))
+        causes.rows(
+            [
+                {"id": key, "cause": TITLES[Cause(key)], **{name: used.hours()[name] for name in _CAUSE_FIGURES}}
+                for key, used in sums.parts.items()
+            ]
         )
-        hours_of = {key: used.hours() for key, used in parts.items()}
-        plot.update_figure(usage_figure(hours_of, tab.theme, by_day=by.value == "day"))
-        table.rows([{"id": key, "key": key, **_rounded(used)} for key, used in parts.items()])
+        useful.rows(
+            [
+                {
+                    "id": name,
+                    "project": name,
+                    "held": each.held_hours,
+                    "useful": each.hours().get(Cause.USEFUL, 0.0),
+                    "percent": each.useful_percent,
+                }
+                for name, each in sums.projects.items()
+            ]
+        )
 
-    def save() -> None:
-        since = begin_of(period.value, datetime.now(timezone.utc))
-        name = f"usage-by-{by.value}-since-{since:%Y-%m-%d}.csv"
-        ui.download.content(usage_csv(by.value, found, total), name, "text/csv")
+    return update
 
-    by.on_value_change(look)
-    period.on_value_change(look)
-    download.on_click(save)
-    ui.timer(0, look, once=True)
+
+def _summary(sums: UsageSums, since: datetime, running: float) -> str:
+    hours = sums.total.hours()
+    cost = f", {hours['cost']:,.2f} by the policy's prices" if hours["cost"] else ""
+    if sums.is_by_cause:
+        used = f"{hours['instance_hours']:,.1f} instance hours, with provisioning{cost}"
+    else:
+        used = (
+            f"{hours['jobs']} jobs, {hours['instance_hours']:,.1f} instance hours, "
+            f"{hours['gpu_hours']:,.1f} GPU hours{cost}"
+        )
+    return (
+        f"What ended since {since:%Y-%m-%d %H:%M} UTC: {used}. "
+        f"What runs now has used {running:,.1f} instance hours besides."
+    )
 
 
 def begin_of(period: str, now: datetime) -> datetime:
@@ -97,11 +172,11 @@ def running_hours(view: View) -> float:
     return sum(seconds * count for seconds, count in lasted) / 3600
 
 
-def _sums(tab: Tab, by: str, since: datetime) -> tuple[dict[str, Usage], Usage]:
+def _sums(tab: Tab, by: str, since: datetime) -> UsageSums:
     prices = PriceList(tab.queue.policy().policy.get("prices") or {})
-    return sum_usage(tab.queue.history(since), by, prices)
+    return usage_sums(tab.queue.history(since), by, prices)
 
 
-def _rounded(used: Usage) -> dict[str, Any]:
+def _rounded(used: Hours) -> dict[str, Any]:
     hours = used.hours()
     return {name: hours[name] if name == "jobs" else round(hours[name], 2) for name in _FIGURES}

@@ -13,6 +13,7 @@ from typing import Any
 
 from api_contract.history import PastAttempt
 from sagemaker_queue.jobs.formatting import short_owner
+from sagemaker_queue.workflows.usage.causes import Cause, divided
 
 MARKETS = ("on_demand", "spot", "training_plan")
 HOUR = 3600
@@ -63,6 +64,13 @@ class PriceList:
             price = price.get(market or MARKETS[0])
         return None if price is None else float(price)
 
+    def of_attempt(self, attempt: PastAttempt) -> tuple[float, int]:
+        """Return the hourly price of all instances with a price, and the number of instances without a price."""
+        found = [(self.of(kind, attempt.market), number) for kind, number in attempt.instances.items()]
+        known = [(price, number) for price, number in found if price is not None]
+        priced = sum(number for _, number in known)
+        return sum(price * number for price, number in known), max(0, attempt.instance_count - priced)
+
 
 @dataclass
 class Usage:
@@ -73,7 +81,7 @@ class Usage:
     gpus: float = 0  # GPU-seconds in the same time
     unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of GPUs
     borrowed: float = 0  # the part of `ran` beyond the project's quota
-    lost: float = 0  # the part of `ran` lost by preemptions, as far as known
+    lost: float = 0  # the part of `ran` lost by preemptions and requeues, as far as known (`Cause.PREEMPTION`)
     provisioned: float = 0  # instance-seconds from the launch to TrainingStartTime
     waited: float = 0  # seconds of jobs, independent of their number of instances
     cost: float = 0
@@ -86,7 +94,7 @@ class Usage:
         count = attempt.instance_count
         self.ran += running * count
         self.borrowed += running * min(attempt.borrowed, count)
-        self.lost += min(attempt.lost_seconds or 0, attempt.ran_seconds) * part * count
+        self.lost += divided(attempt)[Cause.PREEMPTION] / 1000 * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
         # A carrier is left out of these sums, because its members count instead.
         if attempt.carries is None:
@@ -97,13 +105,9 @@ class Usage:
                 self.unknown_gpus += running * count
             else:
                 self.gpus += running * attempt.gpus
-        known = 0
-        for instance_type, number in attempt.instances.items():
-            price = prices.of(instance_type, attempt.market)
-            if price is not None:
-                known += number
-                self.cost += running * number * price / HOUR
-        self.unpriced += running * max(0, count - known)
+        hourly, unpriced = prices.of_attempt(attempt)
+        self.cost += running * hourly / HOUR
+        self.unpriced += running * unpriced
 
     def hours(self) -> dict[str, float]:
         """Return the sums by name, times converted to hours."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import re
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api_contract.history import PastAttempt
+from api_contract.models import OUTCOMES
 from job_queue.scheduler import Budget, period_end, period_start
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.accounting.usage import usage_page
 from sagemaker_queue.workflows.usage import budgets
 from sagemaker_queue.workflows.usage.budgets import period_of
+from sagemaker_queue.workflows.usage.cause_sums import CauseUsage, usage_sums
+from sagemaker_queue.workflows.usage.causes import Cause, divided, held_milliseconds
 from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, Usage, sum_usage
 from tests.client.samples import ATTEMPT
 
@@ -142,6 +146,124 @@ def test_more_cannot_be_lost_or_borrowed_than_there_was() -> None:
     usage = Usage()
     usage.add(PastAttempt.from_json({**ATTEMPT, "lostSeconds": 9000, "borrowed": 7}), 1, PriceList({}))
     assert usage.lost == usage.borrowed == usage.ran == 2 * 7200
+
+
+# --- by cause ----------------------------------------------------------------------------------------
+
+FAILED = {**ATTEMPT, "job": "job4", "outcome": "failed", "lostSeconds": None}
+CAUSES_PAGE = """\
+Cause                    Instance-h    Share    Cost
+---------------------  ------------  -------  ------
+useful                         5.17     83 %  388.17
+waiting for instances          0.24      4 %    0.00
+lost to preemptions            0.33      5 %   33.33
+lost to failures               0.50      8 %    0.00
+all                            6.24    100 %  421.50
+
+The policy has no price for 0.50 of the instance-hours.
+
+Useful part for each project:
+
+Project      Instance-h    Useful-h    Useful
+---------  ------------  ----------  --------
+vision             4.58        4.17      91 %
+speech             1.66        1.00      60 %
+"""
+
+
+def test_the_page_by_cause(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(server, ATTEMPT, AGAIN, OTHER, {**CPU, "outcome": "failed"}, prices=PRICES)
+    assert main(["usage", "--by", "cause"]) == 0
+    assert capsys.readouterr().out == CAUSES_PAGE
+
+
+def test_json_by_cause_has_the_causes_of_each_project(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(server, ATTEMPT, OTHER)
+    assert main(["usage", "--by", "cause", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["cause"] for each in found["usage"]] == ["useful", "provisioning", "preemption", "failure"]
+    vision, speech = found["projects"]
+    assert (vision["project"], vision["preemption_hours"], vision["useful_percent"]) == ("vision", 0.333333, 90.47)
+    assert vision["instance_hours"] == pytest.approx(
+        sum(vision[f"{each['cause']}_hours"] for each in found["usage"]), abs=1e-5
+    )
+    assert speech["failure_hours"] == 0
+
+
+def test_csv_by_cause(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(server, FAILED)
+    assert main(["usage", "--by", "cause", "--csv"]) == 0
+    rows = {row["cause"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    assert rows["failure"]["instance_hours"] == "4.0" and rows["useful"]["instance_hours"] == "0.0"
+
+
+def test_no_attempt_has_no_cause(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(server)
+    assert main(["usage", "--by", "cause"]) == 0
+    assert capsys.readouterr() == ("", "Nothing has ended in that time.\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"outcome": "completed"}, {Cause.USEFUL: 1000, Cause.PREEMPTION: 0, Cause.FAILURE: 0}),
+        ({"outcome": "stopped"}, {Cause.USEFUL: 1000}),
+        ({"outcome": "preempted"}, {Cause.USEFUL: 1000, Cause.PREEMPTION: 0}),
+        ({"outcome": "preempted", "lostSeconds": 300}, {Cause.USEFUL: 700, Cause.PREEMPTION: 300}),
+        ({"outcome": "requeued", "lostSeconds": 300}, {Cause.USEFUL: 700, Cause.PREEMPTION: 300}),
+        ({"outcome": "failed"}, {Cause.USEFUL: 0, Cause.FAILURE: 1000}),
+        ({"outcome": "failed", "lostSeconds": 300}, {Cause.USEFUL: 700, Cause.FAILURE: 300}),
+        ({"outcome": "failed", "lostSeconds": 0}, {Cause.USEFUL: 1000, Cause.FAILURE: 0}),
+        ({"outcome": "completed", "lostSeconds": 300}, {Cause.USEFUL: 1000}),
+        # The hang is the end of the lost work.
+        ({"outcome": "failed", "lostSeconds": 300, "hungSeconds": 200}, {Cause.HUNG: 200, Cause.FAILURE: 100}),
+        ({"outcome": "requeued", "lostSeconds": 100, "hungSeconds": 200}, {Cause.HUNG: 200, Cause.PREEMPTION: 0}),
+        ({"outcome": "failed", "hungSeconds": 200}, {Cause.HUNG: 200, Cause.FAILURE: 800, Cause.USEFUL: 0}),
+        ({"outcome": "completed", "idleSeconds": 400}, {Cause.IDLE: 400, Cause.USEFUL: 600}),
+        ({"outcome": "failed", "idleSeconds": 400}, {Cause.IDLE: 0, Cause.FAILURE: 1000}),
+        ({"outcome": "preempted", "lostSeconds": 9999, "idleSeconds": 9999}, {Cause.PREEMPTION: 1000, Cause.IDLE: 0}),
+        ({"outcome": "completed", "hungSeconds": 9999}, {Cause.HUNG: 1000, Cause.USEFUL: 0}),
+    ],
+)
+def test_the_causes_of_an_attempt(fields: dict[str, Any], expected: dict[Cause, int]) -> None:
+    attempt = PastAttempt.from_json({**ATTEMPT, "lostSeconds": None, "ranSeconds": 1000.0, **fields})
+    found = divided(attempt)
+    assert {cause: found[cause] / 1000 for cause in expected} == expected
+    assert found[Cause.PROVISIONING] == 95_000
+    assert (Cause.HUNG in found, Cause.IDLE in found) == ("hungSeconds" in fields, "idleSeconds" in fields)
+
+
+def test_causes_add_up_to_the_total_exactly() -> None:
+    draw = random.Random(35)
+
+    def seconds(most: float) -> float:
+        return round(draw.choice((0.0, draw.uniform(0, most))), 3)
+
+    def attempt() -> dict[str, Any]:
+        measured = {name: draw.choice((None, round(seconds(9000)))) for name in ("hungSeconds", "idleSeconds")}
+        return {
+            **{**ATTEMPT, **measured, "outcome": draw.choice(OUTCOMES), "instanceCount": draw.choice((0, 1, 3, 64))},
+            **{"ranSeconds": seconds(1e6), "provisionedSeconds": seconds(1e4)},
+            **{"lostSeconds": draw.choice((None, round(seconds(1e6)))), "project": draw.choice(("a", "b", None))},
+        }
+
+    attempts = [PastAttempt.from_json(attempt()) for _ in range(2000)]
+    for one in attempts:
+        split = divided(one)
+        assert sum(split.values()) == held_milliseconds(one) and min(split.values()) >= 0
+    sums = usage_sums(attempts, "cause", PriceList(PRICES))
+    parts = {key: part for key, part in sums.parts.items() if isinstance(part, CauseUsage)}
+    assert isinstance(sums.total, CauseUsage) and list(parts) == [cause.value for cause in Cause]
+    assert sum(part.held for part in parts.values()) == sums.total.held
+    assert sum(project.held for project in sums.projects.values()) == sums.total.held
+    for project in sums.projects.values():
+        assert sum(project.causes.values()) == project.held
+    assert sum(part.cost for part in parts.values()) == pytest.approx(sums.total.cost)
+    usage, total = sum_usage(attempts, "project", PriceList(PRICES))
+    assert total.hours()["cost"] == pytest.approx(sums.total.cost)
+    assert total.hours()["lost_hours"] == pytest.approx(parts["preemption"].hours()["instance_hours"])
 
 
 # --- budgets -----------------------------------------------------------------------------------------

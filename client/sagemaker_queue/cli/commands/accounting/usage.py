@@ -13,11 +13,13 @@ from sagemaker_queue.cli.commands.accounting.period import Period, period_argume
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 from sagemaker_queue.presentation.tables.csv_text import exact, usage_csv
-from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows
+from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows, useful_rows
 from sagemaker_queue.presentation.text.accounting.budgets import budgets_json, budgets_page
 from sagemaker_queue.presentation.text.layout import table
 from sagemaker_queue.workflows.usage.budgets import budgets_of, remaining_budgets
-from sagemaker_queue.workflows.usage.sums import KEYS, PriceList, sum_usage
+from sagemaker_queue.workflows.usage.cause_sums import GROUPINGS, ProjectCauses, usage_sums
+from sagemaker_queue.workflows.usage.causes import Cause
+from sagemaker_queue.workflows.usage.sums import PriceList
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
@@ -30,20 +32,23 @@ _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # used if the table is too wide
     help="tell who used how much",
     description="Tell who used how much, by attempts that ended in a time: hours of instances and of GPUs, how many of "
     "them within the quota and how many borrowed, what preemptions have lost, how long jobs waited, and what it cost "
-    "by the prices in the policy; and what is left of its budgets. docs/usage.md says what each figure means. Several "
-    "words with commas between mean any of them; * and ? stand for any letters.",
+    "by the prices in the policy; and what is left of its budgets. --by cause shows where the hours went (useful, "
+    "waiting for instances, lost to preemptions, lost to failures, hung, idle), and the useful part for each project. "
+    "docs/usage.md says what each figure means. Several words with commas between mean any of them; * and ? stand for "
+    "any letters.",
     examples=[
         "smq usage",
         "smq usage --by owner --project vision --since 2026-11-01 --until 2026-12-01",
         "smq usage --by day --since 14d",
+        "smq usage --by cause --since 7d",
         "smq usage --by department --since 2026-10-01 --csv > usage.csv",
     ],
 )
 @option(
     "--by",
-    type=click.Choice(tuple(KEYS)),
+    type=click.Choice(GROUPINGS),
     default="project",
-    help="whom it is summed up for (project); a job that belongs to none is of (none)",
+    help="the key of the sums (project); a job without this key is of (none); cause: where the hours went",
 )
 @period_arguments("30d")
 @flag("--csv", "as_csv", exclusive_group="format", help="the same as a table for programs")
@@ -54,19 +59,24 @@ def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bo
     attempts = period.attempts(queue)
     policy = queue.policy().policy
     prices = PriceList(policy.get("prices") or {})
-    parts, total = sum_usage(attempts, by, prices)
+    sums = usage_sums(attempts, by, prices)
+    parts, total = sums.parts, sums.total
     if as_csv:
         print(usage_csv(by, parts, total), end="")
         return DONE
     now = datetime.now(timezone.utc)
     budgets = remaining_budgets(queue, budgets_of(policy, period.projects, now), now)
     if as_json:
-        print_json(
-            usage_json(by, parts, total) | ({"budgets": budgets_json(budgets.remaining)} if budgets.remaining else {})
-        )
+        found = usage_json(by, parts, total)
+        if sums.is_by_cause:
+            found["projects"] = projects_json(sums.projects)
+        print_json(found | ({"budgets": budgets_json(budgets.remaining)} if budgets.remaining else {}))
         return DONE
     if parts:
         print(usage_page(by, parts, total, width(), priced=bool(prices)))
+        if sums.is_by_cause:
+            headers, rows = useful_rows(sums.projects)
+            print(f"\nUseful part for each project:\n\n{table(headers, rows, width=width(), right=headers[1:])}")
     else:
         print("Nothing has ended in that time.", file=sys.stderr)
     if budgets.remaining:
@@ -89,3 +99,20 @@ def usage_json(by: str, parts: Mapping[str, Hours], total: Hours) -> dict[str, A
     """Return the figures of each part and the total as JSON values."""
     each = [{by: key, **exact(used.hours())} for key, used in parts.items()]
     return {"by": by, "usage": each, "total": exact(total.hours())}
+
+
+def projects_json(projects: Mapping[str, ProjectCauses]) -> list[dict[str, Any]]:
+    """Return the instance-hours of each project by cause, and the useful part, as JSON values."""
+    return [
+        {
+            "project": name,
+            **exact(
+                {
+                    "instance_hours": each.held_hours,
+                    **{f"{cause.value}_hours": each.hours()[cause] for cause in Cause if cause in each.causes},
+                }
+            ),
+            "useful_percent": None if each.useful_percent is None else round(each.useful_percent, 2),
+        }
+        for name, each in projects.items()
+    ]
