@@ -118,7 +118,7 @@ ATTEMPT: dict[str, Any] = {
     **{"launched": "2026-11-21T11:40:00Z", "began": "2026-11-21T11:41:35Z", "ended": "2026-11-21T13:41:35Z"},
     **{"waitedSeconds": 6000.0, "provisionedSeconds": 95.0, "ranSeconds": 7200.0, "maxRuntimeSeconds": 86400},
     **{"madeRoomFor": "urgent", "borrowed": 1, "lostSeconds": 600, "image": "train:1"},
-    **{"hungSeconds": None, "idleSeconds": None},
+    **{"hungSeconds": None, "idleSeconds": None, "failureClass": None},
     "carrier": None,
     "carries": None,
 }
