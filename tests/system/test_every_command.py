@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thorough
 FOREVER = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.1)"
 LEAVES = (
     "echo hello; echo 7 > $SM_MODEL_DIR/weights.txt; echo 9 > $SM_OUTPUT_DATA_DIR/log.txt;"
-    " echo 5 > $SM_CHECKPOINT_DIR/step.txt"
+    " for step in 4 5 6; do echo $step > $SM_CHECKPOINT_DIR/step-$step.pt; done"
 )
 POLICY = """
 pools:
@@ -116,9 +116,16 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("submit", "--interactive", "--name", "lab", "--no-shell")
     smq("shell", "lab", "--follow", "--", "sh", "-c", "exit 5", code=5)
     smq("requeue", "later", code=1)  # it has ended; tests/system/test_queue.py requeues one that runs
-    smq("resubmit", "later")
-    smq("cancel", "later-r2")
+    submit_again(smq)
     assert every_command() == smq.used
+
+
+def submit_again(smq: Smq) -> None:
+    """From the beginning, and from a step."""
+    smq("resubmit", "later")
+    smq("resubmit", "later", "--from", "5", "--name", "later-five")
+    assert [one["step"] for one in smq.json("checkpoints", "list", "later-five")["checkpoints"]] == [5]
+    smq("cancel", "later-r2", "later-five", "--yes")
 
 
 def bring_data(smq: Smq) -> None:
@@ -139,8 +146,11 @@ def fetch_results(smq: Smq) -> None:
     assert smq("wait", "later", "many-x-*").count("completed") == 3
     assert "2 files" in smq("get", "later")
     assert (Path("later/model/weights.txt").read_text(), Path("later/data/log.txt").read_text()) == ("7\n", "9\n")
-    assert "1 file" in smq("get", "later", "--checkpoints", "saved")
-    assert Path("saved/step.txt").read_text() == "5\n"
+    assert "3 files" in smq("get", "later", "--checkpoints", "saved")
+    assert Path("saved/step-5.pt").read_text() == "5\n"
+    assert [one["step"] for one in smq.json("checkpoints", "list", "later")["checkpoints"]] == [4, 5, 6]
+    assert "1 checkpoint of later removed" in smq("checkpoints", "prune", "later", "--keep", "1", "--yes")
+    assert smq("checkpoints", "later").count("step-") == 2  # of checkpoints this new, two stay
 
 
 def share_the_fleet(smq: Smq) -> None:

@@ -20,6 +20,7 @@ from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, req
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
 from sagemaker_queue.cli.commands.policy import policy
+from sagemaker_queue.cli.commands.results.checkpoints_group import checkpoints
 from sagemaker_queue.cli.commands.results.get import get
 from sagemaker_queue.cli.commands.results.wait import wait
 from sagemaker_queue.cli.commands.run import proxy, run
@@ -38,7 +39,7 @@ from sagemaker_queue.queue.config.queue_config import API_ID_VARIABLE, DEFAULT_F
 
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, requeue, cancel),
-    *(submit, resubmit, plan, sweep, run, proxy, logs, shell, wait, get),
+    *(submit, resubmit, plan, sweep, run, proxy, logs, shell, wait, get, checkpoints),
     *(status, policy, top, ui, notify, history, usage, simulate, data, config, doctor, completion),
 )
 
@@ -61,6 +62,7 @@ smq why job1                  why job1 waits, and what would change that
 smq logs -f job1              what job1 writes, through every preemption
 smq shell job1                a shell in job1, where it was submitted for that
 smq wait job1 && smq get job1  the results of job1, as soon as there are any
+smq checkpoints job1          the steps that job1 has saved, and their sizes
 smq plan request.json         what would become of a job
 smq set-priority job1 5       let job1 run sooner
 smq hold job1                 keep job1 from starting; "release" lets it go

@@ -7,7 +7,7 @@ import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -30,6 +30,12 @@ from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 from sagemaker_queue.workflows.job_logs.follower import Follower, Outage
 from sagemaker_queue.workflows.results import Fetched, fetch_results
+from sagemaker_queue.workflows.saved_checkpoints import (
+    JobCheckpoints,
+    list_checkpoints,
+    prunable,
+    remove_checkpoints,
+)
 from sagemaker_queue.workflows.selection import Selection, matching_job_names
 from sagemaker_queue.workflows.submission import upload_code
 from sagemaker_queue.workflows.usage.period import moment_of, past_attempts
@@ -270,30 +276,39 @@ class QueueClient(client.QueueClient):
         StorageError if the folder is not empty, an archive exceeds a bound, or the disk is too small.
         """
         (name,) = _names([job])
-
-        @contextmanager
-        def shown(total: int) -> Iterator[Moved]:
-            moved, percent = 0, -1
-            with Progress(silent=silent) as progress:
-
-                def count(size: int) -> None:
-                    nonlocal moved, percent
-                    moved += size
-                    if percent != (percent := 100 * moved // max(total, 1)):
-                        said = f"Fetching {file_size(total)}: {percent} %"
-                        progress.show(said, html.progress(moved, total, said))
-
-                yield count
-
         return fetch_results(
             self,
             name,
             Path(to) if to is not None else None,
             checkpoints=checkpoints,
-            shown=shown,
+            shown=_transfer("Fetching", silent=silent),
             max_size=max_size,
             max_files=max_files,
         )
+
+    def checkpoints(self, job: str | JobSummary) -> JobCheckpoints:
+        """List the checkpoints that a job has saved in S3, by folder and step, as ``smq checkpoints`` does.
+
+        A checkpoint has ``name``, ``step``, ``layout``, ``files``, ``size`` and ``modified``. ``incomplete`` is the
+        reason why a library would not load it, and ``resumes`` is true for the one from which the job would resume.
+        Raises NotFound if the job has no checkpoint folder.
+        """
+        (name,) = _names([job])
+        return list_checkpoints(self, name)
+
+    def prune_checkpoints(
+        self, job: str | JobSummary, keep: int, *, dry_run: bool = False, silent: bool = False
+    ) -> JobCheckpoints:
+        """Remove a job's checkpoints except the newest ``keep`` complete ones, and return the removed ones.
+
+        Checkpoints from which a job may resume always stay, as ``smq checkpoints prune`` describes. With ``dry_run``,
+        nothing is removed. Raises InvalidOption if ``keep`` is less than 1.
+        """
+        listed = self.checkpoints(job)
+        chosen = prunable(listed, keep)
+        if not dry_run:
+            remove_checkpoints(self, listed, chosen, _transfer("Removing", silent=silent))
+        return JobCheckpoints(listed.job, listed.address, tuple(chosen))
 
     @contextmanager
     def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:
@@ -307,6 +322,26 @@ class QueueClient(client.QueueClient):
                     stacklevel=4,  # the caller of submit
                 )
             yield described, code, storage
+
+
+def _transfer(verb: str, *, silent: bool) -> Callable[[int], AbstractContextManager[Moved]]:
+    """Return a function from a total in bytes to a context manager that shows the progress of a transfer."""
+
+    @contextmanager
+    def shown(total: int) -> Iterator[Moved]:
+        moved, percent = 0, -1
+        with Progress(silent=silent) as progress:
+
+            def count(size: int) -> None:
+                nonlocal moved, percent
+                moved += size
+                if percent != (percent := 100 * moved // max(total, 1)):
+                    said = f"{verb} {file_size(total)}: {percent} %"
+                    progress.show(said, html.progress(moved, total, said))
+
+            yield count
+
+    return shown
 
 
 def _words_of(command: Command) -> tuple[str, ...]:

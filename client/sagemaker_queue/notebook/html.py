@@ -26,6 +26,8 @@ from sagemaker_queue.presentation.tables.jobs import (
     request_facts,
 )
 from sagemaker_queue.presentation.tables.usage_tables import Hours, usage_notes, usage_rows, useful_rows
+from sagemaker_queue.presentation.text.checkpoint_text import HEADERS, checkpoint_rows
+from sagemaker_queue.workflows.saved_checkpoints import JobCheckpoints
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget
 from sagemaker_queue.workflows.usage.cause_sums import ProjectCauses
 
@@ -155,6 +157,11 @@ def progress(done: int, total: int, sentence: str, ended: Sequence[JobSummary] =
     return f"<div>{bar}</div>{jobs(ended) if ended else ''}"
 
 
+def checkpoints(listed: JobCheckpoints) -> str:
+    """Return a table of a job's checkpoints."""
+    return _rows(list(HEADERS), listed, lambda one: checkpoint_rows([one])[0], "checkpoint")
+
+
 def show_in_notebooks() -> None:
     """Add ``_repr_html_`` to the classes of the queue's answers, which ``api_contract`` defines without HTML."""
     for shape, page in _PAGES.items():
@@ -166,6 +173,7 @@ _PAGES: dict[Any, Callable[[Any], str]] = {
     JobDetail: detail,
     QueueStatus: status,
     PlanAnswer: plan,
+    JobCheckpoints: checkpoints,
 }
 
 

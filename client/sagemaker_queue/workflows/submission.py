@@ -31,7 +31,7 @@ def upload_code(
     """
 
     def ask_first() -> None:
-        _ask_the_queue(queue, request)
+        check_acceptance(queue, request)
         before()
 
     if preflight:
@@ -49,14 +49,7 @@ def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder:
     refuse(check(request, session, upload_folder=folder, config=queue.config))
 
 
-def storage_of(queue: QueueClient) -> S3Storage:
-    """Return S3 with the credentials of the client's requests to the queue."""
-    from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
-
-    return S3Storage.of(queue.config, queue.boto_session)
-
-
-def _ask_the_queue(queue: QueueClient, request: Mapping[str, Any]) -> None:
+def check_acceptance(queue: QueueClient, request: Mapping[str, Any]) -> None:
     """Ask the queue for a dry run, and raise the error with which the queue would refuse the request.
 
     Other errors, such as no answer within _PATIENCE, are ignored, because the submission would report these errors.
@@ -66,3 +59,10 @@ def _ask_the_queue(queue: QueueClient, request: Mapping[str, Any]) -> None:
     except QueueError as error:
         if error.errors and isinstance(error, (InvalidRequest, Forbidden, Conflict, TooLarge)):
             raise
+
+
+def storage_of(queue: QueueClient) -> S3Storage:
+    """Return S3 with the credentials of the client's requests to the queue."""
+    from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
+
+    return S3Storage.of(queue.config, queue.boto_session)

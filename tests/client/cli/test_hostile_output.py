@@ -46,6 +46,8 @@ def poisoned(value: Any, field: str = "") -> Any:
 
 JOB = poisoned({**DETAIL, "why": {"ahead": ["a"], "blockers": ["b"], "advice": ["c"]}, "group": "g", "warnings": ["w"]})
 SUBMISSION = {**JOB, "known": False}
+SAVING = {**JOB, "request": {"TrainingJobName": "job1", "CheckpointConfig": {"S3Uri": f"s3://{BUCKET}/saved"}}}
+XML_PLACE = {"S3Uri": f"s3://{BUCKET}/in-xml"}
 POLICY = {"version": 3, "policy": {"pools": [{"name": "p" + EVIL}]}, "appliedBy": EVIL, "warnings": [EVIL]}
 BUDGET = {"instance_hours": 1, "period": "month", "kind": "hard" + EVIL}
 BUDGETED = {**POLICY, "policy": {"projects": [{"name": "p" + EVIL, "budget": BUDGET, "owner_budget": BUDGET}]}}
@@ -123,6 +125,11 @@ CASES: list[tuple[list[str], Any]] = [
         ["get", "job1", "--checkpoints", "fetched"],
         {**JOB, "request": {"CheckpointConfig": {"S3Uri": f"s3://{BUCKET}"}}},
     ),
+    (["checkpoints", "list", "job1"], SAVING),
+    (["checkpoints", "job1", "--json"], SAVING),
+    (["checkpoints", "prune", "job1", "--keep", "1", "--dry-run"], SAVING),
+    (["checkpoints", "prune", "job1", "--keep", "1", "--yes"], {**SAVING, "request": {"CheckpointConfig": XML_PLACE}}),
+    (["resubmit", "job1", "--from", "1", "--no-preflight"], SAVING),
     (["logs", "job1", "--json"], {**JOB, "attempts": DETAIL["attempts"]}),
     (["doctor"], IDENTITY),
     (["data", "ls", "-r", f"s3://{BUCKET}"], None),
@@ -169,6 +176,11 @@ def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         s3.put_object(Bucket=BUCKET, Key=EVIL[:-1], Body=b"")
         s3.put_object(Bucket=BUCKET, Key=f"{EVIL[:-1]}/below", Body=b"")
         s3.put_object(Bucket=BUCKET, Key=f"{IN_XML}/below", Body=b"")
+        for step in (1, 2, 3):
+            s3.put_object(Bucket=BUCKET, Key=f"saved/{EVIL[:-1]}/step-{step}.pt", Body=b"")
+            s3.put_object(Bucket=BUCKET, Key=f"in-xml/{IN_XML}/step-{step}.pt", Body=b"")
+        s3.put_object(Bucket=BUCKET, Key=f"saved/{EVIL[:-1]}", Body=b"")
+        s3.put_object(Bucket=BUCKET, Key="saved/latest", Body=EVIL[:-1].encode())
         group, stream = "/aws/sagemaker/TrainingJobs", "job1-qstamp-1/algo-1-1"
         logs.create_log_group(logGroupName=group)
         logs.create_log_stream(logGroupName=group, logStreamName=stream)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 from sagemaker_queue.cli.arguments import job_argument
@@ -28,6 +29,7 @@ from sagemaker_queue.cli.parser import (
     option,
     with_queue,
 )
+from sagemaker_queue.cli.progress_bars import TransferProgress
 from sagemaker_queue.errors import (
     Conflict,
     Forbidden,
@@ -40,7 +42,8 @@ from sagemaker_queue.jobs.packaging.command import InteractiveSettings, next_nam
 from sagemaker_queue.presentation.text.explanations import plan_page
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from sagemaker_queue.queue.config.job_defaults import seconds
-from sagemaker_queue.workflows.submission import check_storage, upload_code
+from sagemaker_queue.workflows.saved_checkpoints import choose_step, copy_step, list_checkpoints
+from sagemaker_queue.workflows.submission import check_acceptance, check_storage, upload_code
 
 if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.code import Code
@@ -185,8 +188,13 @@ def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
     "resubmit",
     help="submit a job's request again",
     description="Submit the request of a job again, under another name. It starts from the beginning, with a "
-    "checkpoint folder of its own, unless it is to resume.",
-    examples=["smq resubmit job1", "smq resubmit job1 --name job1-longer --resume --priority 5"],
+    "checkpoint folder of its own, unless it is to resume. With --from, a checkpoint of that step is first copied into "
+    "the new folder, inside S3 and with your own AWS credentials; the job itself may still run.",
+    examples=[
+        "smq resubmit job1",
+        "smq resubmit job1 --name job1-longer --resume --priority 5",
+        "smq resubmit job1 --from 2000",
+    ],
 )
 @job_argument
 @option("--name", "new_name", metavar="NAME", help="of the new job (default: JOB-r2, and so on)")
@@ -197,7 +205,15 @@ def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
     multiple=True,
     help="start the new job once this one has ended, instead of those that the old one was to start after",
 )
-@flag("--resume", help="go on from the checkpoints of the job, which must have ended")
+@flag("--resume", exclusive_group="start", help="go on from the checkpoints of the job, which must have ended")
+@option(
+    "--from",
+    "from_step",
+    metavar="STEP",
+    type=click.IntRange(min=0),
+    exclusive_group="start",
+    help="go on from a copy of this step (smq checkpoints JOB lists the steps)",
+)
 @_wait
 @preflight_option
 @_submission_json
@@ -209,6 +225,7 @@ def resubmit(
     priority: int | None,
     after: tuple[str, ...],
     resume: bool,
+    from_step: int | None,
     wait: bool,
     preflight: bool,
     as_json: bool,
@@ -217,17 +234,40 @@ def resubmit(
     job = queue.job(name)
     if resume and not job.finished:
         raise Conflict(f"{job.job} is {job.state}: only one job at a time may write to its checkpoints.")
-    if resume and "CheckpointConfig" not in job.request:
+    if (resume or from_step is not None) and "CheckpointConfig" not in job.request:
         raise InvalidOption(f"{job.job} keeps no checkpoints, so there is nothing to resume from.")
     parameters = {**job.request.get("HyperParameters", {}), **job.request.get("Environment", {})}
     if _REDACTED in parameters.values():
         raise Forbidden(
             f"{job.job} belongs to {job.owner}: not all of its request is shown to you, so it stays theirs."
         )
-    request = resubmission(job.request, new_name or next_name(job.job), priority=priority, after=after, resume=resume)
+    request = resubmission(
+        job.request,
+        new_name or next_name(job.job),
+        priority=priority,
+        after=after,
+        resume=resume,
+        from_step=from_step,
+    )
     if preflight:
         check_storage(queue, request)
+    if from_step is not None:
+        _copy_step(queue, job.job, from_step, request, quiet=as_json)
     return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
+
+
+def _copy_step(queue: QueueClient, name: str, step: int, request: Mapping[str, Any], *, quiet: bool) -> None:
+    """Copy a step into the folder of the new job, unless a job with the new name exists: its folder is in use."""
+    with suppress(NotFound):
+        queue.job(request["TrainingJobName"])
+        return  # the submission reports the same job again, or that the name is taken
+    listed = list_checkpoints(queue, name)
+    choose_step(listed, step)  # raises before the queue is asked
+    check_acceptance(queue, request)
+    copied = copy_step(queue, listed, step, request, partial(TransferProgress, "Copying"))
+    if not quiet:
+        size = file_size(sum(one.size for one in copied))
+        print(f"Step {step} of {name}, {size}, copied to {one_line(copied.address)}", file=sys.stderr)
 
 
 @command(

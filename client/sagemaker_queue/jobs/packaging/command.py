@@ -311,12 +311,19 @@ def resubmission(
     priority: int | None = None,
     after: Sequence[str] = (),
     resume: bool = False,
+    from_step: int | None = None,
 ) -> Json:
-    """Return a copy of a request under another name, with a new checkpoint folder; with ``resume``, the same folder."""
+    """Return a copy of a request under another name, with a new checkpoint folder; with ``resume``, the same folder.
+
+    The name of the folder contains ``from_step``, so that requests that begin with different steps are different.
+    """
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:
         kept = S3Address.parse(request["CheckpointConfig"]["S3Uri"])
-        again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(_sibling_folder(kept, request, name))}
+        folder = _sibling_folder(kept, request, name)
+        if from_step is not None:
+            folder = replace(folder, key=f"{folder.key}-from-{from_step}")
+        again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(folder)}
     named = {"priority": None if priority is None else str(priority), "after": " ".join(after) or None}
     changes = {key: value for key, value in named.items() if value is not None}
     if changes:

@@ -1,0 +1,311 @@
+"""Recognise the checkpoints of training libraries by the names, sizes and times of their files, without reading them.
+
+The layouts are those of PyTorch Lightning, the Hugging Face Trainer, DeepSpeed, torch.distributed.checkpoint (FSDP) and
+Orbax, and plain files and folders with the word step, iter, epoch or checkpoint before a number. A number without such
+a word is not taken as a step, because it may be the number of a process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from posixpath import basename, dirname
+
+LIGHTNING = "Lightning"
+TRAINER = "Hugging Face"
+DEEPSPEED = "DeepSpeed"
+DISTRIBUTED = "torch.distributed"
+ORBAX = "Orbax"
+PLAIN = "plain"
+
+LATEST = "latest"  # DeepSpeed's file, whose content is the name of the folder from which a job resumes
+SETTLED = timedelta(minutes=15)  # a checkpoint that was last written this long ago is no longer uploaded
+ABANDONED = timedelta(hours=1)  # an incomplete checkpoint that was last written this long ago is not continued
+
+_WORDS = r"(?:^|[-_.])(?:{})[-_=]?0*(\d{{1,18}})(?=[-_.]|$)"
+_STEP = re.compile(_WORDS.format("(?:global[-_]?)?steps?|iter(?:ation)?|ckpt|checkpoint"), re.ASCII | re.IGNORECASE)
+_EPOCH = re.compile(_WORDS.format("epochs?"), re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"0*(\d{1,18})", re.ASCII)
+_TRAINER_FOLDER = re.compile(r"(?:tmp-)?checkpoint-(\d{1,18})", re.ASCII)
+_DEEPSPEED_FOLDER = re.compile(r"global_step(\d{1,18})", re.ASCII)
+_LAST = re.compile(r"last(?:-v\d+)?\.ckpt", re.ASCII)
+_ORBAX_TEMPORARY = ".orbax-checkpoint-tmp"
+_TEMPORARY_ENDS = (".tmp", ".new", ".part", ".partial", ".incomplete")
+_BESIDE = (".csv", ".gif", ".html", ".jpeg", ".jpg", ".log", ".md", ".mp4", ".png", ".svg", ".txt", ".yaml", ".yml")
+_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\..*)", re.ASCII)
+_RANK = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_(mp_rank_\d+)_optim_states\.pt", re.ASCII)
+_ORBAX_MARKS = frozenset(("_CHECKPOINT_METADATA", "commit_success.txt"))
+_TRAINER_STATE = "trainer_state.json"
+_TRAINER_MARKS = frozenset((_TRAINER_STATE, "training_args.bin", "optimizer.pt", "scheduler.pt"))
+_TRAINER_SMALL = re.compile(
+    r"(?:trainer_state|(?:generation_|adapter_)?config|tokenizer.*|special_tokens_map|vocab|.*\.index)\.json"
+    r"|training_args\.bin|(?:optimizer|scheduler|scaler)\.pt|rng_state.*\.pth|.*\.(?:md|txt|py)|latest"
+)
+_MARKS = (".metadata", _TRAINER_STATE, *_ORBAX_MARKS)  # without these files, a folder is recognised as incomplete
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """A file below a job's checkpoint folder."""
+
+    path: str  # below the checkpoint folder
+    size: int  # bytes
+    modified: datetime
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint: a file, several files, or a folder."""
+
+    name: str  # path of its folder or of its first file
+    layout: str
+    step: int | None  # None: the name has no step, as that of Lightning's last.ckpt
+    files: tuple[CheckpointFile, ...]
+    incomplete: str = ""  # the reason why a library would not load it; empty: it is complete
+    resumes: bool = False  # whether a library would choose it if the job starts again
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def modified(self) -> datetime:
+        """Time at which the last of its files was written."""
+        return max(file.modified for file in self.files)
+
+    @property
+    def folder(self) -> str:
+        """The folder that contains this checkpoint and the job's other checkpoints of the same kind."""
+        return dirname(self.name)
+
+
+@dataclass(frozen=True)
+class FoundCheckpoints:
+    """The content of a checkpoint folder."""
+
+    checkpoints: tuple[Checkpoint, ...]  # by folder, then by step, the lowest first
+    others: tuple[CheckpointFile, ...] = ()  # files that belong to no recognised checkpoint
+
+    def with_step(self, step: int) -> list[Checkpoint]:
+        """Return the checkpoints of a step; there may be several, in several folders."""
+        return [found for found in self.checkpoints if found.step == step]
+
+
+def recognise(files: Iterable[CheckpointFile], texts: Mapping[str, str] | None = None) -> FoundCheckpoints:
+    """Return the checkpoints to which files belong.
+
+    ``texts`` has the content of files with the name ``latest``, by path. Without the content, DeepSpeed's checkpoints
+    count as complete if the file is there.
+    """
+    known = list(files)
+    groups: dict[tuple[str, int | None, bool], list[CheckpointFile]] = {}
+    others = []
+    marked = _folders_with_marks(known)
+    for file in known:
+        place = _place_of(file.path, marked)
+        if place is None:
+            others.append(file)
+        else:
+            groups.setdefault(place, []).append(file)
+    found = [_checkpoint(place, members) for place, members in groups.items()]
+    there = {file.path for file in others}
+    found = [_with_latest(one, there, texts or {}) for one in found]
+    resumes = _resumed(found, texts or {})
+    found.sort(key=lambda one: (one.folder, one.step is None, one.step or 0, one.name))
+    return FoundCheckpoints(tuple(replace(one, resumes=one.name in resumes) for one in found), tuple(others))
+
+
+def latest_files(files: Iterable[CheckpointFile], largest: int = 200) -> list[CheckpointFile]:
+    """Return the files that may have DeepSpeed's name of the last step, which ``recognise`` takes as ``texts``."""
+    return [file for file in files if basename(file.path) == LATEST and file.size <= largest]
+
+
+def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoint]:
+    """Return the checkpoints to remove so that the newest ``keep`` complete ones of each folder stay.
+
+    Every checkpoint from which some job may resume stays, whether a job is live or not:
+
+    - the complete checkpoint with the highest step, and the one that was written last;
+    - the newest one that was last written more than SETTLED ago, or else the second newest, because files of a newer
+      one may be missing unseen;
+    - a checkpoint without a step, and the one that DeepSpeed's ``latest`` names.
+
+    An incomplete checkpoint is removed if it is older than the newest complete one and ABANDONED.
+    """
+    removed = []
+    for folder in dict.fromkeys(one.folder for one in found.checkpoints):
+        numbered = [one for one in found.checkpoints if one.folder == folder and one.step is not None]
+        complete = sorted((one for one in numbered if not one.incomplete), key=_age_order, reverse=True)
+        if not complete:
+            continue
+        newest = max(complete, key=lambda one: one.modified)
+        kept = {one.name for one in (*complete[: max(1, keep)], newest)}
+        kept |= {one.name for one in numbered if one.resumes}
+        settled = [one for one in complete if one.modified <= now - SETTLED] or complete[1:]
+        kept |= {one.name for one in settled[:1]}
+        removed += [one for one in numbered if not one.incomplete and one.name not in kept]
+        removed += [
+            one
+            for one in numbered
+            if one.incomplete
+            and one.name not in kept
+            and one.modified < newest.modified
+            and one.modified <= now - ABANDONED
+        ]
+    return removed
+
+
+def in_order_of_removal(files: Iterable[CheckpointFile]) -> list[CheckpointFile]:
+    """Return files in an order in which a removal that is interrupted leaves no checkpoint that seems complete."""
+    return sorted(files, key=lambda file: not (basename(file.path) in _MARKS or "_model_states" in file.path))
+
+
+def _age_order(one: Checkpoint) -> tuple[int, datetime]:
+    return (one.step or 0, one.modified)
+
+
+def _folders_with_marks(files: Iterable[CheckpointFile]) -> frozenset[str]:
+    """Return the folders whose content shows that they are a checkpoint of Orbax or of torch.distributed."""
+    marked = set()
+    for file in files:
+        name, folder = basename(file.path), dirname(file.path)
+        if name in _ORBAX_MARKS or name.endswith(".distcp") or name == ".metadata":
+            while folder:
+                marked.add(folder)
+                folder = dirname(folder)
+    return frozenset(marked)
+
+
+def _place_of(path: str, marked: Collection[str]) -> tuple[str, int | None, bool] | None:
+    """Return the checkpoint of a file: its folder, its step, and whether this folder is the checkpoint itself.
+
+    None: the file belongs to no checkpoint.
+    """
+    parts = path.split("/")
+    for depth, part in enumerate(parts[:-1], start=1):
+        folder = "/".join(parts[:depth])
+        if _LAST.fullmatch(part):
+            return folder, None, True
+        step = _step_of(part.partition(_ORBAX_TEMPORARY)[0].removesuffix(".ckpt"))
+        if step is None and (folder in marked or _ORBAX_TEMPORARY in part):
+            number = _NUMBER.fullmatch(part.partition(_ORBAX_TEMPORARY)[0])
+            step = int(number[1]) if number else None
+        if step is not None:
+            return folder, step, True
+    if _LAST.fullmatch(parts[-1]):
+        return path, None, True
+    stem, dot, end = parts[-1].rpartition(".")
+    step = None if parts[-1].endswith(_BESIDE) or _SHARD.fullmatch(parts[-1]) else _step_of(stem if dot else end)
+    return None if step is None else (dirname(path), step, False)
+
+
+def _step_of(name: str) -> int | None:
+    found = _STEP.search(name) or _EPOCH.search(name)
+    return int(found[1]) if found else None
+
+
+def _checkpoint(place: tuple[str, int | None, bool], files: list[CheckpointFile]) -> Checkpoint:
+    folder, step, is_folder = place
+    members = tuple(sorted(files, key=lambda file: file.path))
+    if is_folder:
+        inside = [file.path[len(folder) + 1 :] for file in members if file.path != folder]
+        layout = _layout_of_folder(basename(folder), inside)
+        return Checkpoint(folder, layout, step, members, _missing(basename(folder), layout, inside))
+    finished = [file.path for file in members if not file.path.endswith(_TEMPORARY_ENDS)]
+    layout = LIGHTNING if any(re.search(r"(?:step|epoch)=\d+.*\.ckpt$", path) for path in finished) else PLAIN
+    name = (finished or [members[0].path])[0]
+    return Checkpoint(name, layout, step, members, "" if finished else "its file is temporary")
+
+
+def _layout_of_folder(name: str, inside: Collection[str]) -> str:
+    names = {basename(path) for path in inside}
+    if name.endswith(".ckpt"):
+        return LIGHTNING
+    if _ORBAX_TEMPORARY in name or names & _ORBAX_MARKS:
+        return ORBAX
+    if _TRAINER_FOLDER.fullmatch(name) and names & _TRAINER_MARKS:
+        return TRAINER
+    if _DEEPSPEED_FOLDER.fullmatch(name) or any(
+        path.endswith(("_optim_states.pt", "_model_states.pt")) for path in names
+    ):
+        return DEEPSPEED
+    if any(path.endswith(".distcp") for path in names) or ".metadata" in names:
+        return DISTRIBUTED
+    return PLAIN
+
+
+def _missing(name: str, layout: str, inside: Collection[str]) -> str:
+    """Return why a folder is not a complete checkpoint; empty if it is complete."""
+    names = {basename(path) for path in inside}
+    if _ORBAX_TEMPORARY in name or name.startswith("tmp-") or name.endswith(_TEMPORARY_ENDS):
+        return "its folder is temporary"
+    for folder in sorted({dirname(path) for path in inside if path.endswith(".distcp")}):
+        if f"{folder}/.metadata".lstrip("/") not in inside:
+            return ".metadata is missing"
+    reason = ""
+    if layout == ORBAX:
+        commits = [path for path in inside if basename(path) == "commit_success.txt"]
+        if commits and "commit_success.txt" not in commits:
+            reason = "commit_success.txt is missing"
+        elif not _ORBAX_MARKS & set(inside):
+            reason = "_CHECKPOINT_METADATA is missing"
+    elif layout == TRAINER:
+        if _TRAINER_STATE not in inside:
+            reason = f"{_TRAINER_STATE} is missing"
+        elif all(_TRAINER_SMALL.fullmatch(one) for one in names):
+            reason = "the weights are missing"
+    elif layout == DEEPSPEED:
+        reason = _missing_of_deepspeed(names)
+    elif layout == DISTRIBUTED and not any(path.endswith(".distcp") for path in names):
+        reason = "the files of all processes are missing"
+    return reason or _missing_shard(inside)
+
+
+def _missing_of_deepspeed(names: Collection[str]) -> str:
+    if not any(one.endswith("_model_states.pt") for one in names):
+        return "the model states are missing"
+    ranks: dict[str, set[int]] = {}
+    for found in filter(None, map(_RANK.fullmatch, names)):
+        ranks.setdefault(found[2], set()).add(int(found[1]))
+    gap = any(max(of_part) + 1 != len(of_part) for of_part in ranks.values())
+    return "the optimizer states of some processes are missing" if gap else ""
+
+
+def _missing_shard(inside: Collection[str]) -> str:
+    shards: dict[tuple[str, str, str], int] = {}
+    for found in filter(None, map(_SHARD.fullmatch, inside)):
+        key = (found[1], found[3], found[4])
+        shards[key] = shards.get(key, 0) + 1
+    missing = next((key for key, count in shards.items() if count < int(key[1])), None)
+    return f"some of the {int(missing[1])} files {basename(missing[0])}-... are missing" if missing else ""
+
+
+def _with_latest(one: Checkpoint, others: Collection[str], texts: Mapping[str, str]) -> Checkpoint:
+    """Return a checkpoint of DeepSpeed as incomplete if the file ``latest`` beside it is missing or names less."""
+    if one.layout != DEEPSPEED or one.incomplete or not _DEEPSPEED_FOLDER.fullmatch(basename(one.name)):
+        return one
+    path = f"{one.folder}/{LATEST}".lstrip("/")
+    if path not in others:
+        return replace(one, incomplete=f"there is no file {LATEST} beside it")
+    named = _DEEPSPEED_FOLDER.fullmatch(texts.get(path, "").strip())
+    if named and one.step is not None and one.step > int(named[1]):
+        return replace(one, incomplete=f"the file {LATEST} names an earlier step")
+    return one
+
+
+def _resumed(found: Collection[Checkpoint], texts: Mapping[str, str]) -> set[str]:
+    """Return the names of the checkpoints from which libraries resume: one for each folder."""
+    resumed = set()
+    for folder in {one.folder for one in found}:
+        complete = [one for one in found if one.folder == folder and not one.incomplete]
+        named = texts.get(f"{folder}/{LATEST}".lstrip("/"), "").strip()
+        by_latest = [one for one in complete if one.layout == DEEPSPEED and basename(one.name) == named]
+        numbered = sorted((one for one in complete if one.step is not None), key=_age_order)[-1:]
+        last = sorted((one for one in complete if one.step is None), key=lambda one: one.modified)[-1:]
+        if last and numbered and last[0].modified < numbered[0].modified:
+            last = []
+        resumed |= {one.name for one in (by_latest or last or numbered)[:1]}
+    return resumed
