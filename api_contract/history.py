@@ -100,6 +100,20 @@ class PastAttempt(Answer, frozen=True):
     """The training image, or the name of the algorithm."""
     failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
     """The class of the attempt's failure; null if it did not fail, or an earlier version recorded it."""
+    gpu_mean_percent: Optional[Count] = None
+    """The mean utilization of all the attempt's GPUs, from SageMaker's metrics of each minute. Null if SageMaker
+    reported nothing, such as for an attempt of a few minutes; for an attempt that ended in the last minutes; and for
+    instances without GPUs."""
+    gpu_p95_percent: Optional[Count] = None
+    """The 95th percentile of that utilization over time."""
+    gpu_memory_mean_percent: Optional[Count] = None
+    """The mean share of the GPUs' memory that was in use."""
+    gpu_memory_p95_percent: Optional[Count] = None
+    """The 95th percentile of that share over time."""
+    memory_mean_percent: Optional[Count] = None
+    """The mean share of the instances' memory that was in use."""
+    memory_p95_percent: Optional[Count] = None
+    """The 95th percentile of that share over time."""
 
 
 class HistoryPage(Answer, frozen=True):

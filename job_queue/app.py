@@ -20,7 +20,7 @@ from job_queue.adapters.dynamodb import DynamoDBTables, Tables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoint_lookup import NewestObject
-from job_queue.adapters.lookups.utilization import GpuUtilization
+from job_queue.adapters.lookups.utilization import GpuUtilization, InstanceMetrics
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import log_event, notify_all
 from job_queue.adapters.records.attempt_history import AttemptHistory
@@ -37,6 +37,7 @@ from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
 from job_queue.services.idleness import IdleWatch
 from job_queue.services.job_commands import JobCommands
+from job_queue.services.measurement import Measurement
 from job_queue.services.outlook import OutlookService
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
@@ -113,12 +114,12 @@ class App:
         shared_reader = QueueReader(shared_rows, policies, fresh_rows.last_cycle, clock, parallel, renew=shared.begin)
         own_reader = QueueReader(self._repository, policies, self._repository.last_cycle, clock, parallel)
         decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, fresh_rows))
-        idle_watch = (
-            IdleWatch(GpuUtilization(boto3.client("cloudwatch", config=brief)), settings.idle_minutes, notify)
-            if settings.idle_minutes
-            else None
-        )
-        self._outlook = OutlookService(self._repository, decisions.cluster, clock, idle_watch)
+        idle_watch = measurement = None
+        if settings.idle_minutes:
+            cloudwatch = boto3.client("cloudwatch", config=brief)
+            idle_watch = IdleWatch(GpuUtilization(cloudwatch), settings.idle_minutes, notify)
+            measurement = Measurement(InstanceMetrics(cloudwatch), self._repository.attempts, clock)
+        self._outlook = OutlookService(self._repository, decisions.cluster, clock, idle_watch, measurement)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._repository,

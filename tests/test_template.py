@@ -1034,7 +1034,9 @@ def test_the_tables_are_those_of_the_queue(resources: Json) -> None:
     assert arn_ends(keep) == ["table/sagemaker-queue", "table/sagemaker-queue-lines"]
     history = statements(resources)["KeepTheHistory"]
     assert arn_ends(history) == ["table/sagemaker-queue-history"]
-    assert as_list(history["Action"]) == ["dynamodb:PutItem", "dynamodb:Query"], "what has been is never changed"
+    assert as_list(history["Action"]) == ["dynamodb:PutItem", "dynamodb:Query"]
+    added = statements(resources)["AddUtilizationToTheHistory"]
+    assert (added["Action"], arn_ends(added)) == ("dynamodb:UpdateItem", ["table/sagemaker-queue-history"])
     index = statements(resources)["ReadFinishedJobs"]
     assert index["Action"] == "dynamodb:Query"
     assert arn_ends(index) == ["table/sagemaker-queue/index/finished"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from api_contract.history import PastAttempt
-from job_queue.domain.accounting.attempts import AttemptRecord
+from job_queue.domain.accounting.attempts import AttemptRecord, Utilization
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import epoch
 from job_queue.scheduler import GPUS, WHOLE
@@ -16,6 +16,7 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
     If the number of GPUs is not recorded, it is computed from the instance types.
     """
     began = found.began or found.ended
+    used = found.utilization or Utilization()
     return PastAttempt(
         job=found.job,
         attempt=found.attempt,
@@ -46,6 +47,12 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         lost_seconds=found.lost,
         max_runtime_seconds=found.max_runtime,
         image=found.image,
+        gpu_mean_percent=used.gpu_mean,
+        gpu_p95_percent=used.gpu_p95,
+        gpu_memory_mean_percent=used.gpu_memory_mean,
+        gpu_memory_p95_percent=used.gpu_memory_p95,
+        memory_mean_percent=used.memory_mean,
+        memory_p95_percent=used.memory_p95,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from job_queue.adapters.telemetry import log
+from job_queue.domain.accounting.utilization import WITH_GPUS
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.domain_events import IdleInstances, Notify
 from job_queue.domain.errors import QueueError
@@ -17,10 +18,8 @@ from job_queue.domain.expectations.idleness import (
 )
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
-from job_queue.scheduler import GPUS
 
 LOOK_SECONDS = 300  # time between two look-ups, as CloudWatch charges for each instance
-WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has accelerators, but no GPUs
 
 
 class Utilization(Protocol):

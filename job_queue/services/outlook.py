@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.records.attempt_history import AttemptFeed
-from job_queue.domain.accounting.attempts import PastUseOfAttempts
+from job_queue.domain.accounting.attempts import AttemptRecord, PastUseOfAttempts
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import RECENT_SECONDS
 from job_queue.domain.expectations.past_estimates import PastEstimates, depends_on_queue, told_wait
@@ -22,6 +22,7 @@ from job_queue.domain.job import epoch
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import PastUse, looks_back_to, remembers
 from job_queue.services.idleness import IdleWatch
+from job_queue.services.measurement import Measurement
 from job_queue.simulation.forecast import Estimate, forecast
 
 PAST_SECONDS = 30 * 24 * 3600  # attempts that ended in this period, up to now, are used
@@ -33,6 +34,7 @@ class OutlookService:
     :param read_cluster: returns the cluster state.
     :param clock: seconds since the epoch.
     :param idle_watch: finds jobs with idle GPUs; None: idle jobs are not looked up.
+    :param measurement: measures ended attempts; None: attempts are not measured.
     """
 
     def __init__(
@@ -41,28 +43,44 @@ class OutlookService:
         read_cluster: Callable[[], ClusterState],
         clock: Callable[[], float],
         idle_watch: IdleWatch | None = None,
+        measurement: Measurement | None = None,
     ) -> None:
         self._repository = repository
         self._read_cluster = read_cluster
         self._clock = clock
         self._idle_watch = idle_watch
+        self._measurement = measurement
         self._past = PastRuntimes()
         self._ended = AttemptFeed(repository.attempts, clock)
         self._use: _PastUseSums | None = None
 
     def refresh(self, may_go_on: Callable[[], bool]) -> None:
-        """Compute and store the outlook, if there are live jobs or the policy counts past use.
+        """Compute and store the outlook, if there are live jobs or the policy counts past use. Measure ended attempts.
 
         :param may_go_on: after its first result of False, the outlook as computed so far is stored.
         """
         cluster = self._read_cluster()
-        if not (cluster.waiting or cluster.active or remembers(cluster.policy)):
-            return
+        if cluster.waiting or cluster.active or remembers(cluster.policy):
+            self._look_ahead(cluster, may_go_on)
+        elif self._measurement is not None and self._measurement.is_expected:
+            for attempt in self._ended.new(self._clock() - PAST_SECONDS, may_go_on):
+                self._learn(attempt)
+        if self._measurement is not None:
+            if cluster.active:
+                self._measurement.follow()
+            self._measurement.measure(may_go_on)
+
+    def _learn(self, ended: AttemptRecord) -> None:
+        self._past.learn(ended)
+        if self._measurement is not None:
+            self._measurement.add(ended)
+
+    def _look_ahead(self, cluster: ClusterState, may_go_on: Callable[[], bool]) -> None:
         past_estimates = self._repository.outlook.past_estimates()
         starts = _starts_of_active(cluster)
         pending = past_estimates.pending()
         for attempt in self._ended.new(self._clock() - PAST_SECONDS, may_go_on):
-            self._past.learn(attempt)
+            self._learn(attempt)
             if attempt.submission in pending:
                 starts[attempt.submission].append(epoch(attempt.launched))
         now = self._clock()

@@ -121,4 +121,6 @@ ATTEMPT: dict[str, Any] = {
     **{"hungSeconds": None, "idleSeconds": None, "failureClass": None},
     "carrier": None,
     "carries": None,
+    **{"gpuMeanPercent": None, "gpuP95Percent": None, "gpuMemoryMeanPercent": None, "gpuMemoryP95Percent": None},
+    **{"memoryMeanPercent": None, "memoryP95Percent": None},
 }

@@ -34,10 +34,11 @@ from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopRe
 from job_queue.carrier_agent import seal
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain import state_machine
+from job_queue.domain.accounting.attempts import AttemptRecord, Utilization
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.domain_events import JobQueued
 from job_queue.domain.errors import QueueError, Refused
-from job_queue.domain.job import Job, JobRecord
+from job_queue.domain.job import Job, JobRecord, iso
 from job_queue.scheduler import GpuAllocation, JobState
 from local_cloud.aws.deployment import WORK_BUCKET
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
@@ -316,6 +317,12 @@ def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*", **co
     return use
 
 
+def an_ended_attempt() -> AttemptRecord:
+    """Return the record of an attempt that has no row."""
+    now = iso(time.time())
+    return AttemptRecord("gone", "s", 1, "gone-qstamp-1", "default", "a", "completed", 0, {}, {}, now, now, now, now)
+
+
 def a_log_stream(twin: Twin) -> str:
     return f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{twin.system.cloud.log_group}:log-stream:today"
 
@@ -330,6 +337,9 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("KeepTheHistory", "dynamodb:PutItem"): ends_an_attempt,
     ("KeepTheHistory", "dynamodb:Query"): lambda twin: succeeds(
         lambda: twin.store.attempts.page(time.time() - 60, time.time(), 1, time.time())
+    ),
+    ("AddUtilizationToTheHistory", "dynamodb:UpdateItem"): lambda twin: succeeds(
+        lambda: twin.store.attempts.note_utilization(an_ended_attempt(), Utilization())
     ),
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
@@ -484,10 +494,11 @@ def test_tables_are_not_deleted_scanned_or_changed(twin: Twin, table: str) -> No
     refused(tables.update_table, TableName=table, BillingMode="PAY_PER_REQUEST")
 
 
-def test_what_has_been_is_not_rewritten(twin: Twin) -> None:
+def test_what_has_been_is_not_deleted_and_only_the_measurement_of_attempts_changes_it(twin: Twin) -> None:
     key = {"line": {"S": "2026-11-22"}, "position": {"S": "2026-11-22T10:00:00.000000Z#job1-qstamp-1"}}
     tables = twin.client("dynamodb")
     refused(tables.delete_item, TableName="sagemaker-queue-history", Key=key)
+    twin.grant(without(twin.document, "AddUtilizationToTheHistory", "dynamodb:UpdateItem"))
     changes = {"UpdateExpression": "SET lost = :none", "ExpressionAttributeValues": {":none": {"N": "0"}}}
     refused(tables.update_item, TableName="sagemaker-queue-history", Key=key, **changes)
 

@@ -27,6 +27,8 @@ _CSV = (
     *("attempt", "outcome", "training_job", "project", "department", "job_group", "pool", "instance_types"),
     *("instances", "market", "submitted", "waiting_since", "launched", "began", "ended"),
     *("waited_s", "provisioned_s", "ran_s", "borrowed", "lost_s", "made_room_for", "image", "carrier", "carries"),
+    *("gpu_mean_percent", "gpu_p95_percent", "gpu_memory_mean_percent", "gpu_memory_p95_percent"),
+    *("memory_mean_percent", "memory_p95_percent"),
 )
 
 
@@ -67,4 +69,10 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
         "image": attempt.image,
         "carrier": attempt.carrier,
         "carries": attempt.carries,
+        "gpu_mean_percent": attempt.gpu_mean_percent,
+        "gpu_p95_percent": attempt.gpu_p95_percent,
+        "gpu_memory_mean_percent": attempt.gpu_memory_mean_percent,
+        "gpu_memory_p95_percent": attempt.gpu_memory_p95_percent,
+        "memory_mean_percent": attempt.memory_mean_percent,
+        "memory_p95_percent": attempt.memory_p95_percent,
     }

@@ -1,4 +1,4 @@
-"""The utilization of the GPUs of training jobs, as SageMaker reports it to CloudWatch."""
+"""The utilization of the GPUs and the memory of training jobs, as SageMaker reports it to CloudWatch."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -6,10 +6,10 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from job_queue.domain.accounting.utilization import GPU, MeasuredPeriod
 from job_queue.domain.errors import Unavailable
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
-METRIC = "GPUUtilization"
 BATCH = 500  # queries in one call of GetMetricData
 
 
@@ -37,7 +37,7 @@ class GpuUtilization:
             if not may_go_on():
                 break
             batch = hosts[first : first + BATCH]
-            queries = [_query(number, host, period) for number, host in enumerate(batch)]
+            queries = [_query(f"h{number}", GPU, host, period, "Maximum") for number, host in enumerate(batch)]
             pages = self._client.get_paginator("get_metric_data").paginate(
                 MetricDataQueries=queries,
                 StartTime=datetime.fromtimestamp(since, UTC),
@@ -51,16 +51,51 @@ class GpuUtilization:
         return found
 
 
-def _query(number: int, host: str, period: float) -> dict[str, Any]:
+class InstanceMetrics:
+    """The look-up of several metrics of an ended attempt's instances in one call, and further pages if there are any.
+
+    :param client: a boto3 client of CloudWatch with short timeouts.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __call__(self, metrics: tuple[str, ...], asked: MeasuredPeriod) -> dict[str, dict[str, dict[float, float]]]:
+        """Return the averages: metric -> host -> start of the period (epoch seconds) -> value.
+
+        :param asked: at most BATCH hosts times metrics.
+        :raises Unavailable: CloudWatch gave no usable answer.
+        """
+        wanted = [(metric, host) for metric in metrics for host in asked.hosts]
+        queries = [
+            _query(f"q{number}", metric, host, asked.period, "Average") for number, (metric, host) in enumerate(wanted)
+        ]
+        pages = self._client.get_paginator("get_metric_data").paginate(
+            MetricDataQueries=queries,
+            StartTime=datetime.fromtimestamp(asked.since, UTC),
+            EndTime=datetime.fromtimestamp(asked.until, UTC),
+        )
+        found: dict[str, dict[str, dict[float, float]]] = {}
+        try:
+            for result in (result for page in pages for result in page["MetricDataResults"]):
+                metric, host = wanted[int(result["Id"][1:])]
+                series = found.setdefault(metric, {}).setdefault(host, {})
+                series.update(zip((it.timestamp() for it in result["Timestamps"]), result["Values"], strict=True))
+        except (ClientError, BotoCoreError) as error:
+            raise Unavailable(f"CloudWatch did not return the metrics of instances: {error}") from error
+        return found
+
+
+def _query(name: str, metric: str, host: str, period: float, statistic: str) -> dict[str, Any]:
     return {
-        "Id": f"h{number}",
+        "Id": name,
         "MetricStat": {
             "Metric": {
                 "Namespace": NAMESPACE,
-                "MetricName": METRIC,
+                "MetricName": metric,
                 "Dimensions": [{"Name": "Host", "Value": host}],
             },
             "Period": round(period),
-            "Stat": "Maximum",
+            "Stat": statistic,
         },
     }

@@ -5,12 +5,15 @@ one row: the version of its job lets only one transaction record its end.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, timedelta
 
 import msgspec
 
-from job_queue.adapters.dynamodb import Item, Put, Tables
-from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord
+from job_queue.adapters.condition_expressions import EXISTS
+from job_queue.adapters.dynamodb import Item, Put, Tables, Update
+from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord, Utilization
+from job_queue.domain.errors import Refused
 from job_queue.domain.job import epoch, iso
 
 MOST_DAYS = 50  # partitions that one page reads
@@ -34,6 +37,16 @@ class AttemptHistory:
         content = {name: value for name, value in msgspec.to_builtins(account).items() if value is not None}
         key = {"line": _day(account.ended), "position": position_of(account)}
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
+
+    def note_utilization(self, account: AttemptRecord, measured: Utilization) -> None:
+        """Add the utilization to an attempt's row. A row that has expired meanwhile stays deleted.
+
+        Of two concurrent writes either one may stay, as both are correct.
+        """
+        content = {name: value for name, value in msgspec.to_builtins(measured).items() if value is not None}
+        key = {"line": _day(account.ended), "position": position_of(account)}
+        with suppress(Refused):
+            self._tables.update(Update(self._table, key, set={"utilization": content}, when=EXISTS))
 
     def page(self, since: float, until: float, limit: int, now: float, after: str | None = None) -> "AttemptPage":
         """Return a page of the attempts that ended in a period, in the order of their ends.

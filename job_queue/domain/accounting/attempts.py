@@ -33,6 +33,21 @@ class EndReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Utilization:
+    """The utilization of an attempt's GPUs and memory, in whole percent of all its GPUs or of all its memory.
+
+    None means that SageMaker reported nothing; a metric without reports is not 0.
+    """
+
+    gpu_mean: int | None = None
+    gpu_p95: int | None = None  # 95th percentile over time
+    gpu_memory_mean: int | None = None
+    gpu_memory_p95: int | None = None
+    memory_mean: int | None = None
+    memory_p95: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptRecord:
     """An attempt that has ended. Times are ISO texts."""
 
@@ -62,6 +77,7 @@ class AttemptRecord:
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
     carrier: str | None = None  # for a member: its carrier, to which the instance is charged
     carries: int | None = None  # for a carrier: its GPUs
+    utilization: Utilization | None = None  # added some minutes after the end; None: not measured
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:

@@ -14,6 +14,7 @@ _COLUMNS = {
     "instance_hours": "Instance-h",
     "share_percent": "Share",
     "gpu_hours": "GPU-h",
+    "gpu_use": "GPU %",
     "in_quota_hours": "In Quota",
     "borrowed_hours": "Borrowed",
     "lost_hours": "Lost",
@@ -31,10 +32,13 @@ class Hours(Protocol):
         """Return the sums by name, times in hours."""
 
 
-def usage_rows(by: str, parts: Mapping[str, Hours], total: Hours, *, priced: bool) -> tuple[list[str], list[list[str]]]:
-    """Return headers, and a row for each part and one for the total."""
+def usage_rows(
+    by: str, parts: Mapping[str, Hours], total: Hours, *, priced: bool, narrow: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Return headers, and a row for each part and one for the total; ``narrow`` leaves out the utilization of GPUs."""
     known = total.hours()
-    columns = [name for name in _COLUMNS if name in known and (priced or name != "cost")]
+    has = {"cost": priced, "gpu_use": not narrow and gpu_use(known) is not None}
+    columns = [name for name in _COLUMNS if has.get(name, True) and (name == "gpu_use" or name in known)]
     rows = [[_title(by, key), *_figures(used.hours(), columns)] for key, used in (*parts.items(), (TOTAL, total))]
     return [by.capitalize(), *(_COLUMNS[name] for name in columns)], rows
 
@@ -73,11 +77,20 @@ def _title(by: str, key: str) -> str:
     return TITLES[Cause(key)] if by == BY_CAUSE and key != TOTAL else key
 
 
+def gpu_use(hours: Mapping[str, float]) -> float | None:
+    """Return the mean utilization of GPUs in percent, weighted by GPU-hours; None if no attempt was measured."""
+    measured = hours.get("measured_gpu_hours")
+    return 100 * hours["used_gpu_hours"] / measured if measured else None
+
+
 def _figures(hours: Mapping[str, float], columns: list[str]) -> list[str]:
-    return [_figure(name, hours[name]) for name in columns]
+    return [_figure(hours, name) for name in columns]
 
 
-def _figure(name: str, value: float) -> str:
+def _figure(hours: Mapping[str, float], name: str) -> str:
+    if name == "gpu_use":
+        used = gpu_use(hours)
+        return "" if used is None else f"{used:.0f}"
     if name == "share_percent":
-        return percent(value)
-    return f"{value:,.0f}" if name in _COUNTS else f"{value:,.2f}"
+        return percent(hours[name])
+    return f"{hours[name]:,.0f}" if name in _COUNTS else f"{hours[name]:,.2f}"

@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from sagemaker_queue.presentation.tables.csv_text import usage_csv
-from sagemaker_queue.presentation.tables.usage_tables import Hours
+from sagemaker_queue.presentation.tables.usage_tables import Hours, gpu_use
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
 from sagemaker_queue.ui.figures.usage_figures import causes_figure, usage_figure
 from sagemaker_queue.ui.tab import Tab
@@ -23,6 +23,7 @@ _FIGURES = {
     "jobs": "Jobs",
     "instance_hours": "Instance hours",
     "gpu_hours": "GPU hours",
+    "gpu_use": "GPU use, %",
     "in_quota_hours": "Within quota",
     "borrowed_hours": "Borrowed",
     "lost_hours": "Lost",
@@ -31,6 +32,7 @@ _FIGURES = {
 }
 _CAUSE_FIGURES = {"instance_hours": "Instance hours", "share_percent": "Share, %", "cost": "Cost by the prices"}
 EMPTY = "Nothing has ended in this time."
+_WHOLE = ("jobs", "gpu_use")
 
 
 def usage_page(tab: Tab) -> None:
@@ -80,7 +82,7 @@ def _elements(tab: Tab) -> Callable[[UsageSums], None]:
     table = grid(
         [
             {"field": "key", "headerName": "Name"},
-            *(number_column(name, title, 0 if name == "jobs" else 2) for name, title in _FIGURES.items()),
+            *(number_column(name, title, 0 if name in _WHOLE else 2) for name, title in _FIGURES.items()),
         ],
         EMPTY,
         height="auto",
@@ -180,3 +182,8 @@ def _sums(tab: Tab, by: str, since: datetime) -> UsageSums:
 def _rounded(used: Hours) -> dict[str, Any]:
     hours = used.hours()
     return {name: hours[name] if name == "jobs" else round(hours[name], 2) for name in _FIGURES}
+
+
+def _rounded(used: Usage) -> dict[str, Any]:
+    hours = {**used.hours(), "gpu_use": gpu_use(used.hours())}
+    return {name: None if (value := hours[name]) is None else round(value, 2) for name in _FIGURES}

@@ -80,6 +80,8 @@ class Usage:
     ran: float = 0  # instance-seconds from TrainingStartTime to TrainingEndTime, which SageMaker bills
     gpus: float = 0  # GPU-seconds in the same time
     unknown_gpus: float = 0  # instance-seconds of types without GPUs or with an unknown number of GPUs
+    measured_gpus: float = 0  # the part of `gpus` of attempts with a known utilization
+    used_gpus: float = 0  # the part of `measured_gpus` in which GPUs worked: times the mean utilization
     borrowed: float = 0  # the part of `ran` beyond the project's quota
     lost: float = 0  # the part of `ran` lost by preemptions and requeues, as far as known (`Cause.PREEMPTION`)
     provisioned: float = 0  # instance-seconds from the launch to TrainingStartTime
@@ -96,6 +98,11 @@ class Usage:
         self.borrowed += running * min(attempt.borrowed, count)
         self.lost += divided(attempt)[Cause.PREEMPTION] / 1000 * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
+        # A shared instance has a utilization, and not its members; so a carrier counts here.
+        if attempt.gpu_mean_percent is not None:
+            measured = running * (attempt.gpus or 0)
+            self.measured_gpus += measured
+            self.used_gpus += measured * attempt.gpu_mean_percent / 100
         # A carrier is left out of these sums, because its members count instead.
         if attempt.carries is None:
             self.attempts += part
@@ -125,6 +132,8 @@ class Usage:
             "cost": self.cost,
             "unpriced_hours": times["unpriced"],
             "unknown_gpu_hours": times["unknown_gpus"],
+            "measured_gpu_hours": times["measured_gpus"],
+            "used_gpu_hours": times["used_gpus"],
         }
 
 

@@ -61,6 +61,16 @@ def test_a_table_of_two_pages(server: ScriptedServer, capsys: pytest.CaptureFixt
     assert (first, second) == (expected, {**expected, "next": "token"})
 
 
+def test_the_utilization_of_gpus_is_shown_if_there_is_any(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, page({**ATTEMPT, "gpuMeanPercent": 0}, {**STARVED, "gpuMeanPercent": None}))
+    assert main(["history"]) == 0
+    headers, _, first, second = capsys.readouterr().out.splitlines()
+    begin = headers.index("GPU %")
+    assert [line[begin : begin + 5].strip() for line in (first, second)] == ["0", ""]
+
+
 def test_it_begins_seven_days_ago(server: ScriptedServer) -> None:
     server.answers(200, page())
     before = datetime.now(timezone.utc) - timedelta(days=7)

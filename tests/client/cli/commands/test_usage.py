@@ -75,6 +75,26 @@ def test_without_prices_nothing_is_said_of_cost(server: ScriptedServer, capsys: 
     assert "Cost" not in out and "price" not in out and "2.00" in out
 
 
+def test_the_utilization_of_gpus_is_weighted_by_gpu_hours_and_leaves_out_what_was_not_measured(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = {**ATTEMPT, "gpuMeanPercent": 50}
+    nothing = {**ATTEMPT, "job": "job2", "ranSeconds": 3600.0, "gpuMeanPercent": 0}
+    answers(server, half, nothing, {**ATTEMPT, "job": "job3"})
+    assert main(["usage", "--json"]) == 0
+    total = json.loads(capsys.readouterr().out)["total"]
+    assert (total["gpu_hours"], total["measured_gpu_hours"], total["used_gpu_hours"]) == (80, 48, 16)
+    answers(server, half, nothing, {**ATTEMPT, "job": "job3"})
+    assert main(["usage"]) == 0
+    headers, row, _ = (re.split(r" {2,}", line.strip()) for line in _table(capsys.readouterr().out))
+    assert dict(zip(headers, row))["GPU %"] == "33"
+
+
+def _table(page: str) -> list[str]:
+    headers, _, *rows = page.splitlines()
+    return [headers, *rows]
+
+
 @pytest.mark.parametrize(
     ("by", "hours"),
     [
@@ -369,9 +389,8 @@ def test_it_fits_a_narrow_terminal() -> None:
     class Used:
         def hours(self) -> dict[str, float]:
             names = ("jobs", "attempts", "instance_hours", "gpu_hours", "in_quota_hours", "borrowed_hours")
-            return dict.fromkeys(
-                (*names, "lost_hours", "waited_hours", "cost", "unpriced_hours", "unknown_gpu_hours"), 0
-            )
+            more = ("lost_hours", "waited_hours", "cost", "unpriced_hours", "unknown_gpu_hours")
+            return {**dict.fromkeys((*names, *more), 0.0), "measured_gpu_hours": 1.0, "used_gpu_hours": 1.0}
 
     page = usage_page("project", {"language": Used()}, Used(), 80, priced=True).splitlines()
     assert page[0].split() == ["Project", "Jobs", "Attempts", "Inst-h", "GPU-h", "In", "Quota", *page[0].split()[7:]]

@@ -89,6 +89,7 @@ def usage_page(by: str, parts: Mapping[str, Hours], total: Hours, width: int | N
     headers, rows = usage_rows(by, parts, total, priced=priced)
     page = table(headers, rows, width=width, right=headers[1:])
     if width is not None and len(page.partition("\n")[0]) > width:
+        headers, rows = usage_rows(by, parts, total, priced=priced, narrow=True)
         headers = [_SHORT_HEADERS.get(header, header) for header in headers]
         page = table(headers, rows, width=width, right=headers[1:], compact=True)
     notes = usage_notes(total, priced=priced)

@@ -8,14 +8,17 @@ from api_contract.history import PastAttempt
 from sagemaker_queue.jobs.formatting import duration, gpus, moment, short_owner
 from sagemaker_queue.presentation.text.layout import table
 
+_GPU_PERCENT = "GPU %"
 _HEADERS = [
     *("Job Name", "Attempt", "Owner", "Project", "Pool", "Instances"),
-    *("Submitted (UTC)", "Waited", "Provisioned", "Ran", "Outcome"),
+    *("Submitted (UTC)", "Waited", "Provisioned", "Ran", _GPU_PERCENT, "Outcome"),
 ]
 
 
 def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> str:
-    """Return a line for each attempt."""
+    """Return a line for each attempt, with the utilization of GPUs if there is any."""
+    found = list(attempts)
+    measured = any(attempt.gpu_mean_percent is not None for attempt in found)
     rows = [
         [
             attempt.job,
@@ -28,11 +31,13 @@ def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> 
             duration(attempt.waited_seconds),
             duration(attempt.provisioned_seconds),
             duration(attempt.ran_seconds) if attempt.began else "",
+            *([attempt.gpu_mean_percent] if measured else []),
             attempt.outcome,
         ]
-        for attempt in attempts
+        for attempt in found
     ]
-    return table(_HEADERS, rows, width=width, whole=("Job Name",))
+    headers = _HEADERS if measured else [header for header in _HEADERS if header != _GPU_PERCENT]
+    return table(headers, rows, width=width, whole=("Job Name",))
 
 
 def _held(attempt: PastAttempt) -> int | str:
