@@ -426,7 +426,13 @@ def test_all_packages_are_looked_at() -> None:
     assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | SCHEMA_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
     stores = {"DynamoDBTables", "JobRepository", "KmsOrderKey", "Mailboxes", "Policies"}
-    assert built_by_the_composition_root() == stores | {"AgentLog", "GpuUtilization", "NewestObject", "Training"}
+    assert built_by_the_composition_root() == stores | {
+        "AgentLog",
+        "GpuUtilization",
+        "InstanceMetrics",
+        "NewestObject",
+        "Training",
+    }
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from api_contract.history import PastAttempt
-from job_queue.domain.accounting.attempts import AttemptRecord, Utilization
+from job_queue.domain.accounting.attempts import AttemptRecord, MeasuredUtilization
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import epoch
 from job_queue.scheduler import GPUS, WHOLE
@@ -16,7 +16,7 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
     If the number of GPUs is not recorded, it is computed from the instance types.
     """
     began = found.began or found.ended
-    used = found.utilization or Utilization()
+    used = found.utilization or MeasuredUtilization()
     return PastAttempt(
         job=found.job,
         attempt=found.attempt,

@@ -8,7 +8,7 @@ from job_queue.adapters.dynamodb import Tables
 from job_queue.adapters.job_repository import JobRepository, writes_of
 from job_queue.adapters.records.attempt_history import MOST_DAYS, AttemptHistory
 from job_queue.domain import state_machine
-from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, Utilization
+from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, MeasuredUtilization
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import iso
@@ -160,9 +160,9 @@ def test_the_utilization_is_added_to_its_row_and_to_no_row_that_is_gone(
 ) -> None:
     account, other = an_account(NOW), an_account(NOW, "job2")
     kept(database.tables, history, account)
-    measured = Utilization(gpu_mean=0, gpu_p95=3, memory_mean=12)
+    measured = MeasuredUtilization(gpu_mean=0, gpu_p95=3, memory_mean=12)
     for it in (account, other):
         history.note_utilization(it, measured)
     assert history.page(NOW - 1, NOW + 1, 10, LATER).attempts == [replace(account, utilization=measured)]
-    history.note_utilization(account, Utilization())
-    assert history.page(NOW - 1, NOW + 1, 10, LATER).attempts == [replace(account, utilization=Utilization())]
+    history.note_utilization(account, MeasuredUtilization())
+    assert history.page(NOW - 1, NOW + 1, 10, LATER).attempts == [replace(account, utilization=MeasuredUtilization())]

@@ -34,7 +34,7 @@ from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopRe
 from job_queue.carrier_agent import seal
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain import state_machine
-from job_queue.domain.accounting.attempts import AttemptRecord, Utilization
+from job_queue.domain.accounting.attempts import AttemptRecord, MeasuredUtilization
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.domain_events import JobQueued
 from job_queue.domain.errors import QueueError, Refused
@@ -339,7 +339,7 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
         lambda: twin.store.attempts.page(time.time() - 60, time.time(), 1, time.time())
     ),
     ("AddUtilizationToTheHistory", "dynamodb:UpdateItem"): lambda twin: succeeds(
-        lambda: twin.store.attempts.note_utilization(an_ended_attempt(), Utilization())
+        lambda: twin.store.attempts.note_utilization(an_ended_attempt(), MeasuredUtilization())
     ),
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,

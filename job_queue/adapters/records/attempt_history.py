@@ -12,7 +12,7 @@ import msgspec
 
 from job_queue.adapters.condition_expressions import EXISTS
 from job_queue.adapters.dynamodb import Item, Put, Tables, Update
-from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord, Utilization
+from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord, MeasuredUtilization
 from job_queue.domain.errors import Refused
 from job_queue.domain.job import epoch, iso
 
@@ -38,7 +38,7 @@ class AttemptHistory:
         key = {"line": _day(account.ended), "position": position_of(account)}
         return Put(self._table, {**key, **content, "expires": int(epoch(account.ended)) + self._kept_seconds})
 
-    def note_utilization(self, account: AttemptRecord, measured: Utilization) -> None:
+    def note_utilization(self, account: AttemptRecord, measured: MeasuredUtilization) -> None:
         """Add the utilization to an attempt's row. A row that has expired meanwhile stays deleted.
 
         Of two concurrent writes either one may stay, as both are correct.

@@ -33,7 +33,7 @@ class EndReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Utilization:
+class MeasuredUtilization:
     """The utilization of an attempt's GPUs and memory, in whole percent of all its GPUs or of all its memory.
 
     None means that SageMaker reported nothing; a metric without reports is not 0.
@@ -77,7 +77,7 @@ class AttemptRecord:
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
     carrier: str | None = None  # for a member: its carrier, to which the instance is charged
     carries: int | None = None  # for a carrier: its GPUs
-    utilization: Utilization | None = None  # added some minutes after the end; None: not measured
+    utilization: MeasuredUtilization | None = None  # added some minutes after the end; None: not measured
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:

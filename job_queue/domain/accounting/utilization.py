@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from job_queue.domain.accounting.attempts import AttemptRecord, Utilization
+from job_queue.domain.accounting.attempts import AttemptRecord, MeasuredUtilization
 from job_queue.domain.job import epoch
 from job_queue.scheduler import GPUS
 
@@ -75,7 +75,7 @@ def period_of(record: AttemptRecord) -> MeasuredPeriod:
     )
 
 
-def utilization_of(record: AttemptRecord, found: Mapping[str, Mapping[str, Series]]) -> Utilization:
+def utilization_of(record: AttemptRecord, found: Mapping[str, Mapping[str, Series]]) -> MeasuredUtilization:
     """Return the mean and the 95th percentile of each metric over an attempt, in percent. A missing metric is None.
 
     In each period, the figure is the mean of the instances that report it. The figures of GPUs are None if the
@@ -88,7 +88,7 @@ def utilization_of(record: AttemptRecord, found: Mapping[str, Mapping[str, Serie
     gpu = _figures(found.get(GPU, {}), gpus)
     gpu_memory = _figures(found.get(GPU_MEMORY, {}), gpus)
     memory = _figures(found.get(MEMORY, {}), 1)
-    return Utilization(*gpu, *gpu_memory, *memory)
+    return MeasuredUtilization(*gpu, *gpu_memory, *memory)
 
 
 def _figures(by_host: Mapping[str, Series], parts: int | None) -> tuple[int | None, int | None]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from job_queue.domain.accounting.attempts import AttemptRecord, Utilization
+from job_queue.domain.accounting.attempts import AttemptRecord, MeasuredUtilization
 from job_queue.domain.accounting.utilization import (
     GPU,
     GPU_MEMORY,
@@ -38,7 +38,7 @@ def test_mean_and_percentile_are_of_all_gpus_of_all_instances() -> None:
     two = ran(1200, instances={P5: 2})
     gpu = {"h1": {60.0 * minute: 800.0 for minute in range(20)}, "h2": {60.0 * minute: 0.0 for minute in range(19)}}
     found = {GPU: gpu, GPU_MEMORY: {"h1": {0.0: 80.0, 60.0: 400.0}}, MEMORY: {"h1": {0.0: 10.4}, "h2": {0.0: 11.0}}}
-    assert utilization_of(two, found) == Utilization(52, 50, 30, 50, 11, 11)
+    assert utilization_of(two, found) == MeasuredUtilization(52, 50, 30, 50, 11, 11)
 
 
 def test_the_percentile_leaves_out_the_highest_twentieth() -> None:
@@ -48,14 +48,16 @@ def test_the_percentile_leaves_out_the_highest_twentieth() -> None:
 
 
 def test_missing_data_is_none_and_not_zero() -> None:
-    assert utilization_of(ran(600), {}) == Utilization()
-    assert utilization_of(ran(600), {GPU: {}, MEMORY: {"h1": {0.0: 0.0}}}) == Utilization(memory_mean=0, memory_p95=0)
+    assert utilization_of(ran(600), {}) == MeasuredUtilization()
+    assert utilization_of(ran(600), {GPU: {}, MEMORY: {"h1": {0.0: 0.0}}}) == MeasuredUtilization(
+        memory_mean=0, memory_p95=0
+    )
 
 
 def test_instances_with_different_numbers_of_gpus_have_no_figures_of_gpus() -> None:
     mixed = ran(600, instances={P5: 1, "ml.g5.xlarge": 1})
     used = utilization_of(mixed, {GPU: {"h1": {0.0: 800.0}}, MEMORY: {"h1": {0.0: 5.0}}})
-    assert used == Utilization(memory_mean=5, memory_p95=5)
+    assert used == MeasuredUtilization(memory_mean=5, memory_p95=5)
     with_cpus = ran(600, instances={P5: 1, "ml.c5.xlarge": 2})
     assert utilization_of(with_cpus, {GPU: {"h1": {0.0: 800.0}}}).gpu_mean == 100
 
@@ -71,7 +73,7 @@ def test_instances_with_different_numbers_of_gpus_have_no_figures_of_gpus() -> N
         ({"instances": {"ml.c5.xlarge": 1, P5: 1}}, 600.0, 0.0, True),
         ({"instances": {}, "carrier": "c"}, 600.0, 0.0, False),
         ({"carries": 8}, 600.0, 0.0, True),
-        ({"utilization": Utilization()}, 600.0, 0.0, False),  # measured, and there was no data
+        ({"utilization": MeasuredUtilization()}, 600.0, 0.0, False),  # measured, and there was no data
         ({}, 600.0, 15 * DAY, False),
     ],
 )
