@@ -32,7 +32,7 @@ _FIGURES = {
 }
 _CAUSE_FIGURES = {"instance_hours": "Instance hours", "share_percent": "Share, %", "cost": "Cost by the prices"}
 EMPTY = "Nothing has ended in this time."
-_WHOLE = ("jobs", "gpu_use")
+_WHOLE = ("jobs", "gpu_use")  # shown without decimals
 
 
 def usage_page(tab: Tab) -> None:
@@ -180,10 +180,5 @@ def _sums(tab: Tab, by: str, since: datetime) -> UsageSums:
 
 
 def _rounded(used: Hours) -> dict[str, Any]:
-    hours = used.hours()
-    return {name: hours[name] if name == "jobs" else round(hours[name], 2) for name in _FIGURES}
-
-
-def _rounded(used: Usage) -> dict[str, Any]:
     hours = {**used.hours(), "gpu_use": gpu_use(used.hours())}
     return {name: None if (value := hours[name]) is None else round(value, 2) for name in _FIGURES}
