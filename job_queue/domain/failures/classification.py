@@ -6,9 +6,11 @@ have an order, from causes to consequences, and the first class of this order th
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
 
 from job_queue.domain.failures.classes import MEANINGS, REMEDIES, Failure, FailureClass
-from job_queue.domain.failures.clues import REASONS, Sighting, python_exception, sightings
+from job_queue.domain.failures.clues import Weight, python_exception, sightings
 from job_queue.domain.failures.log_text import (
     MAX_EVIDENCE_LINE,
     MAX_SENTENCE,
@@ -19,7 +21,7 @@ from job_queue.domain.failures.log_text import (
 
 MOST_EVIDENCE = 5
 
-# From causes to consequences.
+# From causes to consequences, for clues of the same weight.
 _ORDER = (
     FailureClass.HARDWARE,
     FailureClass.GPU_MEMORY,
@@ -27,21 +29,59 @@ _ORDER = (
     FailureClass.ACCESS_DENIED,
     FailureClass.MISSING_DATA,
     FailureClass.MEMORY,
+    FailureClass.QUOTA,
+    FailureClass.TIME_LIMIT,
     FailureClass.USER_ERROR,
+    FailureClass.COMMUNICATION,
+    FailureClass.STOPPED,
+    FailureClass.UNKNOWN,
 )
+
+# The beginning of a reason, before which the SDK writes the job's name.
+_PREAMBLE = re.compile(r"^\s?(?:Error for Training job [\w.-]{1,100}: )?(?:Failed\.? ?)?(?:(?:for )?reason: '?)?", re.IGNORECASE)
+_QUOTED_BY = re.compile(r"Command \"|SM_\w{1,40}=")  # what follows are the program's own arguments
+_ARGUMENTS = re.compile(r"\[['\"].{0,900}['\"]\]")
 _EXIT_CODE = re.compile(
-    r"\b(?:exit ?code:?|exit status|exited with code|returned non-zero exit status) {0,3}(-?\d{1,4})\b", re.I
+    r"\b(?:exit[ _]?code|exit status|return code|status code|exited with(?: exit)?(?: code)?|non-zero exit status)"
+    r"\s{0,3}[:=]?\s{0,3}(-?\d{1,4})\b",
+    re.IGNORECASE,
 )
-_COMMAND = re.compile(r"Command \"")
+_REASONS = (
+    ("capacityerror", FailureClass.CAPACITY),
+    ("insufficientcapacity", FailureClass.CAPACITY),
+    ("ec2insufficientcapacity", FailureClass.CAPACITY),
+    ("insufficientinstancecapacity", FailureClass.CAPACITY),
+    ("internalservererror", FailureClass.INTERNAL),
+    ("an error occurred (500)", FailureClass.INTERNAL),
+    ("an error occurred (internal", FailureClass.INTERNAL),
+    ("resourcelimitexceeded", FailureClass.QUOTA),
+    ("maxruntimeexceeded", FailureClass.TIME_LIMIT),
+    ("maxwaittimeexceeded", FailureClass.TIME_LIMIT),
+)
+_SIGBUS = (FailureClass.MEMORY, "The program was ended by SIGBUS: the shared memory (/dev/shm) is probably full.")
+_SIGKILL = (FailureClass.MEMORY, "The program was killed, most likely because memory ran out (exit code 137).")
 _EXIT_CODES = {
     2: (FailureClass.USER_ERROR, "The program refused its arguments or was not found (exit code 2)."),
     126: (FailureClass.USER_ERROR, "The program is not executable (exit code 126)."),
     127: (FailureClass.USER_ERROR, "The command of the container does not exist (exit code 127)."),
-    135: (FailureClass.MEMORY, "The program was ended by SIGBUS: the shared memory (/dev/shm) is probably full."),
-    137: (FailureClass.MEMORY, "The program was killed, most likely because memory ran out (exit code 137)."),
-    -7: (FailureClass.MEMORY, "The program was ended by SIGBUS: the shared memory (/dev/shm) is probably full."),
-    -9: (FailureClass.MEMORY, "The program was killed, most likely because memory ran out (SIGKILL)."),
+    132: (FailureClass.UNKNOWN, "The program used an instruction that the processor does not have (exit code 132)."),
+    134: (FailureClass.UNKNOWN, "The program aborted (exit code 134)."),
+    135: _SIGBUS,
+    137: _SIGKILL,
+    139: (FailureClass.UNKNOWN, "The program crashed (segmentation fault, exit code 139)."),
+    -7: _SIGBUS,
+    -9: _SIGKILL,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """A line that points to a class."""
+
+    failure_class: FailureClass
+    weight: Weight
+    sentence: str
+    line: str
 
 
 def exit_code_of(reason: str | None) -> int | None:
@@ -56,56 +96,49 @@ def classify(reason: str | None, exit_code: int | None, lines: Sequence[str]) ->
     ``reason`` is SageMaker's FailureReason, ``lines`` are the last log lines of all ranks in the order of time.
     """
     reason = (reason or "")[:MOST_REASON]
-    return _by_reason(reason) or _by_texts(reason, exit_code_of(reason) if exit_code is None else exit_code, lines)
+    reason = reason[_PREAMBLE.match(reason).end() :] if _PREAMBLE.match(reason) else reason
+    failure_class = next((known for text, known in _REASONS if reason.lower().startswith(text)), None)
+    if failure_class is not None:
+        return _failure(failure_class, _quota_sentence(reason), [reason])
+    return _by_texts(reason, exit_code_of(reason) if exit_code is None else exit_code, list(_evidence(reason, lines)))
 
 
-def _by_reason(reason: str) -> Failure | None:
-    for clue in REASONS:
-        if clue.found_in(reason, reason.lower()):
-            return _failure(clue.failure_class, "", [reason])
-    return None
-
-
-def _by_texts(reason: str, exit_code: int | None, lines: Sequence[str]) -> Failure:
-    found = list(_sightings(reason, lines))
-    for failure_class in _ORDER:
-        causes = [(line, sighting.sentence) for line, sighting in found if _is_cause(sighting, failure_class)]
-        if not causes and failure_class is FailureClass.MEMORY and _is_killed(exit_code):
-            causes = [(reason, _EXIT_CODES[exit_code or 0][1])]
-        if not causes and failure_class is FailureClass.USER_ERROR:
-            causes = list(_exceptions(reason, lines))
+def _by_texts(reason: str, exit_code: int | None, found: Sequence[_Evidence]) -> Failure:
+    known = _EXIT_CODES.get(exit_code or 0, (FailureClass.UNKNOWN, ""))
+    by_exit = [_Evidence(known[0], Weight.CAUSE, known[1], reason)] if exit_code in _EXIT_CODES else []
+    killed = [evidence for evidence in by_exit if evidence.failure_class is FailureClass.MEMORY]
+    for weight, failure_class in product(Weight, _ORDER):
+        causes = [evidence for evidence in found if (evidence.failure_class, evidence.weight) == (failure_class, weight)]
+        if weight is Weight.LIKELY and failure_class is FailureClass.MEMORY:
+            causes += killed
         if causes:
-            return _failure(failure_class, causes[0][1], [line for line, _ in causes])
-    if found:
-        return _failure(found[0][1].clue.failure_class, found[0][1].sentence, [line for line, _ in found])
-    failure_class, sentence = _EXIT_CODES.get(exit_code or 0, (FailureClass.UNKNOWN, ""))
-    return _failure(failure_class, sentence, [reason])
+            return _failure(failure_class, causes[0].sentence, [evidence.line for evidence in causes])
+    if not by_exit and reason.startswith("ClientError"):
+        return _failure(FailureClass.USER_ERROR, f"SageMaker refused the job: {reason}", [reason])
+    return _failure(known[0], known[1], [reason])
 
 
-def _is_cause(sighting: Sighting, failure_class: FailureClass) -> bool:
-    return sighting.clue.failure_class is failure_class and not sighting.clue.is_symptom
-
-
-def _is_killed(exit_code: int | None) -> bool:
-    return exit_code in _EXIT_CODES and _EXIT_CODES[exit_code][0] is FailureClass.MEMORY
+def _quota_sentence(reason: str) -> str:
+    return next((sighting.sentence for sighting in sightings(reason) if sighting.sentence), "")
 
 
 def _texts(reason: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the log, then those of the reason, which repeats the log, without the command."""
-    yield from bounded_lines(lines)
-    yield from bounded_lines([_COMMAND.split(reason, maxsplit=1)[0]])
+    """Yield the lines of the log, then those of the reason, which quotes the log, without arguments of programs."""
+    for line in chain(bounded_lines(lines), bounded_lines(reason.split("\n"))):
+        text = _ARGUMENTS.sub("[...]", _QUOTED_BY.split(line, maxsplit=1)[0])
+        if text.strip():
+            yield text
 
 
-def _sightings(reason: str, lines: Sequence[str]) -> Iterator[tuple[str, Sighting]]:
+def _evidence(reason: str, lines: Sequence[str]) -> Iterator[_Evidence]:
     for line in _texts(reason, lines):
-        for sighting in sightings(line):
-            yield line, sighting
-
-
-def _exceptions(reason: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for line in _texts(reason, lines):
-        if (sentence := python_exception(line)) and not any(sightings(line)):
-            yield line, sentence
+        found = [
+            _Evidence(sighting.clue.failure_class, sighting.clue.weight, sighting.sentence, line)
+            for sighting in sightings(line)
+        ]
+        yield from found
+        if not found and (sentence := python_exception(line)):
+            yield _Evidence(FailureClass.USER_ERROR, Weight.LIKELY, sentence, line)
 
 
 def _failure(failure_class: FailureClass, sentence: str, evidence: Sequence[str]) -> Failure:

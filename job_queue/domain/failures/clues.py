@@ -1,46 +1,51 @@
-"""The texts by which a failure is recognised, each with its class and its sentence."""
+"""The texts by which a failure is recognised, each with its class and its sentence.
+
+All of these texts may come from a program of a user. Each line is short (see log_text), and each pattern repeats a
+bounded number of characters, so that the time is proportional to the length of the log.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 
 from job_queue.domain.failures.classes import FailureClass
 
-_GPU_MEMORY = FailureClass.GPU_MEMORY
-_MEMORY = FailureClass.MEMORY
-_DISK = FailureClass.DISK_FULL
-_LOST = FailureClass.COMMUNICATION
-_HARDWARE = FailureClass.HARDWARE
-_MISSING = FailureClass.MISSING_DATA
-_DENIED = FailureClass.ACCESS_DENIED
-_USER = FailureClass.USER_ERROR
+
+class Weight(IntEnum):
+    """The weight of a clue: causes come before killed processes, and these before consequences."""
+
+    CAUSE = 0
+    LIKELY = 1  # decides if no cause is known
+    KILLED = 2  # a launcher may have killed the process after another one had failed
+    CONSEQUENCE = 3  # also appears if a peer has failed for another reason
 
 
 @dataclass(frozen=True, slots=True)
 class Clue:
     """A text that points to a class.
 
-    A line has the clue if it contains ``marker`` in any case and the pattern matches a part of it. Patterns have
-    bounded repetitions only, so that the time is proportional to the length of the line.
+    A line has the clue if it contains one of ``markers`` in any case and the pattern matches a part of it.
     """
 
     failure_class: FailureClass
-    marker: str  # lower case
+    weight: Weight
+    markers: tuple[str, ...]  # lower case
     sentence: str = ""  # with the names of the pattern's groups in braces; empty: the meaning of the class
     pattern: re.Pattern[str] | None = None
-    is_symptom: bool = False  # also appears if another failure came first
 
     def found_in(self, line: str, lowered: str) -> "Sighting | None":
         """Return the sighting of this clue in a line, or None."""
-        if self.marker not in lowered:
+        if not any(marker in lowered for marker in self.markers):
             return None
         if self.pattern is None:
             return Sighting(self, self.sentence)
         match = self.pattern.search(line)
         if match is None:
             return None
-        names = {name: (value or "").strip(" .,:;'\"") for name, value in match.groupdict().items()}
-        return Sighting(self, self.sentence.format_map(names) if names else self.sentence)
+        names = {name: value.strip(" .,:;'\"()") for name, value in match.groupdict().items() if value}
+        complete = all(names.get(name) for name in self.pattern.groupindex)
+        return Sighting(self, self.sentence.format_map(names) if complete else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,231 +56,292 @@ class Sighting:
     sentence: str
 
 
-def _clue(
-    failure_class: FailureClass, marker: str, sentence: str = "", pattern: str | None = None, *, symptom: bool = False
-) -> Clue:
-    compiled = None if pattern is None else re.compile(pattern, re.IGNORECASE)
-    return Clue(failure_class, marker, sentence, compiled, symptom)
+def _clues(failure_class: FailureClass, weight: Weight, rows: Iterable[tuple[str, ...]]) -> Iterator[Clue]:
+    """Yield clues from rows of markers (separated by `|`), sentence and pattern."""
+    for markers, *rest in rows:
+        sentence = rest[0] if rest else ""
+        pattern = re.compile(rest[1], re.IGNORECASE) if rest[1:] else None
+        yield Clue(failure_class, weight, tuple(markers.split("|")), sentence, pattern)
 
 
-# The reasons that SageMaker gives by itself. Programs cannot write them: they count in a reason only, at its beginning.
-REASONS = (
-    _clue(FailureClass.CAPACITY, "capacityerror", pattern=r"^\s?(Insufficient)?Capacity(Error|Exception)"),
-    _clue(FailureClass.INTERNAL, "internalservererror", pattern=r"^\s?InternalServerError"),
-    _clue(FailureClass.QUOTA, "resourcelimitexceeded", pattern=r"^[^\"]{0,200}ResourceLimitExceeded"),
-    _clue(FailureClass.TIME_LIMIT, "maxruntimeexceeded", pattern=r"^\s?MaxRuntimeExceeded"),
-    _clue(FailureClass.TIME_LIMIT, "maxwaittimeexceeded", pattern=r"^\s?MaxWaitTimeExceeded"),
-)
+_ECC = "A GPU reported an uncorrectable memory error (ECC)."
+_XID = "48|61|62|63|64|74|79|92|94|95|110|119|12[0-1]|123|136|14[0-9]|150|15[4-6]"  # others are errors of programs
+_NO_GPU = "The driver does not reach a GPU."
+_NO_SUCH_FILE = r"(?:No such file or directory|can't open file|file not found|no file or directory)"
 
 CLUES = (
-    # Hardware. The numbers of Xid are those of defects; 13, 31, 43 and 45 are mostly errors of programs.
-    _clue(
-        _HARDWARE,
-        "xid",
-        "A GPU reported a hardware error (Xid {number}).",
-        r"\bXid\b.{0,60}?\b(?P<number>48|6[1-4]|74|79|8[0-9]|9[245]|109|11[09]|12[0-9]|13[0-9]|14[0-9]|15[0-9])\b",
+    *_clues(
+        FailureClass.HARDWARE,
+        Weight.CAUSE,
+        [
+            ("xid", "A GPU reported a hardware error (Xid {xid}).", rf"Xid ?(?:\([^)]{{1,40}}\))?[:= ]{{0,3}}(?P<xid>{_XID})\b"),
+            ("fallen off the bus|fell off the bus", "A GPU has fallen off the bus."),
+            ("uncorrectable", _ECC, r"uncorrectable.{0,40}\b(ecc|memory)|ecc_uncorrectable|eccuncorrectable"),
+            ("double bit|double-bit", _ECC, r"double.bit (ecc )?error"),
+            ("contained ecc error", _ECC),
+            ("nvlink error|nvlink fatal|nvswitch fatal", "A connection between GPUs (NVLink) has failed."),
+            ("gpu is lost|lost gpu|gpu lost", "A GPU was lost."),
+            ("unable to determine the device handle|rminitadapter failed|cannot attach gpu", _NO_GPU),
+            ("failed to initialize nvml|nvml: failed|nvidia probe routine failed", _NO_GPU),
+            ("system not yet initialized", "The NVSwitch fabric of the GPUs is not ready (CUDA error 802)."),
+            ("cuda unknown error|cuda_error_unknown|error: unknown error", _NO_GPU, r"cuda.{0,40}unknown error|error_unknown"),
+            ("machine check|hardware error", "The kernel reported a hardware error.", r"\bmce: |\[hardware error\]"),
+        ],
     ),
-    _clue(_HARDWARE, "fallen off the bus", "A GPU has fallen off the bus."),
-    _clue(
-        _HARDWARE,
-        "uncorrectable",
-        "A GPU reported an uncorrectable memory error (ECC).",
-        r"uncorrectable.{0,60}\b(ecc|error|nvlink)",
+    *_clues(
+        FailureClass.GPU_MEMORY,
+        Weight.CAUSE,
+        [
+            (
+                "cuda out of memory",
+                "A GPU has no memory left: the program asked for {size}.",
+                r"CUDA out of memory.{0,5}Tried to allocate (?P<size>[\d.]{1,12} ?[KMGT]i?B)",
+            ),
+            ("cuda out of memory|cuda error: out of memory|cuda_error_out_of_memory|cudaerrormemoryallocation",),
+            ("outofmemoryerror", "", r"(cuda|torch)[\w.]{0,40}OutOfMemoryError"),
+            ("out of memory|out_of_memory", "", r"(cuda|cublas|cudnn|nccl|hip|rmm|gpu|vram)\b.{0,120}out.of.memory"),
+            ("bad_alloc", "", r"(cuda|rmm|device).{0,200}bad_alloc|bad_alloc.{0,80}cuda"),
+            ("alloc_failed", "", r"CU(BLAS|DNN|SOLVER|FFT|RAND)_STATUS_ALLOC_FAILED"),
+            ("cublas handle|cudnn handle|curand handle", "", r"create (cublas|cudnn|curand) handle|could not create cudnn"),
+            ("oom when allocating tensor", "", r"OOM when allocating tensor(?!.{0,300}(allocator \w{0,5}cpu|device:cpu))"),
+            ("resource_exhausted|resource exhausted", "", r"resource.exhausted: (out\b|failed to allocate|attempting to)"),
+            ("gpu memory", "", r"(no|not enough|insufficient|out of) (free |available )?gpu memory"),
+        ],
     ),
-    _clue(_HARDWARE, "double bit", "A GPU reported an uncorrectable memory error (ECC).", r"double bit (ecc )?error"),
-    _clue(_HARDWARE, "gpu is lost", "A GPU was lost."),
-    _clue(_HARDWARE, "unable to determine the device handle", "The driver does not reach a GPU."),
-    _clue(_HARDWARE, "failed to initialize nvml", "The driver does not reach the GPUs (NVML)."),
-    _clue(
-        _HARDWARE,
-        "system not yet initialized",
-        "The GPUs' NVSwitch fabric is not ready.",
-        r"error 802|system not yet initialized",
+    *_clues(
+        FailureClass.MEMORY,
+        Weight.CAUSE,
+        [
+            ("no space left on device", "The shared memory (/dev/shm) is full.", r"(/dev/shm|</torch_).{0,200}no space left"),
+        ],
     ),
-    _clue(_HARDWARE, "unknown error", "The driver does not reach the GPUs.", r"cuda(?:error)?.{0,30}unknown error"),
-    # Memory of a GPU.
-    _clue(
-        _GPU_MEMORY,
-        "cuda out of memory",
-        "A GPU has no memory left: it asked for {size}.",
-        r"CUDA out of memory.{0,20}Tried to allocate (?P<size>[\d.]{1,12} ?[KMGT]i?B)",
+    *_clues(
+        FailureClass.DISK_FULL,
+        Weight.CAUSE,
+        [
+            (
+                "no space left on device",
+                "A disk is full: no space left for {file}.",
+                r"No space left on device:? ['\"](?P<file>[^'\"]{1,200})",
+            ),
+            ("no space left|errno 28|enospc|disk quota exceeded|disk is full|disk full|not enough disk space",),
+            ("disk space", "", r"(not enough|insufficient|out of|no) (free |available )?disk space"),
+        ],
     ),
-    _clue(_GPU_MEMORY, "cuda out of memory"),
-    _clue(_GPU_MEMORY, "outofmemoryerror", pattern=r"(cuda|torch)[\w.]{0,30}OutOfMemoryError"),
-    _clue(
-        _GPU_MEMORY, "out of memory", pattern=r"(cuda|cublas|cudnn|nccl|cumem|hip|gpu)\w{0,20}\b.{0,80}out of memory"
+    *_clues(
+        FailureClass.DISK_FULL,
+        Weight.LIKELY,
+        [
+            ("pytorchstreamwriter failed|file write failed", "Writing a checkpoint failed, probably because a disk is full."),
+            ("write error", "Writing a file failed, probably because a disk is full.", r"write error: wrote \d{1,20} blocks"),
+        ],
     ),
-    _clue(_GPU_MEMORY, "cuda_error_out_of_memory"),
-    _clue(_GPU_MEMORY, "alloc_failed", pattern=r"CU(BLAS|DNN|SOLVER|FFT)_STATUS_ALLOC_FAILED"),
-    _clue(_GPU_MEMORY, "oom when allocating tensor", pattern=r"OOM when allocating tensor.{0,200}gpu"),
-    _clue(_GPU_MEMORY, "resource_exhausted", pattern=r"RESOURCE_EXHAUSTED: (out of memory|failed to allocate)"),
-    # Disk.
-    _clue(
-        _DISK,
-        "no space left on device",
-        "A disk is full: no space left for {file}.",
-        r"No space left on device: ?['\"](?P<file>[^'\"]{1,200})",
+    *_clues(
+        FailureClass.USER_ERROR,
+        Weight.CAUSE,
+        [
+            ("executable file not found", "The image has no program {name}.", r"\"?(?P<name>[\w./-]{1,100})\"?: executable file not found"),
+            ("exec format error", "The image is for another processor architecture, or its program has no `#!` line."),
+            ("exec ", "The image's program {name} cannot be started.", r"\bexec (?P<name>[\w./-]{1,100}) failed"),
+            ("oci runtime", "The container cannot be started.", r"OCI runtime (create|exec) failed"),
+            ("cannotstartcontainer", "The container cannot be started."),
+            ("ncclinvalidusage|duplicate gpu detected", "The program uses NCCL in a wrong way."),
+        ],
     ),
-    _clue(_DISK, "no space left on device"),
-    _clue(_DISK, "disk quota exceeded"),
-    # Permissions.
-    _clue(_DENIED, "accessdenied", "Access to S3 or another service was denied."),
-    _clue(_DENIED, "access denied", "Access was denied."),
-    _clue(
-        _DENIED,
-        "is not authorized to perform",
-        "The role may not call {action}.",
-        r"is not authorized to perform:? (?P<action>[\w:*-]{3,100})",
+    *_clues(
+        FailureClass.ACCESS_DENIED,
+        Weight.CAUSE,
+        [
+            ("gatedrepo|gated repo|is restricted", "The token has no access to {name}.", r"access to (?P<name>(model |dataset )?[\w./-]{3,100}) is restricted"),
+            ("gatedrepo|access gated repo|access a gated repo", "The token has no access to a gated repository of Hugging Face."),
+            ("not authorized to perform", "The role may not call {action}.", r"not authorized to perform:? (?P<action>[\w:*-]{3,100})"),
+            ("accessdenied|access denied", "Access to {address} was denied.", r"(?P<address>s3://[^\s'\"()]{1,300}).{0,40}Access ?Denied"),
+            ("accessdenied|access denied|accessforbidden",),
+            ("403", "Access was denied (403).", r"\b403\b.{0,80}forbidden|forbidden.{0,40}\b403\b|403 client error"),
+            ("expiredtoken|expired token|token included in the request is expired|requestexpired", "The credentials have expired."),
+            ("invalidaccesskeyid|invalidclienttokenid|signaturedoesnotmatch|unrecognizedclient", "The credentials are wrong."),
+            ("unable to locate credentials|nocredentialserror", "The container has no AWS credentials."),
+            ("is not subscribed|not subscribed to", "The account has no subscription for this product."),
+            ("unable to assume|cannot assume|could not assume|not be assumed", "The role cannot be assumed."),
+            ("kms", "A key of KMS may not be used.", r"kms.{0,100}(denied|not allowed|disabled|not authorized)"),
+        ],
     ),
-    _clue(
-        _DENIED,
-        "forbidden",
-        "Access to S3 or another service was denied (403).",
-        r"\b403\b.{0,40}forbidden|forbidden.{0,40}\b403\b",
+    *_clues(
+        FailureClass.MISSING_DATA,
+        Weight.CAUSE,
+        [
+            ("no s3 objects found", "S3 has no objects at {address}.", r"No S3 objects found under S3 URL ['\"]?(?P<address>s3://[^\s'\"]{1,300})"),
+            ("nosuchkey|specified key does not exist", "An object in S3 does not exist."),
+            ("nosuchbucket|specified bucket does not exist", "A bucket in S3 does not exist."),
+            ("headobject|(404)", "An object does not exist (404).", r"HeadObject operation: Not Found|occurred \(404\)"),
+            ("/opt/ml/input/data", "The input {file} does not exist.", rf"{_NO_SUCH_FILE}.{{0,5}}['\"]?(?P<file>/opt/ml/input/data/[^'\"\s]{{1,200}})"),
+            ("/opt/ml/input/data", "The input {file} has no files.", r"no (?:file|data|files|images)\w{0,3} (?:was |were )?found (?:in|at|under)(?: path)? ['\"]?(?P<file>/opt/ml/input[^'\"\s]{0,200})"),
+            ("valid model identifier", "The model {name} does not exist.", r"(?P<name>[\w./-]{1,100}) is not a local folder and is not a valid model"),
+            ("does not appear to have a file", "{name} has no file {file}.", r"(?P<name>[\w./-]{1,200}) does not appear to have (?:a|any) files? named (?P<file>[\w./-]{1,100})"),
+            ("repository not found|repositorynotfound|revisionnotfound|entry not found|entrynotfound", "A repository or file of Hugging Face does not exist."),
+            ("doesn't exist on the hub|datasetnotfound", "A dataset of Hugging Face does not exist."),
+            ("404", "An address does not exist (404).", r"404 client error|http error 404|\b404 not found"),
+        ],
     ),
-    _clue(_DENIED, "unauthorized", "A login is missing or wrong (401).", r"\b401\b.{0,40}unauthorized"),
-    _clue(_DENIED, "gated repo", "The token has no access to a gated repository of Hugging Face."),
-    _clue(_DENIED, "expiredtoken", "The credentials have expired."),
-    _clue(_DENIED, "unable to locate credentials", "The container has no AWS credentials."),
-    # Data.
-    _clue(
-        _MISSING,
-        "no s3 objects found",
-        "S3 has no objects at {address}.",
-        r"No S3 objects found under S3 URL ['\"]?(?P<address>s3://[^\s'\"]{1,300})",
+    *_clues(
+        FailureClass.ACCESS_DENIED,
+        Weight.LIKELY,
+        [
+            ("401", "A login is missing or wrong (401).", r"\b401\b.{0,40}unauthorized|401 client error"),
+            ("permission denied", "The program has no permission for {file}.", r"Permission denied:? ['\"](?P<file>[^'\"]{1,200})"),
+            ("permission denied", "A permission for a file is missing."),
+        ],
     ),
-    _clue(_MISSING, "nosuchkey", "An object in S3 does not exist."),
-    _clue(_MISSING, "nosuchbucket", "A bucket in S3 does not exist."),
-    _clue(_MISSING, "not found", "S3 has no such object (404).", r"HeadObject operation: Not Found"),
-    _clue(
-        _MISSING,
-        "no such file",
-        "The input {file} does not exist.",
-        r"No such file or directory.{0,3}['\"](?P<file>/opt/ml/input/data/[^'\"]{1,200})",
+    *_clues(
+        FailureClass.MEMORY,
+        Weight.CAUSE,
+        [
+            ("dataloader worker", "A data loader worker was killed: memory or shared memory (/dev/shm) ran out.", r"DataLoader worker .{0,60}(killed by signal: (Killed|Bus)|exited unexpectedly)"),
+            ("shared memory", "The shared memory (/dev/shm) is full.", r"(insufficient|out of|not enough) shared memory|shared memory limit"),
+            ("cannot allocate memory|can't allocate memory|could not allocate|unable to allocate|errno 12]",),
+            ("not enough memory|insufficient memory|system out of memory|exceeded memory|memory limit exceeded",),
+            ("memoryerror", "", r"(^|[^\w])[\w.]{0,40}MemoryError\b"),
+            ("oom-kill|oom_kill|oom kill|oomkill|out of memory: kill|oom killer|killed process",),
+            ("memory limit", "", r"(exceeded|over|above).{0,60}memory limit"),
+            ("bad_alloc",),
+            ("instance type with more memory",),
+            ("oom when allocating tensor", "", r"allocator \w{0,5}cpu|device:cpu"),
+            ("killed", "The program was killed, most likely because memory ran out.", r"^(\S{1,100}: line \d{1,6}:)?\s{0,20}(\d{1,8}\s{1,10})?Killed\b(?! by| sub| proc)"),
+            ("out of memory", "", r"^(srun: )?error: .{0,60}Out Of Memory|ran out of (host |system |cpu )?memory|ray\.exceptions\.OutOfMemoryError"),
+        ],
     ),
-    _clue(_MISSING, "valid model identifier", "The model does not exist on the Hugging Face Hub or on the instance."),
-    # Memory of the instance.
-    _clue(
-        _MEMORY,
-        "is killed by signal",
-        "A data loader worker was killed, most likely because memory ran out.",
-        r"DataLoader worker .{0,40}is killed by signal: (Killed|Bus error)",
+    *_clues(
+        FailureClass.MEMORY,
+        Weight.KILLED,
+        [
+            (
+                "sigkill|signal 9|-9|137",
+                "A process was killed, most likely because memory ran out.",
+                r"signal 9\b|Signals\.SIGKILL|(exit ?code|return code|exit status|status code)s?\s{0,3}[:=]?\s{0,3}(-9|137)\b",
+            ),
+            (
+                "sigbus|bus error|-7|135",
+                "A process was ended by SIGBUS: the shared memory (/dev/shm) is probably full.",
+                r"bus error|SIGBUS|(exit ?code|return code|exit status|status code)s?\s{0,3}[:=]?\s{0,3}(-7|135)\b",
+            ),
+        ],
     ),
-    _clue(_MEMORY, "insufficient shared memory", "The shared memory (/dev/shm) is full."),
-    _clue(_MEMORY, "cannot allocate memory"),
-    _clue(_MEMORY, "defaultcpuallocator", pattern=r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
-    _clue(_MEMORY, "memoryerror", pattern=r"\bMemoryError\b"),
-    _clue(_MEMORY, "oom-kill"),
-    _clue(_MEMORY, "out of memory: kill"),
-    _clue(_MEMORY, "std::bad_alloc"),
-    _clue(_MEMORY, "instance type with more memory"),
-    _clue(_MEMORY, "signal 9", symptom=True, pattern=r"Signal 9 \(SIGKILL\)|signal 9 \(Killed\)"),
-    _clue(_MEMORY, "exitcode", symptom=True, pattern=r"exitcode\s{0,3}: -9\b"),
-    # Errors of the program. Other Python exceptions are found by their form.
-    _clue(
-        _USER,
-        "modulenotfounderror",
-        "The module {name} is not installed.",
-        r"No module named ['\"]?(?P<name>[\w.-]{1,100})",
+    *_clues(
+        FailureClass.QUOTA,
+        Weight.LIKELY,
+        [
+            ("resourcelimitexceeded", "The quota {name} is exceeded.", r"service limit '(?P<name>[^']{1,100})'"),
+            ("resourcelimitexceeded|requestlimitexceeded|servicequotaexceeded", "A quota of the account is exceeded."),
+            ("throttl|rate exceeded|slowdown|too many requests|reduce your request rate", "A service was called too often.", r"throttl\w{1,10}(exception|error)|throttled|rate exceeded|\(slowdown\)|too many requests|reduce your request"),
+        ],
     ),
-    _clue(
-        _USER,
-        "cannot import name",
-        "{name} cannot be imported from {origin}.",
-        r"cannot import name ['\"]?(?P<name>\w{1,100})['\"]? from ['\"]?(?P<origin>[\w.-]{1,100})",
+    *_clues(
+        FailureClass.TIME_LIMIT,
+        Weight.LIKELY,
+        [("due to time limit|maxruntimeexceeded|maxwaittimeexceeded",)],
     ),
-    _clue(
-        _USER,
-        "no such file",
-        "The file {file} does not exist.",
-        r"(FileNotFoundError|can't open file).{0,60}['\"](?P<file>[^'\"]{1,200})['\"]",
+    *_clues(
+        FailureClass.HARDWARE,
+        Weight.LIKELY,
+        [("input/output error", "A file system reported an input/output error.", r"Errno 5\]|: Input/output error")],
     ),
-    _clue(
-        _USER,
-        "error: unrecognized arguments",
-        "The program does not know the argument {name}.",
-        r"error: unrecognized arguments: (?P<name>[^\s]{1,100})",
+    *_clues(
+        FailureClass.USER_ERROR,
+        Weight.LIKELY,
+        [
+            ("no module named", "The module {name} is not installed.", r"(?:^|NotFoundError: |ImportError: |^\S{1,60}: )No module named ['\"]?(?P<name>[\w.-]{1,100})"),
+            ("cannot import name", "{name} cannot be imported from {origin}.", r"import.{0,200}cannot import name ['\"]?(?P<name>\w{1,100})['\"]? from ['\"]?(?P<origin>[\w.-]{1,100})"),
+            ("cannot import name", "{name} cannot be imported.", r"import.{0,200}cannot import name ['\"]?(?P<name>\w{1,100})"),
+            ("no such file|can't open file|file not found|no file or directory", "The file {file} does not exist.", rf"{_NO_SUCH_FILE}.{{0,5}}['\"](?P<file>[^'\"]{{1,200}})"),
+            ("error: unrecognized arguments", "The program does not know the argument {name}.", r"error: unrecognized arguments: (?P<name>\S{1,100})"),
+            ("error: the following arguments are required", "The argument {name} is missing.", r"arguments are required: (?P<name>.{1,100})"),
+            ("error: argument", "An argument is wrong: {name}.", r"error: argument (?P<name>.{1,150})"),
+            ("no such option|invalid choice|unexpected keyword argument",),
+            ("device-side assert|index out of bounds", "An index or a label is out of range in a GPU kernel (device-side assert)."),
+            ("assertion `", "An assertion in a GPU kernel failed.", r"Assertion `.{1,200}` failed"),
+            ("size mismatch for", "The checkpoint and the model have different shapes."),
+            ("shapes cannot be multiplied", "Two tensors have shapes that do not fit."),
+            ("driver version is insufficient|no kernel image is available", "The image's CUDA version does not fit the instance."),
+            ("no cuda gpus are available|no cuda-capable device", "The program found no GPU."),
+            ("command not found", "The command {name} does not exist.", r"(?P<name>[\w./-]{1,100}): command not found"),
+            ("parameter validation failed|(validationexception)|illegal char sub-sequence", "A request or an address is wrong."),
+            ("required hyperparameter", "A hyperparameter is missing."),
+        ],
     ),
-    _clue(
-        _USER,
-        "the following arguments are required",
-        "The argument {name} is missing.",
-        r"the following arguments are required: (?P<name>.{1,100})",
+    *_clues(
+        FailureClass.COMMUNICATION,
+        Weight.CONSEQUENCE,
+        [
+            ("collective operation timeout|collective timeout", "A collective operation (NCCL) timed out."),
+            ("timeout at nccl work|checktimeout", "A collective operation (NCCL) timed out."),
+            ("ncclremoteerror|remote process exited", "A peer was lost (ncclRemoteError)."),
+            ("ncclsystemerror", "A network call of NCCL failed (ncclSystemError)."),
+            ("ncclinternalerror|ncclunhandledcudaerror|nccl error", "NCCL failed."),
+            ("nccl", "NCCL failed.", r"NCCL (error|operations have failed|watchdog|timeout)|NCCL.{0,100}(timed.out|abort)|ncclCommWatchdog"),
+            ("nccl warn", "NCCL reported an error.", r"NCCL WARN .{0,200}(fail|closed|error|timed? ?out|refused|reset|lost|abort)"),
+            ("failure detected by watchdog|detected by watchdog|watchdog thread terminated", "A collective operation (NCCL) failed."),
+            ("taking the entire process down", "A collective operation (NCCL) failed."),
+            ("net/ofi|libfabric|efa", "The network between instances (EFA) failed.", r"NET/OFI.{0,200}(error|fail)|libfabric.{0,100}(error|fail)|\bEFA\b.{0,80}(error|fail|timed? ?out|unreachable)"),
+            ("communicator and retr", "The ranks did not find each other.", r"NCCL communicator and retr\w{1,9} ncclUniqueId"),
+            ("distnetworkerror|diststoreerror|distbackenderror", "The connection between the ranks failed."),
+            ("rendezvous", "The ranks did not find each other.", r"Rendezvous(Connection|Timeout|Closed|State)Error|rendezvous.{0,40}tim(ed|e)[ -]?out"),
+            ("c10d|gloo|tcpstore", "The connection between the ranks failed.", r"(c10d|gloo|TCPStore).{0,200}(timed.out|failed|refused|reset|closed|timeout)"),
+            ("horovod has been shut down|unable to reach each other|lost communication with", "The connection between the ranks failed."),
+            ("connection closed by|connection reset|connection refused|broken pipe|connection aborted|connection lost", "A connection was lost."),
+            ("socket timeout|connect timeout|read timeout|connection timed out|readtimeout|connecttimeout", "A connection timed out."),
+            ("timed out", "A connection timed out.", r"(connect|recv|send|read|barrier|socket|store|operation|client)\w{0,8}\W.{0,80}timed out|timed out (after|waiting)"),
+            ("heartbeat timeout|failed to send a keep-alive|node has crashed|missed too many heartbeats", "A peer was lost."),
+            ("max retries exceeded|couldn't connect to|could not connect to|failed to establish a new connection", "A service did not answer."),
+            ("name resolution|failed to resolve|getaddrinfo|name or service not known|nameresolutionerror", "The name of a host could not be resolved."),
+            ("network is unreachable|no route to host|transport endpoint|stale file handle|endpointconnectionerror", "A network connection failed."),
+            ("connectionerror|connectionreseterror|protocolerror|chunkedencodingerror|sslerror|remotedisconnected", "A connection failed."),
+            ("server error", "A service failed.", r"\b50[0234] server error|internal server error|bad gateway|service unavailable"),
+        ],
     ),
-    _clue(_USER, "error: argument", "An argument is wrong: {name}.", r"error: argument (?P<name>.{1,150})"),
-    _clue(_USER, "device-side assert", "An index or a label is out of range in a GPU kernel (device-side assert)."),
-    _clue(
-        _USER, "command not found", "The command {name} does not exist.", r"(?P<name>[\w./-]{1,100}): command not found"
+    *_clues(
+        FailureClass.STOPPED,
+        Weight.CONSEQUENCE,
+        [
+            ("death signal", "The program received a signal to stop.", r"Received \d{1,2} death signal"),
+            ("got signal:", "The program received signal {number}.", r"Process \d{1,9} got signal: (?P<number>\d{1,2})\b"),
+            ("keyboardinterrupt", "The program was interrupted."),
+            ("sigterm", "The program received a signal to stop.", r"(received|caught|got) (signal )?(15|SIGTERM)"),
+        ],
     ),
-    # Communication. All of these appear also if a peer ended for another reason.
-    _clue(
-        _LOST, "watchdog caught collective operation timeout", "A collective operation (NCCL) timed out.", symptom=True
+    *_clues(
+        FailureClass.UNKNOWN,
+        Weight.CONSEQUENCE,
+        [
+            ("illegal memory access|cudaerrorillegaladdress|cuda_error_illegal_address", "A GPU kernel used a wrong address: an error of the program, of a library, or of the GPU."),
+            ("unspecified launch failure|misaligned address", "A GPU kernel failed: an error of the program, of a library, or of the GPU."),
+            ("segmentation fault|sigsegv", "The program crashed (segmentation fault)."),
+            ("execution_failed|execution failed", "A GPU library failed.", r"CU(BLAS|DNN)_STATUS_EXECUTION_FAILED|execution failed"),
+        ],
     ),
-    _clue(_LOST, "ncclremoteerror", "A peer was lost (ncclRemoteError).", symptom=True),
-    _clue(_LOST, "ncclsystemerror", "A network call of NCCL failed (ncclSystemError).", symptom=True),
-    _clue(_LOST, "ncclinternalerror", "NCCL failed (ncclInternalError).", symptom=True),
-    _clue(
-        _LOST,
-        "nccl",
-        "NCCL reported an error.",
-        r"NCCL (error|WARN.{0,80}(failed|closed|timed? ?out|refused))|NCCL.{0,60}(abort|timed out|timeout)",
-        symptom=True,
-    ),
-    _clue(_LOST, "distnetworkerror", symptom=True),
-    _clue(_LOST, "diststoreerror", symptom=True),
-    _clue(_LOST, "connection closed by peer", symptom=True),
-    _clue(_LOST, "connection reset by peer", symptom=True),
-    _clue(_LOST, "connection refused", symptom=True),
-    _clue(_LOST, "broken pipe", symptom=True),
-    _clue(
-        _LOST,
-        "rendezvous",
-        symptom=True,
-        pattern=r"Rendezvous(Connection|Timeout|Closed)Error|rendezvous.{0,40}tim(ed|e) ?out",
-    ),
-    _clue(_LOST, "socket timeout", symptom=True),
-    _clue(
-        _LOST,
-        "timed out",
-        symptom=True,
-        pattern=r"(gloo|store|barrier|recv|connect|read).{0,80}timed out|timed out after \d{1,9} ?(ms|milli|sec)",
-    ),
-    _clue(
-        _LOST,
-        "efa",
-        symptom=True,
-        pattern=r"\bEFA\b.{0,80}(error|fail|timed? ?out|unreachable)|efa_?\w{0,20} (error|fail)",
-    ),
-    _clue(
-        _LOST,
-        "connectionerror",
-        symptom=True,
-        pattern=r"\b(requests\.exceptions\.|aiohttp\.|urllib3\.)?Connect(ion|Timeout)?Error\b",
-    ),
-    _clue(_LOST, "max retries exceeded", symptom=True),
-)
+)  # fmt: skip
 
-# An exception of Python at the beginning of a line, or quoted: SageMaker quotes the last line of the log.
+# Texts in these lines say nothing about the cause: lists of possible causes, and the program's own arguments.
+_NO_EVIDENCE = ("potential root causes", "will operate in serial mode", "sm_training_env=", "sm_user_args=", "sm_hps=")
+
+# An exception of Python at the beginning of a line, or after a prefix of a launcher or of SageMaker.
 _EXCEPTION = re.compile(
-    r"(?:^|ErrorMessage \"|[\"'] |: |\s)"
-    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Exit|Interrupt))"
-    r"(?::\s?(?P<text>.{0,250})|\s?$)"
+    r"(?:^|[|\])>\"'] ?|[Ee]rror: |ERROR: )"
+    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Exit|NotFound|Invalid|Failure))"
+    r"(?::\s?(?P<text>.{0,250})|\s?\"?$)"
 )
 _WRAPPERS = {
     *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException", "SignalException"),
-    *("ExecuteUserScriptError", "AlgorithmError", "ClientError"),
-    *("DistBackendError", "RayTaskError", "TrainingFailedError", "SystemExit"),
+    *("ExecuteUserScriptError", "AlgorithmError", "ClientError", "UnexpectedStatusException"),
+    *("RayActorError", "ActorDiedError", "RayTaskError", "WorkerCrashedError", "TrainingFailedError", "SystemExit"),
 }
 
 
 def python_exception(line: str) -> str | None:
     """Return the sentence for an exception of Python that a line reports, or None."""
-    if "Err" not in line and "Exc" not in line:
-        return None
     for match in _EXCEPTION.finditer(line):
         name = match["type"].rpartition(".")[2]
         if name not in _WRAPPERS:
-            text = (match["text"] or "").strip(" \"'")
+            text = (match["text"] or "").strip(" \"'.")
             return f"The program raised {name}: {text}." if text else f"The program raised {name}."
     return None
 
@@ -283,6 +349,8 @@ def python_exception(line: str) -> str | None:
 def sightings(line: str) -> Iterator[Sighting]:
     """Yield the clues in a line."""
     lowered = line.lower()
+    if any(text in lowered for text in _NO_EVIDENCE):
+        return
     for clue in CLUES:
         if sighting := clue.found_in(line, lowered):
             yield sighting

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from job_queue.domain.failures.clues import python_exception, sightings
+from job_queue.domain.failures.clues import Weight, python_exception, sightings
 from job_queue.domain.failures.log_text import LONGEST_LINE, MOST_LINES, bounded_line, printable, without_prefix
 
 LAST_LINES = 20  # lines of the rank that are returned
@@ -45,7 +45,7 @@ def first_failed(events: Iterable[LoggedLine]) -> tuple[str, tuple[str, ...]]:
 def _order(event: LoggedLine) -> tuple[int, int]:
     line = without_prefix(bounded_line(event.text))
     found = list(sightings(line))
-    if any(not sighting.clue.is_symptom for sighting in found) or (not found and python_exception(line)):
+    if any(sighting.clue.weight < Weight.KILLED for sighting in found) or (not found and python_exception(line)):
         return 0, event.at
     return (1 if found else 2), event.at
 
