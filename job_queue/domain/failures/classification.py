@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 
 from job_queue.domain.failures.classes import MEANINGS, REMEDIES, Failure, FailureClass
-from job_queue.domain.failures.clues import Weight, python_exception, sightings
+from job_queue.domain.failures.clues import Weight
 from job_queue.domain.failures.log_text import (
     MAX_EVIDENCE_LINE,
     MAX_SENTENCE,
@@ -18,6 +18,7 @@ from job_queue.domain.failures.log_text import (
     bounded_lines,
     printable,
 )
+from job_queue.domain.failures.recognition import python_exception, sightings
 
 MOST_EVIDENCE = 5
 
@@ -38,9 +39,11 @@ _ORDER = (
 )
 
 # The beginning of a reason, before which the SDK writes the job's name.
-_PREAMBLE = re.compile(r"^\s?(?:Error for Training job [\w.-]{1,100}: )?(?:Failed\.? ?)?(?:(?:for )?reason: '?)?", re.IGNORECASE)
+_PREAMBLE = re.compile(
+    r"^\s?(?:Error for Training job [\w.-]{1,100}: )?(?:Failed\.? ?)?(?:(?:for )?reason: '?)?", re.IGNORECASE
+)
 _QUOTED_BY = re.compile(r"Command \"|SM_\w{1,40}=")  # what follows are the program's own arguments
-_ARGUMENTS = re.compile(r"\[['\"].{0,900}['\"]\]")
+_ARGUMENTS = re.compile(r"\[(['\"][^'\"]{1,200}['\"]),.{0,900}['\"]\]")
 _EXIT_CODE = re.compile(
     r"\b(?:exit[ _]?code|exit status|return code|status code|exited with(?: exit)?(?: code)?|non-zero exit status)"
     r"\s{0,3}[:=]?\s{0,3}(-?\d{1,4})\b",
@@ -96,11 +99,21 @@ def classify(reason: str | None, exit_code: int | None, lines: Sequence[str]) ->
     ``reason`` is SageMaker's FailureReason, ``lines`` are the last log lines of all ranks in the order of time.
     """
     reason = (reason or "")[:MOST_REASON]
-    reason = reason[_PREAMBLE.match(reason).end() :] if _PREAMBLE.match(reason) else reason
+    if preamble := _PREAMBLE.match(reason):
+        reason = reason[preamble.end() :]
     failure_class = next((known for text, known in _REASONS if reason.lower().startswith(text)), None)
     if failure_class is not None:
         return _failure(failure_class, _quota_sentence(reason), [reason])
     return _by_texts(reason, exit_code_of(reason) if exit_code is None else exit_code, list(_evidence(reason, lines)))
+
+
+def gravity(line: str) -> tuple[int, int] | None:
+    """Return the rank of the gravest clue in a line: a smaller one is nearer to the cause. None: there is no clue."""
+    return min((_gravity(evidence) for evidence in _evidence("", [line])), default=None)
+
+
+def _gravity(evidence: _Evidence) -> tuple[int, int]:
+    return evidence.weight, _ORDER.index(evidence.failure_class)
 
 
 def _by_texts(reason: str, exit_code: int | None, found: Sequence[_Evidence]) -> Failure:
@@ -108,7 +121,9 @@ def _by_texts(reason: str, exit_code: int | None, found: Sequence[_Evidence]) ->
     by_exit = [_Evidence(known[0], Weight.CAUSE, known[1], reason)] if exit_code in _EXIT_CODES else []
     killed = [evidence for evidence in by_exit if evidence.failure_class is FailureClass.MEMORY]
     for weight, failure_class in product(Weight, _ORDER):
-        causes = [evidence for evidence in found if (evidence.failure_class, evidence.weight) == (failure_class, weight)]
+        causes = [
+            evidence for evidence in found if (evidence.failure_class, evidence.weight) == (failure_class, weight)
+        ]
         if weight is Weight.LIKELY and failure_class is FailureClass.MEMORY:
             causes += killed
         if causes:
@@ -125,20 +140,22 @@ def _quota_sentence(reason: str) -> str:
 def _texts(reason: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the log, then those of the reason, which quotes the log, without arguments of programs."""
     for line in chain(bounded_lines(lines), bounded_lines(reason.split("\n"))):
-        text = _ARGUMENTS.sub("[...]", _QUOTED_BY.split(line, maxsplit=1)[0])
+        text = _ARGUMENTS.sub(r"[\1, ...]", _QUOTED_BY.split(line, maxsplit=1)[0])
         if text.strip():
             yield text
 
 
 def _evidence(reason: str, lines: Sequence[str]) -> Iterator[_Evidence]:
+    in_traceback = False
     for line in _texts(reason, lines):
         found = [
             _Evidence(sighting.clue.failure_class, sighting.clue.weight, sighting.sentence, line)
             for sighting in sightings(line)
         ]
         yield from found
-        if not found and (sentence := python_exception(line)):
+        if not found and (sentence := python_exception(line, in_traceback)):
             yield _Evidence(FailureClass.USER_ERROR, Weight.LIKELY, sentence, line)
+        in_traceback = "Traceback (most recent" in line or (in_traceback and line.startswith(" "))
 
 
 def _failure(failure_class: FailureClass, sentence: str, evidence: Sequence[str]) -> Failure:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from job_queue.domain.failures.clues import Weight, python_exception, sightings
+from job_queue.domain.failures.classification import gravity
 from job_queue.domain.failures.log_text import LONGEST_LINE, MOST_LINES, bounded_line, printable, without_prefix
 
 LAST_LINES = 20  # lines of the rank that are returned
@@ -26,28 +26,19 @@ class LoggedLine:
 def first_failed(events: Iterable[LoggedLine]) -> tuple[str, tuple[str, ...]]:
     """Return the name of the rank that failed first, such as `algo-2 rank 3`, and its last log lines.
 
-    The first rank is the one with the earliest line that names a cause; without one, the one with the earliest line
-    that names a consequence, such as a time-out of NCCL; without both, the one that was silent first. An empty name
-    means that there are no lines.
+    The first rank is the one with the earliest line that names the gravest cause; without one, the one with the earliest
+    consequence, such as a time-out of NCCL; without both, the one that was silent first. An empty name means that there
+    are no lines.
     """
     kept = sorted(events, key=lambda event: event.at)[-MOST_LINES:]
     if not kept:
         return "", ()
-    by_rank: dict[str, list[LoggedLine]] = {}
-    for event in kept:
-        by_rank.setdefault(_rank(event), []).append(event)
-    first = min(by_rank, key=lambda rank: min((_order(event) for event in by_rank[rank]), default=(2, 0)))
-    if all(_order(event)[0] == 2 for event in kept):
-        first = min(by_rank, key=lambda rank: by_rank[rank][-1].at)
-    return first, tuple(printable(event.text, LONGEST_LINE) for event in by_rank[first][-LAST_LINES:])
-
-
-def _order(event: LoggedLine) -> tuple[int, int]:
-    line = without_prefix(bounded_line(event.text))
-    found = list(sightings(line))
-    if any(sighting.clue.weight < Weight.KILLED for sighting in found) or (not found and python_exception(line)):
-        return 0, event.at
-    return (1 if found else 2), event.at
+    weighed = [(gravity(without_prefix(bounded_line(event.text))), index) for index, event in enumerate(kept)]
+    gravest = min(((known, index) for known, index in weighed if known is not None), default=None)
+    last_lines = {_rank(event): index for index, event in enumerate(kept)}
+    first = _rank(kept[gravest[1]]) if gravest else min(last_lines, key=last_lines.__getitem__)
+    lines = [event.text for event in kept if _rank(event) == first]
+    return first, tuple(printable(line, LONGEST_LINE) for line in lines[-LAST_LINES:])
 
 
 def _rank(event: LoggedLine) -> str:

@@ -1,17 +1,19 @@
 """Log lines and reasons as bounded, printable text. Both are untrusted: programs of users write them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-MOST_LINES = 2_000  # lines of a log that are read, from its end
+MOST_LINES = 1_000  # lines of a log that are read, from its end
+MOST_CHARACTERS = 200_000  # characters of a log that are read, from its end
 LONGEST_LINE = 1_000  # characters of a line that are read
 MOST_REASON = 4_000  # characters of a reason that are read; SageMaker's limit is 1,024
 MAX_EVIDENCE_LINE = 300  # characters
-MAX_SENTENCE = 400
+MAX_SENTENCE = 400  # characters
 
 _HEAD = 700  # characters of a long line that come from its beginning; the rest comes from its end
+_PARTS = 20  # parts of a line, such as the states of a progress bar, that are read from its end
 
-# Prefixes that launchers write before a line of a rank: torchrun, mpirun, SageMaker's toolkit, Ray, and times.
+# Prefixes that launchers write before a line of a rank: torchrun, mpirun, SageMaker's toolkit, and times.
 _PREFIX = re.compile(
     r"\s{0,50}(?:"
     r"\[(?:rank|default|trainer|worker|local_rank)?\s?\d{1,5}\]:?"
@@ -45,9 +47,15 @@ def without_prefix(line: str) -> str:
     return line.removeprefix(" ")
 
 
-def bounded_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the last lines of a log, each bounded and without the prefixes of launchers."""
-    for line in lines[-MOST_LINES:]:
-        for part in line[-20 * LONGEST_LINE :].replace("\r", "\n").split("\n")[-50:]:
+def bounded_lines(lines: Sequence[str]) -> list[str]:
+    """Return the last lines of a log, each bounded and without the prefixes of launchers."""
+    kept: list[str] = []
+    characters = 0
+    for line in lines[: -MOST_LINES - 1 : -1]:
+        for part in reversed(line[-_PARTS * LONGEST_LINE :].replace("\r", "\n").split("\n")[-_PARTS:]):
+            characters += min(len(part), LONGEST_LINE)
+            if characters > MOST_CHARACTERS or len(kept) == MOST_LINES:
+                return kept[::-1]
             if text := without_prefix(bounded_line(part)):
-                yield text
+                kept.append(text)
+    return kept[::-1]
