@@ -130,6 +130,8 @@ CLUES = (
             ("oci runtime", "The container cannot be started.", r"OCI runtime (create|exec) failed"),
             ("cannotstartcontainer", "The container cannot be started."),
             ("ncclinvalidusage|duplicate gpu detected", "The program uses NCCL in a wrong way."),
+            ("smddp does not support", "The program uses SageMaker's data parallel library in a wrong way."),
+            ("peer mapping resources exhausted", "The program uses too many GPUs in one process."),
         ],
     ),
     *clues(
@@ -361,6 +363,7 @@ CLUES = (
                 "device-side assert|index out of bounds",
                 "An index or a label is out of range in a GPU kernel (device-side assert).",
             ),
+            ("assert ", "An assertion of the program failed.", r"^\s{0,20}assert \w"),
             ("assertion `", "An assertion in a GPU kernel failed.", r"Assertion `.{1,200}` failed"),
             ("size mismatch for", "The checkpoint and the model have different shapes."),
             ("shapes cannot be multiplied", "Two tensors have shapes that do not fit."),
