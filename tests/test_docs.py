@@ -19,7 +19,7 @@ from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, GroupedOption
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.presentation.tables.jobs import COLUMNS
-from tools import module_list, policy_reference, python_reference
+from tools import failure_matrix, module_list, policy_reference, python_reference
 from tools.client_programs import CLIENTS
 from tools.clients import TABLE, written
 
@@ -109,6 +109,12 @@ def test_the_fields_of_a_policy_are_as_its_schema_makes_them() -> None:
     page = read("docs/scheduling.md")
     assert policy_reference.with_fields(page) == page, "run: make docs"
     assert "| `patience:` | number from 0 to 315360000 or null; default 1800 | The seconds of waiting" in page
+
+
+def test_the_page_about_failures_is_as_the_classifier_makes_it() -> None:
+    page = read("docs/failures.md")
+    assert failure_matrix.with_matrix(page) == page, "run: make docs"
+    assert "| `gpu_memory` | The memory of a GPU is used up. | fail |" in page
 
 
 def test_all_that_the_package_offers_is_on_the_page_about_python() -> None:

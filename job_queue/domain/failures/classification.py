@@ -49,6 +49,8 @@ _EXIT_CODE = re.compile(
     r"\s{0,3}[:=]?\s{0,3}(-?\d{1,4})\b",
     re.IGNORECASE,
 )
+_SCRIPT_EXIT_CODE = re.compile(r"ExecuteUserScriptError:\s{0,3}ExitCode (-?\d{1,4})\b")
+_CONTAINER_EXIT_CODE = re.compile(r", exit code: (-?\d{1,4})\s{0,3}$")
 _REASONS = (
     ("capacityerror", FailureClass.CAPACITY),
     ("insufficientcapacity", FailureClass.CAPACITY),
@@ -88,8 +90,13 @@ class _Evidence:
 
 
 def exit_code_of(reason: str | None) -> int | None:
-    """Return the exit code that a FailureReason of SageMaker names, or None."""
-    match = _EXIT_CODE.search((reason or "")[:MOST_REASON])
+    """Return the exit code that a FailureReason of SageMaker names, or None.
+
+    The training toolkit ends with 1 and names the exit code of the script first. Any other container's exit code comes
+    last, after the text of the program.
+    """
+    text = (reason or "")[:MOST_REASON]
+    match = _SCRIPT_EXIT_CODE.search(text) or _CONTAINER_EXIT_CODE.search(text) or _EXIT_CODE.search(text)
     return int(match[1]) if match else None
 
 

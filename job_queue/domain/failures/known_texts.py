@@ -10,6 +10,7 @@ from job_queue.domain.failures.clues import Weight, clues
 _ECC = "A GPU reported an uncorrectable memory error (ECC)."
 _XID = "48|61|62|63|64|74|79|92|94|95|110|119|12[0-1]|123|136|14[0-9]|150|15[4-6]"  # others are errors of programs
 _NO_GPU = "The driver does not reach a GPU."
+_ON_DISK = r"^(?!.{0,999}(/dev/shm|</torch_))"  # shared memory reports the same error
 _EXIT = r"(exit ?code|return code|exit status|status code)s?\s{0,3}[:=]?\s{0,3}"
 _NO_SUCH_FILE = r"(?:No such file or directory|can't open file|file not found|no file or directory)"
 
@@ -93,9 +94,9 @@ CLUES = (
             (
                 "no space left on device",
                 "A disk is full: no space left for {file}.",
-                r"No space left on device:? ['\"](?P<file>[^'\"]{1,200})",
+                rf"{_ON_DISK}.{{0,999}}No space left on device:? ['\"](?P<file>[^'\"]{{1,200}})",
             ),
-            ("no space left|errno 28|enospc|disk quota exceeded|disk is full|disk full|not enough disk space",),
+            ("no space left|errno 28|enospc|disk quota exceeded|disk is full|disk full", "", _ON_DISK),
             ("diskpressure|low on resource: ephemeral|ephemeral local storage usage exceeds",),
             ("disk space", "", r"(not enough|insufficient|out of|no) (free |available )?disk space"),
         ],
@@ -181,6 +182,11 @@ CLUES = (
                 "no s3 objects found",
                 "S3 has no objects at {address}.",
                 r"No S3 objects found under S3 URL ['\"]?(?P<address>s3://[^\s'\"]{1,300})",
+            ),
+            (
+                "nosuchkey|nosuchbucket|(404",
+                "S3 has no {address}.",
+                r"object (?P<address>s3://[^\s'\"()]{1,300}) \((NoSuch|404)",
             ),
             ("nosuchkey|specified key does not exist", "An object in S3 does not exist."),
             ("nosuchbucket|specified bucket does not exist", "A bucket in S3 does not exist."),
