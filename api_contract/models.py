@@ -4,7 +4,8 @@ The text below a field is its meaning; docs/openapi.yaml contains it.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Optional, TypedDict, Union
+from datetime import datetime
+from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -21,7 +22,9 @@ WAITING = frozenset({"pending", "preempted"})
 ACTIVE = frozenset({"starting", "running", "stopping"})
 FINISHED = frozenset({"completed", "failed", "stopped"})
 
-OUTCOMES = ("preempted", "requeued", "completed", "failed", "stopped")
+DrainedJobs = Literal["none", "preemptible", "all"]
+"""The running jobs that a drain stops."""
+OUTCOMES = ("preempted", "requeued", "drained", "completed", "failed", "stopped")
 """How attempts end."""
 
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
@@ -129,6 +132,26 @@ class PolicyRollback(Body, frozen=True):
     force: bool = False
     """Apply the policy even if it drops projects or pools that live jobs use, or lowers a quota below running
     non-preemptible jobs."""
+
+
+class DrainRequest(Body, frozen=True):
+    """The drain of a pool."""
+
+    pool: Annotated[str, Meta(min_length=1, max_length=63)]
+    """The name of the pool in the policy."""
+    at: Union[datetime, UnsetType] = UNSET
+    """The time from which no job starts in the pool; by default now."""
+    reason: Annotated[str, Meta(max_length=300)] = ""
+    """The reason, for people; on one line."""
+    stops: DrainedJobs = "preemptible"
+    """The running jobs that are stopped at that time."""
+
+
+class DrainEnd(Body, frozen=True):
+    """The end of a drain."""
+
+    pool: Annotated[str, Meta(min_length=1, max_length=63)]
+    """The name of the pool."""
 
 
 # --- jobs ---------------------------------------------------------------------------------------------
@@ -445,13 +468,45 @@ class PlanAnswer(Answer, frozen=True):
 # --- the fleet ----------------------------------------------------------------------------------------
 
 
+class PoolDrain(Answer, frozen=True):
+    """The order of an admin to empty a pool: from `at` on, no job starts there, and running jobs are stopped."""
+
+    at: Time
+    """The time from which the drain is in force. Before, a job starts only if its MaxRuntimeInSeconds ends by then."""
+    in_force: bool = False
+    """Whether the drain is in force now."""
+    by: str = ""
+    """The ARN of the admin."""
+    requested: Optional[Time] = None
+    """The time of the request."""
+    reason: str = ""
+    """The reason, for people."""
+    stops: DrainedJobs = "preemptible"
+    """The running jobs that are stopped at `at`."""
+
+
+class DrainAnswer(Answer, frozen=True):
+    """A pool and its drain."""
+
+    pool: str
+    """The name of the pool."""
+    drain: Optional[PoolDrain] = None
+    """The drain; null if the pool is not drained any more."""
+    was_drained: bool = False
+    """Whether the pool was drained before the request."""
+    stopping: Count = 0
+    """The number of active jobs in the pool that the drain stops, now or at its time."""
+    staying: Count = 0
+    """The number of active jobs in the pool that run to their ends."""
+
+
 class PoolStatus(Answer, frozen=True):
     """The instances of one pool, counted."""
 
     name: str
     """The name in the policy."""
     capacity: Count = 0
-    """The number of instances that exist now; 0 outside the time of a training plan."""
+    """The number of instances that exist now; 0 outside the time of a training plan, and while the pool is drained."""
     used: Count = 0
     """The number of instances in use by jobs of the queue."""
     external: Count = 0
@@ -479,6 +534,8 @@ class PoolStatus(Answer, frozen=True):
     gpus_used: float = 0.0
     """The GPUs in use, as whole instances or as parts of a shared one. Further GPUs of a carrier's instance may be
     free."""
+    drain: Optional[PoolDrain] = None
+    """The drain, scheduled or in force; null if there is none."""
 
 
 class DepartmentStatus(Answer, frozen=True):

@@ -26,6 +26,13 @@ def requeued(by: str, *, held: bool = False) -> str:
     return f"was {'put on hold' if held else 'requeued'} by {_person(by)}, and goes on from its checkpoint {when}"
 
 
+def drained(by: str) -> str:
+    """Return the news that a job's attempt was stopped because its pool is drained. ``by`` is the admin's ARN."""
+    return (
+        f"was stopped because {_person(by)} drains its pool, and goes on from its checkpoint when it is its turn again"
+    )
+
+
 def finished(state: str, took: str, job: str, reason: str | None) -> str:
     """Return the news of an end.
 

@@ -11,6 +11,9 @@ from api_contract.history import HistoryFilter, HistoryPage
 from api_contract.models import (
     Cancellation,
     CreateTrainingJobRequest,
+    DrainAnswer,
+    DrainEnd,
+    DrainRequest,
     Identity,
     JobChange,
     JobDetail,
@@ -228,6 +231,35 @@ ROLL_BACK_POLICY = Operation(
     description="It is checked as any other that is applied, by the rules and against the jobs of now.",
 )
 
+DRAIN_POOL = Operation(
+    "drainPool",
+    "POST",
+    "/drain",
+    "Drain a pool, now or at a time",
+    DrainAnswer,
+    {200: "The drain is stored, and replaces an earlier drain of the pool"},
+    (*_WRITE_ERRORS, ErrorCode.NOT_FOUND),
+    body=DrainRequest,
+    description="""From the time of the drain on, no job starts in the pool. Its running jobs are stopped as by a
+preemption: they wait again in their old places, and resume in another pool that they accept, or after the drain. Jobs
+that are not preemptible run to their ends, unless `stops` is `all`. Before that time, a job starts in the pool only if
+its MaxRuntimeInSeconds (without it 24 hours, SageMaker's default) ends by then. The drain lasts until it is ended. Only
+administrators of the queue may drain a pool.""",
+)
+
+UNDRAIN_POOL = Operation(
+    "undrainPool",
+    "POST",
+    "/undrain",
+    "End the drain of a pool",
+    DrainAnswer,
+    {200: "The pool is not drained"},
+    (*_WRITE_ERRORS, ErrorCode.NOT_FOUND),
+    body=DrainEnd,
+    description="""Jobs start in the pool again. The same request again changes nothing. Only administrators of the
+queue may end a drain.""",
+)
+
 PREVIEW_POLICY = Operation(
     "previewPolicy",
     "POST",
@@ -267,6 +299,8 @@ OPERATIONS: tuple[Operation[Answer], ...] = (
     POLICY_HISTORY,
     APPLY_POLICY,
     ROLL_BACK_POLICY,
+    DRAIN_POOL,
+    UNDRAIN_POOL,
     PREVIEW_POLICY,
     WHO_AM_I,
 )

@@ -34,6 +34,7 @@ from job_queue.domain.domain_events import Notify
 from job_queue.domain.errors import QueueError
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
+from job_queue.services.drains import DrainService
 from job_queue.services.dry_run import DryRun
 from job_queue.services.idleness import IdleWatch
 from job_queue.services.job_commands import JobCommands
@@ -132,6 +133,7 @@ class App:
             HistoryPages(shared_rows.attempts, clock),
             JobCommands(self._repository, policies, settings, clock),
             PolicyService(self._repository, policies, decisions.cluster, clock),
+            DrainService(self._repository, decisions.cluster, clock),
             PreviewService(policies, partial(dry_run.cluster, ahead=True), clock),
             settings,
             self._current,

@@ -68,6 +68,12 @@ def policy_is(version: int) -> ConditionBase:
     return is_version if version else Attr("version").not_exists()
 
 
+def drains_are(version: int) -> ConditionBase:
+    """Require that the drains, in the policy's item, are still of this version; version 0 means that there are none."""
+    is_version = Attr("drainsVersion").eq(version)
+    return is_version if version else Attr("drainsVersion").not_exists()
+
+
 def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
     """Require that the last refusal is the one that was read."""
     return Attr("since").eq(backoff.since)

@@ -20,12 +20,14 @@ from job_queue.domain.domain_events import (
     JobEvent,
     JobQueued,
     PolicyApplied,
+    PoolDrained,
+    PoolUndrained,
     job_event,
 )
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.state_machine import JobTransition
-from job_queue.scheduler import duration
+from job_queue.scheduler import Drain, duration
 
 if TYPE_CHECKING:
     from mypy_boto3_events.client import EventBridgeClient
@@ -39,6 +41,8 @@ LONGEST_NAME = 100  # characters of an invocation's name
 
 FORGED = "Training Job Forged"  # detail-type of events about forged attempts
 POLICY_CHANGED = "Training Job Policy Changed"  # detail-type of events about the policy
+POOL_DRAINED = "Training Job Pool Drained"  # detail-types of events about drains
+POOL_UNDRAINED = "Training Job Pool Undrained"
 WAKE_UP = "Wake Up"  # detail-type of events with which one invocation wakes another
 
 
@@ -81,6 +85,10 @@ class Notifier:
                     "restored": restored,
                 }
                 self._put(_entry(POLICY_CHANGED, detail))
+            case PoolDrained(pool, drain):
+                self._put(_entry(POOL_DRAINED, _drain_detail(pool, drain)))
+            case PoolUndrained(pool, drain, by):
+                self._put(_entry(POOL_UNDRAINED, {**_drain_detail(pool, drain), "undrainedBy": by}))
             case ForgedAttempt(training_job, claimed):
                 self._put(_entry(FORGED, {"trainingJobName": training_job, "job": claimed[:MAX_NAME]}))
 
@@ -151,6 +159,17 @@ def _entry(kind: str, detail: Mapping[str, Any]) -> "Entry":
     return {"Source": QUEUE_NAME, "DetailType": kind, "Detail": json.dumps(detail)}
 
 
+def _drain_detail(pool: str, drain: Drain) -> dict[str, Any]:
+    return {
+        "pool": pool,
+        "drainedBy": drain.by,
+        "requested": iso(drain.requested),
+        "at": iso(drain.at),
+        "reason": drain.reason,
+        "stops": drain.stops.value,
+    }
+
+
 def _job_entry(event: JobEvent, job: Job, details: Mapping[str, Any]) -> "Entry":
     detail = {
         "job": job.name,
@@ -184,6 +203,8 @@ def _details(event: JobEvent, transition: JobTransition) -> dict[str, Any]:
             details = {"claimant": old.evicted_for}
         case JobEvent.REQUEUED:
             details = {"requeuedBy": old.requeued_by, "held": new.held}
+        case JobEvent.DRAINED:
+            details = {"drainedBy": old.drained_by, "slots": dict(old.slots)}
         case JobEvent.FINISHED:
             details = {"reason": new.reason and new.reason[:LONGEST_TEXT]}
     return {"trainingJobName": new.launched or old.launched, **details}
@@ -203,6 +224,8 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             return notices.preempted(old.evicted_for)
         case JobEvent.REQUEUED:
             return notices.requeued(old.requeued_by or "", held=new.held)
+        case JobEvent.DRAINED:
+            return notices.drained(old.drained_by or "")
         case JobEvent.FINISHED:
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from job_queue.domain.capacity_backoff import CapacityBackoff
-from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.cluster_state import Metadata, StoredDrains
 from job_queue.domain.fleet.checkpoints import KnownCheckpoint, KnownCheckpoints
 from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
@@ -37,6 +37,7 @@ from job_queue.domain.job import (
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.requests.training_request import TrainingRequest
+from job_queue.scheduler import Drain
 
 Item = dict[str, Any]
 
@@ -200,6 +201,7 @@ _BACKOFF = Form(CapacityBackoff, nulls=True)
 _LISTING = Form(ListingProgress)
 _CHECKPOINT = Form(KnownCheckpoint)
 _PLAN = Form(KnownPlan)
+_DRAIN = Form(Drain, if_any=("reason",))
 _PART = Form(PlanPart, if_any=("forOthers",))
 
 
@@ -221,7 +223,8 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         opened_by={
             key: item["openedBy"] for key, item in _with_prefix(by_position, WAITING_QUEUE_PREFIX) if "openedBy" in item
         },
-        policy=STORED_POLICY.record(policy) if policy else None,
+        policy=policy_from(policy),
+        drains=drains_from(policy),
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={
             key: _BACKOFF.record({**item, "capacityKey": key})
@@ -235,6 +238,25 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
             arn: _PLAN.record({**item, "arn": arn}) for arn, item in _with_prefix(by_position, PLAN_PREFIX)
         },
     )
+
+
+def policy_from(item: Item | None) -> StoredPolicy | None:
+    """Return the policy from its item; None if there is none. The item may have drains without a policy."""
+    return STORED_POLICY.record(item) if item and "document" in item else None
+
+
+def drains_from(item: Item | None) -> StoredDrains:
+    """Return the drains, which are stored in the policy's item."""
+    if not item or "drainsVersion" not in item:
+        return StoredDrains()
+    by_pool = {pool: _DRAIN.record(drain) for pool, drain in item.get("drains", {}).items()}
+    return StoredDrains(item["drainsVersion"], by_pool)
+
+
+def drains_item(drains: StoredDrains) -> Item:
+    """Return the attributes of the drains in the policy's item."""
+    by_pool = {pool: _DRAIN.item(drain) for pool, drain in drains.by_pool.items()}
+    return {"drains": by_pool, "drainsVersion": drains.version}
 
 
 def _with_prefix(by_position: Mapping[str, Item], prefix: str) -> Iterable[tuple[str, Item]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from job_queue.adapters.condition_expressions import (
     EXISTS,
+    drains_are,
     is_as_read,
     is_counted_as_read,
     name_is_free,
@@ -260,16 +261,20 @@ class JobRepository(MetadataRepository):
         now: float,
         *,
         policy_version: int | None = None,
+        drains_version: int = 0,
         reservations: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         """Record transitions as the holder of the lease, all or none.
 
+        :param policy_version: version of the policy of a plan; None: the transitions depend on no policy and no drain.
+        :param drains_version: version of the drains of a plan.
         :raises LeaseLost: the fencing token has changed.
-        :raises Refused: a job or the policy has changed since it was read.
+        :raises Refused: a job, the policy or a drain has changed since it was read.
         """
         writes: list[Write] = [self._renewal(lease, now)]
         if policy_version is not None:
-            writes.append(Check(self._lines_table, metadata_key(POLICY), policy_is(policy_version)))
+            unchanged = policy_is(policy_version) & drains_are(drains_version)
+            writes.append(Check(self._lines_table, metadata_key(POLICY), unchanged))
         if reservations is not None:
             jobs = {job: dict(slots) for job, slots in reservations.items()}
             writes.append(Put(self._lines_table, {**metadata_key(RESERVATIONS), "jobs": jobs}))

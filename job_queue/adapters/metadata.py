@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from job_queue.adapters.condition_expressions import (
+    drains_are,
     fencing_token_is,
     is_last_used_at,
     is_promised_by,
@@ -30,14 +31,17 @@ from job_queue.adapters.items import (
     bucket_from,
     bucket_item,
     checkpoints_item,
+    drains_from,
+    drains_item,
     listing_item,
     metadata_from,
     metadata_key,
     plan_item,
+    policy_from,
 )
 from job_queue.adapters.records.policy_history import PolicyVersions
 from job_queue.domain.capacity_backoff import CapacityBackoff
-from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.cluster_state import Metadata, StoredDrains
 from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.expectations.published_plan import LastCycle
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints
@@ -192,8 +196,7 @@ class MetadataRepository:
 
     def policy(self) -> StoredPolicy | None:
         """Return the stored policy; None if no policy was ever applied."""
-        item = self._tables.get(self._lines_table, metadata_key(POLICY))
-        return STORED_POLICY.record(item) if item else None
+        return policy_from(self._tables.get(self._lines_table, metadata_key(POLICY)))
 
     def apply_policy(
         self, document: str, version: int, by: str, now: float, restored: int | None = None
@@ -211,6 +214,23 @@ class MetadataRepository:
             ]
         )
         return new
+
+    # --- drains ----------------------------------------------------------------------------------
+
+    def drains(self) -> StoredDrains:
+        """Return all drains."""
+        return drains_from(self._tables.get(self._lines_table, metadata_key(POLICY)))
+
+    def replace_drains(self, drains: StoredDrains) -> None:
+        """Replace the drains of the version before.
+
+        They are stored in the policy's item, which each plan is recorded against. So a plan that was made with other
+        drains is not recorded.
+
+        :raises Refused: the drains have changed since they were read.
+        """
+        when = drains_are(drains.version - 1)
+        self._tables.transact([Update(self._lines_table, metadata_key(POLICY), set=drains_item(drains), when=when)])
 
     # --- the generation --------------------------------------------------------------------------
 

@@ -14,7 +14,10 @@ from job_queue.domain.domain_events import (
     LeaseConflict,
     Notify,
     PolicyApplied,
+    PoolDrained,
+    PoolUndrained,
 )
+from job_queue.domain.job import iso
 from job_queue.domain.state_machine import JobTransition
 
 
@@ -50,6 +53,11 @@ def log_event(event: DomainEvent) -> None:
             log.info("cycle", starts=starts, evictions=evictions, waiting=reasons, seconds=round(seconds, 3))
         case PolicyApplied(policy, restored):
             log.info("policy applied", version=policy.version, by=policy.applied_by, restored=restored)
+        case PoolDrained(pool, drain):
+            at, stops = iso(drain.at), drain.stops.value
+            log.info("pool drained", pool=pool, at=at, by=drain.by, reason=drain.reason, stops=stops)
+        case PoolUndrained(pool, drain, by):
+            log.info("pool undrained", pool=pool, by=by, drained_by=drain.by)
         case ForgedAttempt(training_job, claimed):
             log.warning("forged attempt", attempt=training_job, claimed=claimed)
         case LeaseConflict():

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import msgspec
 from api_contract.models import (
     Attempt,
     DepartmentStatus,
+    DrainAnswer,
     Eviction,
     ExternalJob,
     JobDetail,
@@ -20,6 +21,7 @@ from api_contract.models import (
     PlanAnswer,
     PolicyAnswer,
     PolicyHistory,
+    PoolDrain,
     PoolStatus,
     ProjectStatus,
     QueueStatus,
@@ -37,7 +39,8 @@ from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, ExternalTrainingJob, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, PolicyVersion, slots_of
-from job_queue.scheduler import WHOLE, Calendar, Department, JobState, Plan, Policy, Pool, Project
+from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project
+from job_queue.services.drains import DrainChange
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -155,7 +158,7 @@ def queue_status(
     status = QueueStatus(
         pools=tuple(
             _pool_status(
-                pool, cluster, capacities[pool.name], pools.calendars.get(pool.name), external.get(pool.name, 0)
+                pool, cluster, capacities[pool.name], pools.calendars.get(pool.name), external.get(pool.name, 0), now
             )
             for pool in policy.pools
         ),
@@ -196,7 +199,7 @@ def queue_status(
 
 
 def _pool_status(
-    pool: Pool, cluster: ClusterState, capacity: int, calendar: Calendar | None, external: int
+    pool: Pool, cluster: ClusterState, capacity: int, calendar: Calendar | None, external: int, now: float
 ) -> PoolStatus:
     known = calendar is not None and isfinite(calendar.opens)
     holders = [job for job in cluster.active.values() if pool.name in job.slots]
@@ -216,6 +219,30 @@ def _pool_status(
         closes=_time(iso(calendar.closes)) if calendar and known else None,
         gpus=None if pool.gpus is None else pool.gpus * capacity,
         gpus_used=_gpus_used(pool, cluster),
+        drain=_pool_drain(cluster.drains.get(pool.name), now),
+    )
+
+
+def drain_answer(changed: DrainChange, now: float) -> DrainAnswer:
+    """Return the answer to a request that drains a pool or ends a drain.
+
+    :param now: epoch seconds.
+    """
+    return DrainAnswer(
+        changed.pool, _pool_drain(changed.drain, now), changed.was_drained, changed.stopping, changed.staying
+    )
+
+
+def _pool_drain(drain: Drain | None, now: float) -> PoolDrain | None:
+    if drain is None:
+        return None
+    return PoolDrain(
+        at=datetime.fromtimestamp(drain.at, UTC),
+        in_force=drain.is_in_force(now),
+        by=drain.by,
+        requested=_time(iso(drain.requested)),
+        reason=drain.reason,
+        stops=drain.stops.value,
     )
 
 

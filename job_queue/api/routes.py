@@ -13,6 +13,9 @@ from api_contract import routes as contract
 from api_contract.history import HistoryFilter, HistoryPage
 from api_contract.models import (
     Cancellation,
+    DrainAnswer,
+    DrainEnd,
+    DrainRequest,
     Identity,
     JobChange,
     JobDetail,
@@ -46,6 +49,7 @@ from job_queue.api.requests import read_body, read_query
 from job_queue.api.responses import (
     ShowsValues,
     detail,
+    drain_answer,
     plan_answer,
     policy_answer,
     policy_history,
@@ -60,6 +64,7 @@ from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, Q
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import Job, JobRecord
+from job_queue.services.drains import DrainService
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
@@ -85,6 +90,8 @@ ACTIONS = {
     contract.POLICY_HISTORY.id: Action.SHOW_HISTORY,
     contract.APPLY_POLICY.id: Action.APPLY_POLICY,
     contract.ROLL_BACK_POLICY.id: Action.ROLL_BACK,
+    contract.DRAIN_POOL.id: Action.DRAIN,
+    contract.UNDRAIN_POOL.id: Action.UNDRAIN,
     contract.PREVIEW_POLICY.id: Action.PREVIEW,
     contract.WHO_AM_I.id: Action.WHO_AM_I,
 }
@@ -105,6 +112,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     history: HistoryPages,
     commands: JobCommands,
     policy_service: PolicyService,
+    drains: DrainService,
     previews: PreviewService,
     settings: DeploymentSettings,
     invocation: Callable[[], Invocation],
@@ -243,6 +251,22 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         applied, warnings = policy_service.roll_back(wanted.to, wanted.version, _caller(api), force=wanted.force)
         scheduler.wake(invocation())
         return 200, policy_answer(applied, warnings)
+
+    @serves(contract.DRAIN_POOL)
+    def drain_pool() -> tuple[int, DrainAnswer]:
+        wanted = read_body(DrainRequest, json_object(_body(api), 'such as {"pool": "p5"}'))
+        at = _optional(wanted.at)
+        changed = drains.drain(wanted.pool, _caller(api), at=at, reason=wanted.reason, stops=wanted.stops)
+        scheduler.wake(invocation())
+        return 200, drain_answer(changed, dry_run.now())
+
+    @serves(contract.UNDRAIN_POOL)
+    def undrain_pool() -> tuple[int, DrainAnswer]:
+        wanted = read_body(DrainEnd, json_object(_body(api), 'such as {"pool": "p5"}'))
+        changed = drains.undrain(wanted.pool, _caller(api))
+        if changed.was_drained:
+            scheduler.wake(invocation())
+        return 200, drain_answer(changed, dry_run.now())
 
     @serves(contract.PREVIEW_POLICY)
     def preview_policy() -> tuple[int, PreviewAnswer]:

@@ -36,7 +36,7 @@ from job_queue.controller.stops import Stops
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.warm_pools import Placement, claims_of, place
+from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import JobTransition
@@ -270,7 +270,7 @@ class Controller(ControllerPart):
         adoptions.clear()
         cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
         now = self._clock()
-        # 3. Continue earlier decisions: stops of cancelled and requeued jobs, and launches without an answer.
+        # 3. Continue earlier decisions: stops that users request, and launches without an answer.
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
@@ -304,7 +304,9 @@ class Controller(ControllerPart):
         # 6. Carry out the recorded intents.
         details = {record.job.name: record.details for record in records if record}
         self._warm_pools.take(placement, _new(recorded))
-        more = self._warm_pools.release([*claims.to_release, *placement.in_the_way])
+        more = self._warm_pools.release(
+            [*claims.to_release, *placement.in_the_way, *in_drained_pools(cluster, placement, now)]
+        )
         more = self._stops.ask(lease, cluster, _new(recorded), now) or more
         if more:
             self._raise_generation()
@@ -353,7 +355,12 @@ class Controller(ControllerPart):
         for part in alone if one_by_one and transitions else transactions(transitions):
             try:
                 self._repository.commit(
-                    lease, part, now, policy_version=cluster.applied.version, reservations=reservations
+                    lease,
+                    part,
+                    now,
+                    policy_version=cluster.applied.version,
+                    drains_version=cluster.metadata.drains.version,
+                    reservations=reservations,
                 )
             except LeaseLost:
                 if not self._repository.still_held(lease):

@@ -119,7 +119,8 @@ class Launcher(ControllerPart):
             case LaunchResult.LAUNCHED:
                 # For a member the call is not known, because its agent may have obeyed an earlier call.
                 more = self._launched(lease, job, job.sent if job.carrier_attempt is None else None)
-                return self._end_lag(job, cluster) or more
+                drained = cluster.drain_of(job, self._clock()) is not None  # the attempt can be stopped only now
+                return self._end_lag(job, cluster) or more or drained
             case LaunchResult.NAME_TAKEN:
                 return self._name_taken(lease, job)
             case LaunchResult.THROTTLED:

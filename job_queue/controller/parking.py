@@ -133,7 +133,7 @@ def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Jo
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
     if hold.reason is WaitReason.HELD_BY_USER:
         return FOR_EVER
-    if hold.reason in _CANNOT_START:
+    if hold.reason in _CANNOT_START or (hold.reason is WaitReason.DRAINED and _is_drained_later(job, cluster, now)):
         return int(now) + PARKED_SECONDS
     if hold.reason is WaitReason.OVER_BUDGET:  # if the project's own budget is spent, no later job can start either
         project = project_of(cluster.policy, job.project)
@@ -143,6 +143,12 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
     if job.backoff_until is not None and job.backoff_until > now:
         return job.backoff_until
     return _until_its_pools_are_tried(job, cluster, now)
+
+
+def _is_drained_later(job: Job, cluster: ClusterState, now: float) -> bool:
+    """Return whether a drain of one of the job's pools is not in force yet, so that later, shorter jobs may start."""
+    pools = {pool for need in alternatives(job, cluster.applied.policy) for pool in need}
+    return any(not drain.is_in_force(now) for pool, drain in cluster.drains.items() if pool in pools)
 
 
 def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:

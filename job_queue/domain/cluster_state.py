@@ -17,6 +17,8 @@ from job_queue.scheduler import (
     ActiveJob,
     Calendar,
     Carrier,
+    Drain,
+    Drains,
     JobState,
     PastUse,
     PausedPool,
@@ -25,7 +27,16 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
     remembers,
+    stopping_drain,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDrains:
+    """All drains, as they are stored. Each change makes the next version."""
+
+    version: int = 0  # 0: no drain was ever stored
+    by_pool: Drains = field(default_factory=dict)  # also of pools that the policy no longer has
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,7 @@ class Metadata:
     )  # waiting queue in use -> epoch seconds at which a job was last added
     opened_by: Mapping[str, str] = field(default_factory=dict)  # waiting queue -> owner of its first job, if known
     policy: StoredPolicy | None = None
+    drains: StoredDrains = StoredDrains()
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: ListingProgress | None = None  # the known part of SageMaker's list of training jobs
@@ -145,6 +157,26 @@ class ClusterState:
                 kept[pool] = kept.get(pool, 0) + count
         return kept
 
+    @property
+    def drains(self) -> Drains:
+        """The drains of the policy's pools."""
+        names = {pool.name for pool in self.applied.policy.pools}
+        return {pool: drain for pool, drain in self.metadata.drains.by_pool.items() if pool in names}
+
+    def drain_of(self, job: Job, now: float) -> tuple[str, Drain] | None:
+        """Return the pool whose drain stops an active job, with the drain; None if no drain stops the job.
+
+        A member is stopped by the drain of its carrier's pool. A carrier ends when its members have ended.
+        """
+        if job.carries is not None:
+            return None
+        return stopping_drain(self.drains, self.pools_of(job), now, preemptible=job.preemptible)
+
+    def pools_of(self, job: Job) -> Iterable[str]:
+        """Return the pools in which an active job holds slots; for a member, the pool of its carrier."""
+        carrier = self.active.get(job.allocation.carrier) if job.allocation is not None else None
+        return (carrier or job).slots.keys()
+
     def calendars(self, now: float) -> dict[str, Calendar]:
         """Return the calendars of the pools that have training plans."""
         return calendars(self.metadata.training_plans, self.applied.policy, now)
@@ -168,7 +200,8 @@ class ClusterState:
         """
         calendars = self.calendars(now)
         plans = {pool: it.instances for pool, it in calendars.items() if it.is_open(now)}
-        return Snapshot(under_ceiling(self.policy, self.applied.ceiling, plans), now, calendars=calendars)
+        policy = under_ceiling(self.policy, self.applied.ceiling, plans)
+        return Snapshot(policy, now, calendars=calendars, drains=self.drains)
 
     def snapshot(self, now: float) -> Snapshot:
         """Return the planner's input."""

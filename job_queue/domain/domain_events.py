@@ -8,7 +8,7 @@ from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.job import Job
 from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import JobTransition
-from job_queue.scheduler import JobState, Plan
+from job_queue.scheduler import Drain, JobState, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,23 @@ class PolicyApplied:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolDrained:
+    """The event that a pool is drained, now or at a time."""
+
+    pool: str
+    drain: Drain
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUndrained:
+    """The event that the drain of a pool was ended."""
+
+    pool: str
+    drain: Drain  # the ended drain
+    by: str  # ARN of the admin who ended the drain
+
+
+@dataclass(frozen=True, slots=True)
 class ForgedAttempt:
     """The event that a training job has the queue's tags, and no proof that the queue launched it."""
 
@@ -77,6 +94,8 @@ DomainEvent = (
     | ComparisonAge
     | IdleInstances
     | PolicyApplied
+    | PoolDrained
+    | PoolUndrained
     | ForgedAttempt
     | UnrecordedJob
     | LeaseConflict
@@ -91,11 +110,20 @@ class JobEvent(StrEnum):
     STARTED = "Training Job Started"  # SageMaker accepted an attempt
     PREEMPTED = "Training Job Preempted"  # the attempt made room or its training plan ended, and the job waits again
     REQUEUED = "Training Job Requeued"  # a user had the attempt stopped, and the job waits again
+    DRAINED = "Training Job Drained"  # an admin drains the pool, so the attempt was stopped, and the job waits again
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was interrupted or retried
     EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
     FINISHED = "Training Job Finished"
+
+
+_INTERRUPTIONS = {
+    "preempted": JobEvent.PREEMPTED,
+    "requeued": JobEvent.REQUEUED,
+    "drained": JobEvent.DRAINED,
+}
+"""The events of attempts that were interrupted, by outcome."""
 
 
 def job_event(transition: JobTransition) -> JobEvent | None:
@@ -109,7 +137,7 @@ def job_event(transition: JobTransition) -> JobEvent | None:
         return None  # a failure of the job itself is no backoff; there is an event when no retries are left
     if old.state.holds_slots and new.state.waits:
         outcome = transition.ended.outcome if transition.ended is not None else None
-        return {"preempted": JobEvent.PREEMPTED, "requeued": JobEvent.REQUEUED}.get(outcome or "", JobEvent.BACKED_OFF)
+        return _INTERRUPTIONS.get(outcome or "", JobEvent.BACKED_OFF)
     return None
 
 

@@ -20,7 +20,9 @@ Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
 
 
-INTERRUPTED = frozenset({"preempted", "requeued"})  # outcomes of attempts after which the job resumes its work
+INTERRUPTED = frozenset(
+    {"preempted", "requeued", "drained"}
+)  # outcomes of attempts after which the job resumes its work
 
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
@@ -110,6 +112,7 @@ class Job:
     evicted_for: str | None = None  # the job for which this job was asked to stop
     evicted_by: str | None = None  # the rule of that eviction
     requeued_by: str | None = None  # ARN of the caller who wants the active attempt stopped and the job to wait again
+    drained_by: str | None = None  # ARN of the admin whose drain stops the attempt
     preempted: tuple[int, ...] = ()  # epoch seconds of the preemptions in the last day, at most MOST_PREEMPTIONS
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
@@ -157,8 +160,9 @@ class Job:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the attempt is being stopped, and the job is to wait again: it was evicted or requeued."""
-        return self.state is JobState.STOPPING and (self.evicted_for is not None or self.requeued_by is not None)
+        """Whether the attempt is being stopped, and the job is to wait again: it was evicted, requeued or drained."""
+        causes = (self.evicted_for, self.requeued_by, self.drained_by)
+        return self.state is JobState.STOPPING and any(cause is not None for cause in causes)
 
     @property
     def address(self) -> str | None:
@@ -261,7 +265,7 @@ class EndedAttempt:
     training_job_name: str | None
     started: str | None  # ISO time
     ended: str  # ISO time
-    outcome: str  # final state of the job; or preempted, requeued, failed or stopped if the job waits again
+    outcome: str  # final state of the job; or preempted, requeued, drained, failed or stopped if it waits again
     instances: int | None = None  # instances of the attempt; None: recorded by an earlier version, or on a carrier
     carrier: str | None = None  # the carrier's attempt
 

@@ -19,7 +19,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.job import MANY_REFUSALS, Dependency, EndedAttempt, Job, JobRecord, LateLaunch, LaunchCall, iso
 from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
-from job_queue.scheduler import JobState, clock
+from job_queue.scheduler import Drain, JobState, clock
 
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
 ASK_AGAIN_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
@@ -256,6 +256,13 @@ def stop_requeued(job: Job, now: float) -> JobTransition:
     return JobTransition(job, job.transition(now, JobState.STOPPING), f"stopping: requeued by {job.requeued_by}", now)
 
 
+def stop_drained(job: Job, pool: str, drain: Drain, now: float) -> JobTransition:
+    """Record the intent to stop the running attempt of a job in a drained pool."""
+    why = f": {drain.reason}" if drain.reason else ""
+    new = job.transition(now, JobState.STOPPING, drained_by=drain.by)
+    return JobTransition(job, new, f"stopping: {pool} is drained by {drain.by}{why}", now)
+
+
 def stop_cancelled(job: Job, now: float) -> JobTransition:
     """Record the intent to stop the running attempt of a cancelled job."""
     return JobTransition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
@@ -279,7 +286,13 @@ def announce_extension(job: Job, now: float) -> JobTransition:
 def stop_denied(job: Job, now: float) -> JobTransition:
     """Record that SageMaker denies a stop: the attempt continues, and makes no room."""
     new = job.transition(
-        now, JobState.RUNNING, evicted_for=None, evicted_by=None, left_idle=False, stop_denied=int(now)
+        now,
+        JobState.RUNNING,
+        evicted_for=None,
+        evicted_by=None,
+        drained_by=None,
+        left_idle=False,
+        stop_denied=int(now),
     )
     whom = f"; it makes no room for {job.evicted_for}" if job.evicted_for else ""
     cause = f"SageMaker denies the queue to stop {job.launched}{whom}. Were its queue- tags removed?"
@@ -348,10 +361,10 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
     - If the attempt completed, the job is completed, even if the attempt was being stopped.
     - If the job was cancelled, the job is stopped.
     - If the training plan ended before the attempt's time limit, the job is preempted.
-    - If the queue stopped the attempt to make room, or because a user requeued the job, the job is preempted, unless
-      the attempt ran out of time. SageMaker may report Failed, because a process may end with an error when it is
-      stopped. An attempt that failed for lack of capacity backs off instead. A requeue is no preemption for the
-      guaranteed runtime.
+    - If the queue stopped the attempt to make room, for a requeue or for a drain, the job is preempted, unless the
+      attempt ran out of time. SageMaker may report Failed, because a process may end with an error when it is
+      stopped. An attempt that failed for lack of capacity backs off instead. Neither a requeue nor a drain is a
+      preemption for the guaranteed runtime.
     - After lack of capacity or an error of SageMaker, the job waits again. Neither is a failure of the job.
     - After any other failure, the job waits again if it has retries left. Otherwise the job is failed.
     - If the attempt was deleted before its end was known, the job is stopped. The job is not run again, because the
@@ -407,6 +420,18 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
     return _after_stop(record, ending, now, backoffs)
 
 
+def _interruption(job: Job) -> str:
+    if job.evicted_for is not None:
+        return f"made room for {job.evicted_for}"
+    return f"requeued by {job.requeued_by}" if job.requeued_by is not None else f"drained by {job.drained_by}"
+
+
+def _outcome_of_interruption(job: Job) -> str:
+    if job.evicted_for is not None:
+        return "preempted"
+    return "requeued" if job.requeued_by is not None else "drained"
+
+
 def _after_failure(
     record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]
 ) -> JobTransition:
@@ -430,8 +455,7 @@ def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[C
         also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
             also = f"; {job.launched} was deleted in SageMaker"
-        cause = f"made room for {job.evicted_for}" if evicted else f"requeued by {job.requeued_by}"
-        return _ended(record, now, new, f"{cause}{also}", outcome="preempted" if evicted else "requeued")
+        return _ended(record, now, new, f"{_interruption(job)}{also}", outcome=_outcome_of_interruption(job))
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
         return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
@@ -469,6 +493,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         evicted_for=None,
         evicted_by=None,
         requeued_by=None,
+        drained_by=None,
         backoff_until=None,
         missing_since=None,
         parked=None,
@@ -494,6 +519,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         evicted_for=None,
         evicted_by=None,
         requeued_by=None,
+        drained_by=None,
         backoff_until=None,
         missing_since=None,
         parked=None,

@@ -39,6 +39,9 @@ from job_queue.scheduler.model import (
     ActiveJob,
     Calendar,
     Carrier,
+    Drain,
+    Drains,
+    DrainStops,
     Evict,
     Hold,
     JobState,
@@ -51,6 +54,7 @@ from job_queue.scheduler.model import (
     Start,
     WaitingJob,
     WaitReason,
+    stopping_drain,
 )
 from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
@@ -68,6 +72,9 @@ __all__ = [
     "DEFAULT",
     "Department",
     "DocumentError",
+    "Drain",
+    "DrainStops",
+    "Drains",
     "Evict",
     "Figure",
     "GPUS",
@@ -129,5 +136,6 @@ __all__ = [
     "remembers",
     "sentence",
     "shown",
+    "stopping_drain",
     "waiting_order",
 ]

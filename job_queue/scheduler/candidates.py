@@ -402,10 +402,23 @@ def _possible_alternatives(
     if job.backoff_until is not None and job.backoff_until > now:
         return WaitReason.BACKOFF
     fitting = demands.fitting(job.demand, pools)
-    if isinstance(fitting, WaitReason) or not snapshot.calendars:
+    if isinstance(fitting, WaitReason):
         return fitting
-    in_time = tuple(need for need in fitting if all(is_in_time(job, pool, snapshot) for pool in need))
-    return in_time or WaitReason.OUTSIDE_TRAINING_PLAN
+    if snapshot.calendars:
+        fitting = tuple(need for need in fitting if all(is_in_time(job, pool, snapshot) for pool in need))
+        if not fitting:
+            return WaitReason.OUTSIDE_TRAINING_PLAN
+    return without_drained(fitting, job, snapshot) or WaitReason.DRAINED
+
+
+def without_drained(
+    alternatives: tuple[Slots, ...], job: WaitingJob | ActiveJob, snapshot: Snapshot
+) -> tuple[Slots, ...]:
+    """Return the alternatives without those in a pool whose drain keeps the job from starting there now."""
+    if not snapshot.drains:
+        return alternatives
+    closed = {pool for pool, drain in snapshot.drains.items() if not drain.allows_start(snapshot.now, job.max_runtime)}
+    return tuple(need for need in alternatives if not need.keys() & closed)
 
 
 def _fits_in_pools(need: Slots, pools: Mapping[str, Pool], snapshot: Snapshot) -> bool:

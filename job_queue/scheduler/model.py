@@ -4,7 +4,7 @@ Everything is immutable. Times are seconds since the epoch (UTC), durations are 
 sizes are slots: one slot is one instance of a pool.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -34,6 +34,8 @@ def above_zero(slots: Slots) -> Slots:
 
 DEFAULT = "default"
 """The name of the only pool and the only project while no policy is applied."""
+UNKNOWN_RUNTIME = 24 * 3600.0
+"""SageMaker's default MaxRuntimeInSeconds, assumed if no runtime is known."""
 
 
 class JobState(StrEnum):
@@ -43,7 +45,9 @@ class JobState(StrEnum):
     STARTING = "starting"  # holds its slots; the intent is recorded, but SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
     STOPPING = "stopping"  # a stop was requested; holds its slots until SageMaker says that the attempt has ended
-    PREEMPTED = "preempted"  # waits again, after its attempt made room, was cut off, or was stopped by a requeue
+    PREEMPTED = (
+        "preempted"  # waits again, after its attempt made room, was cut off, or was stopped by a requeue or a drain
+    )
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
     STOPPED = "stopped"  # finished: cancelled, stopped by hand or at a time limit, or deleted in SageMaker
@@ -182,6 +186,51 @@ class Calendar:
         return self.opens <= now < self.closes
 
 
+class DrainStops(StrEnum):
+    """The running jobs that a drain stops once it is in force."""
+
+    NONE = "none"  # all jobs run to their ends
+    PREEMPTIBLE = "preemptible"  # jobs that are not preemptible, such as interactive jobs, run to their ends
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The order of an admin to empty a pool: from `at` on, no job starts in the pool, and running jobs are stopped."""
+
+    at: int  # epoch seconds from which the drain is in force
+    by: str = ""  # ARN of the admin
+    reason: str = ""
+    stops: DrainStops = DrainStops.PREEMPTIBLE
+    requested: int = 0  # epoch seconds of the request
+
+    def is_in_force(self, now: float) -> bool:
+        """Return whether the drain is in force at `now`."""
+        return self.at <= now
+
+    def allows_start(self, now: float, max_runtime: float | None) -> bool:
+        """Return whether a job may start in the pool at `now`: its MaxRuntimeInSeconds has to end by `at`."""
+        return now + (UNKNOWN_RUNTIME if max_runtime is None else max_runtime) <= self.at and not self.is_in_force(now)
+
+    def stops_job(self, now: float, *, preemptible: bool) -> bool:
+        """Return whether the drain stops a running job of the pool at `now`."""
+        return self.is_in_force(now) and (
+            self.stops is DrainStops.ALL or (preemptible and self.stops is DrainStops.PREEMPTIBLE)
+        )
+
+
+Drains = Mapping[str, Drain]
+"""Pool -> its drain."""
+
+
+def stopping_drain(drains: Drains, pools: Iterable[str], now: float, *, preemptible: bool) -> tuple[str, Drain] | None:
+    """Return the first pool whose drain stops a running job of these pools, with the drain; None if no drain does."""
+    for pool in pools if drains else ():
+        if pool in drains and drains[pool].stops_job(now, preemptible=preemptible):
+            return pool, drains[pool]
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class PastUse:
     """Use by a project's finished attempts, in instance-seconds."""
@@ -205,11 +254,14 @@ class Snapshot:
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots reserved for it
     paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool, or `<pool>/<type>` in a pool of any type
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # by pool; a missing pool is always open
+    drains: Drains = field(default_factory=dict)  # by pool; a missing pool is not drained
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; missing: no past use
     carriers: tuple[Carrier, ...] = ()
 
     def capacity(self, pool: Pool) -> int:
-        """Return the number of instances that a pool has now; 0 while its training plan is closed."""
+        """Return the number of instances that a pool has now; 0 while it is drained or its training plan is closed."""
+        if pool.name in self.drains and self.drains[pool.name].is_in_force(self.now):
+            return 0
         calendar = self.calendars.get(pool.name)
         return self.size(pool) if calendar is None or calendar.is_open(self.now) else 0
 
@@ -231,6 +283,7 @@ class WaitReason(StrEnum):
     NO_SUCH_POOL = "NO_SUCH_POOL"
     NEVER_FITS = "NEVER_FITS"  # needs more instances than the pool has in all
     OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # the training plan has not begun, is over, or would end too early
+    DRAINED = "DRAINED"  # an admin drains the pool, now or before the job's MaxRuntimeInSeconds would be over
     OVER_BUDGET = "OVER_BUDGET"  # the budget of the project, or of the owner in it, is spent for this period
     GROUP_LIMIT = "GROUP_LIMIT"  # the job's group has as many active jobs as it may have
     OVER_LIMIT = "OVER_LIMIT"
@@ -259,6 +312,7 @@ NOTHING_TO_DO: Mapping[WaitReason, str] = {
 LAST_RESORT: Mapping[WaitReason, str] = {
     **REMEDIES,
     WaitReason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
+    WaitReason.DRAINED: "Wait until an admin ends the drain (smq undrain), or ask for a pool that is not drained.",
     WaitReason.GROUP_LIMIT: "Wait for one of its group to end.",
     WaitReason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",
     WaitReason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
@@ -272,7 +326,9 @@ LAST_RESORT: Mapping[WaitReason, str] = {
 UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
 UNTIL_OTHERS_END = frozenset({WaitReason.DEPENDENCY, WaitReason.GROUP_LIMIT, WaitReason.OWNER_LIMIT})
 """Reasons that last until another job ends: a dependency, or a job of the same group or owner."""
-WITHOUT_POSITION = UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.HELD_BY_USER, WaitReason.OVER_BUDGET}
+WITHOUT_POSITION = (
+    UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.HELD_BY_USER, WaitReason.DRAINED, WaitReason.OVER_BUDGET}
+)
 """Reasons of jobs that have no position among the jobs that wait for slots."""
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from job_queue.scheduler.documents.policy_schema import Order, Policy, Settings
-from job_queue.scheduler.model import ActiveJob, Snapshot, WaitingJob
+from job_queue.scheduler.model import UNKNOWN_RUNTIME, ActiveJob, Snapshot, WaitingJob
 from job_queue.scheduler.sharing.lately import Lately, Owner
 from job_queue.scheduler.sharing.spending import Spending
 
@@ -13,7 +13,6 @@ INTERACTIVE_OFFSET = 1 << 40  # added to the priority of an interactive job to g
 LOWEST_INTERACTIVE = INTERACTIVE_OFFSET >> 1  # above all priorities, below the ranks of all interactive jobs
 
 DEFAULT_SETTINGS = Settings()
-UNKNOWN_RUNTIME = 24 * 3600.0  # SageMaker's default MaxRuntimeInSeconds, assumed if no runtime is known
 OVERSPENT_OFFSET = 1e12  # slots, added to the use of an owner with a spent soft budget; more than any real use
 
 

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from job_queue.scheduler.admission import Admission
-from job_queue.scheduler.candidates import Candidate, Groups, find_candidates, requests
+from job_queue.scheduler.candidates import Candidate, Groups, find_candidates, requests, without_drained
 from job_queue.scheduler.explain.holds import explain
 from job_queue.scheduler.fair_share import ServingOrder, ShareNode, ShareTree
 from job_queue.scheduler.model import Evict, Hold, Plan, Slots, Snapshot, Start
@@ -35,7 +35,7 @@ def decide(snapshot: Snapshot) -> tuple[Plan, Callable[[], tuple[Hold, ...]]]:
     """Return the decisions of one cycle without holds, and a function that returns the holds."""
     # 1. Find the candidates: the jobs that would start if there were enough free slots.
     lately, spending = held_lately(snapshot), Spending(snapshot)
-    snapshot = _without_overspent_moves(snapshot, spending)
+    snapshot = _without_drained_moves(_without_overspent_moves(snapshot, spending))
     order = WaitingOrder(snapshot, lately, spending)
     tree = ShareTree(snapshot.policy, spending.overspent)
     candidates, refused = find_candidates(snapshot, tree, order, spending)
@@ -67,6 +67,14 @@ def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot
     if not spending:
         return snapshot
     active = tuple(replace(job, demand=()) if spending.forbids(job) else job for job in snapshot.active)
+    return replace(snapshot, active=active)
+
+
+def _without_drained_moves(snapshot: Snapshot) -> Snapshot:
+    """Remove the alternatives of active jobs on which a drain keeps them from starting, so that no job moves there."""
+    if not snapshot.drains:
+        return snapshot
+    active = tuple(replace(job, demand=without_drained(job.demand, job, snapshot)) for job in snapshot.active)
     return replace(snapshot, active=active)
 
 

@@ -55,6 +55,8 @@ def _remedies(what_if: WhatIf, job: WaitingJob, reason: WaitReason, *, submitted
         yield from _shorter_runtime(what_if, "past the job that is served first")
     if reason is WaitReason.OUTSIDE_TRAINING_PLAN:
         yield from _shorter_runtime(what_if, "and end before the plan does")
+    if reason is WaitReason.DRAINED:
+        yield from _shorter_runtime(what_if, "and end before the pool is drained")
     yield from _administrator_remedies(what_if)
 
 

@@ -26,7 +26,8 @@ COARSE = 5500  # (step / elapsed time) = live jobs / COARSE, within the bounds
 MANY = 750  # live jobs above which steps are COARSEST and each step has only one plan
 
 
-HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER}  # reasons that last until a person changes something
+HOPELESS = UNTIL_POLICY_CHANGES | {WaitReason.HELD_BY_USER, WaitReason.DRAINED}
+"""Reasons that last until a person changes something. No drain has an end."""
 
 
 class Doubt(StrEnum):
@@ -195,7 +196,7 @@ def _estimate(name: str, starts: Sequence[float], unknown: Doubt, reason: WaitRe
     """Combine the starts of a job in the futures, in ascending order, into an estimate."""
     middle, last = starts[len(starts) // 2], starts[-1]
     if middle == inf:
-        return Estimate(name, None, unknown, reason)
+        return Estimate(name, None, Doubt.NEVER if reason in HOPELESS else unknown, reason)
     return Estimate(name, middle, earliest=starts[0], latest=None if last == inf else last)
 
 

@@ -151,11 +151,7 @@ class Simulator:
             self._queues.enter(job)
         for arrival in arrivals:
             self._events.enter(arrival.submitted, partial(self._submit, JobRun(arrival)))
-        for time in expiries(snapshot):
-            self._events.enter(time)
-        for pool, calendar in snapshot.calendars.items():
-            if snapshot.now < calendar.closes < inf:
-                self._events.enter(calendar.closes, partial(self._take_back, pool))
+        self._enter_known_changes(snapshot)
         self._awaited = set(self._waiting)
         self._cycle()
         end = snapshot.now + horizon
@@ -165,6 +161,16 @@ class Simulator:
             self.expected_timers = sum(self._now < time <= end for time in ends)
         self._pass_time(enough=lambda: not self._awaited or self._events.next > end or not may_go_on())
         return waiting
+
+    def _enter_known_changes(self, snapshot: Snapshot) -> None:
+        """Enter the ends of backoffs and calendars, and the drains."""
+        for time in expiries(snapshot):
+            self._events.enter(time)
+        for pool, calendar in snapshot.calendars.items():
+            if snapshot.now < calendar.closes < inf:
+                self._events.enter(calendar.closes, partial(self._take_back, pool))
+        for pool, drain in snapshot.drains.items():
+            self._events.enter(max(self._now, drain.at), partial(self._drain, pool))
 
     def _pass_time(self, enough: Callable[[], bool] = lambda: False) -> None:
         while self._events and not enough():
@@ -248,6 +254,15 @@ class Simulator:
         for name, attempt in list(self._active.items()):
             if attempt.slots.get(pool) and not attempt.stopping:
                 self._stop(name, evicted=False)
+
+    def _drain(self, pool: str) -> None:
+        """Stop the attempts of a pool that its drain stops."""
+        for name, attempt in list(self._active.items()):
+            slots = attempt.slots or self._carriers.slots_of(attempt.allocation)
+            if pool in slots and not attempt.stopping:
+                preemptible = attempt.run.job.preemptible
+                if self._world.drains[pool].stops_job(self._now, preemptible=preemptible):
+                    self._stop(name, evicted=False)
 
     def _stopping(self, attempt: SimulatedAttempt) -> float:
         """Return the seconds from a stop until the slots or the GPU allocation of an attempt are free."""

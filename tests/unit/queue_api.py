@@ -14,6 +14,7 @@ from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
+from job_queue.services.drains import DrainService
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
@@ -93,6 +94,7 @@ class Api:
             HistoryPages(queue.repository.attempts, queue.clock),
             JobCommands(repository, queue.policies, settings, queue.clock),
             PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
+            DrainService(queue.repository, queue.dry_run.cluster, queue.clock),
             PreviewService(queue.policies, partial(queue.dry_run.cluster, ahead=True), queue.clock),
             settings,
             queue.invocation,

@@ -14,6 +14,7 @@ from sagemaker_queue.cli.commands.completion import completion
 from sagemaker_queue.cli.commands.config import config
 from sagemaker_queue.cli.commands.data import data
 from sagemaker_queue.cli.commands.doctor import doctor
+from sagemaker_queue.cli.commands.drains import drain, undrain
 from sagemaker_queue.cli.commands.fleet import status
 from sagemaker_queue.cli.commands.interactive.shell import shell
 from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, requeue, set_priority, show, why
@@ -40,7 +41,7 @@ from sagemaker_queue.queue.config.queue_config import API_ID_VARIABLE, DEFAULT_F
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, requeue, cancel),
     *(submit, resubmit, plan, sweep, run, proxy, logs, shell, wait, get, checkpoints),
-    *(status, policy, top, ui, notify, history, usage, simulate, data, config, doctor, completion),
+    *(status, policy, drain, undrain, top, ui, notify, history, usage, simulate, data, config, doctor, completion),
 )
 
 EXAMPLES = """\

@@ -15,6 +15,8 @@ from api_contract.history import PastAttempt
 from api_contract.models import (
     MAX_PAGE,
     Cancellation,
+    DrainAnswer,
+    DrainedJobs,
     Identity,
     JobDetail,
     JobSummary,
@@ -174,6 +176,23 @@ class QueueClient:
         Raises Conflict if the job waits already, is cancelled or has finished.
         """
         return self._call(routes.CHANGE_JOB, name, content={"requeue": True})
+
+    def drain(
+        self, pool: str, *, at: datetime | None = None, reason: str = "", stops: DrainedJobs = "preemptible"
+    ) -> DrainAnswer:
+        """Drain a pool, now or from the time ``at`` on: no job starts there, and its running jobs are stopped.
+
+        The stopped jobs wait again in their old positions, and resume in another pool that they accept, or after the
+        drain. ``stops`` tells which jobs are stopped: ``none``, ``preemptible``, or ``all``. Raises NotFound if the
+        policy has no such pool, and Forbidden unless the caller is an admin of the queue.
+        """
+        changes = {"at": at and _rfc3339(at), "reason": reason or None, "stops": stops}
+        content = {"pool": pool, **{member: value for member, value in changes.items() if value is not None}}
+        return self._call(routes.DRAIN_POOL, content=content)
+
+    def undrain(self, pool: str) -> DrainAnswer:
+        """End the drain of a pool, so that jobs start there again. A pool that is not drained is not an error."""
+        return self._call(routes.UNDRAIN_POOL, content={"pool": pool})
 
     def policy(self, version: int | None = None) -> PolicyAnswer:
         """Return the policy in force, or the given version of the policy, with its version number.

@@ -43,6 +43,8 @@ class Action(StrEnum):
     SHOW_HISTORY = "show the policy's history"
     APPLY_POLICY = "apply a policy"
     ROLL_BACK = "roll back the policy"
+    DRAIN = "drain a pool"
+    UNDRAIN = "end a drain"
     PREVIEW = "preview a change"
     WHO_AM_I = "who am I"
 
@@ -67,6 +69,8 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.SHOW_HISTORY: _EVERYBODY,
     Action.APPLY_POLICY: _ADMINS,
     Action.ROLL_BACK: _ADMINS,
+    Action.DRAIN: _ADMINS,
+    Action.UNDRAIN: _ADMINS,
     Action.PREVIEW: frozenset({Relation.MEMBER, Relation.ADMIN}),  # a member of any project
     Action.WHO_AM_I: _EVERYBODY,
 }

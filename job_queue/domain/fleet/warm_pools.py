@@ -83,6 +83,13 @@ def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
     return Placement(plan, {**claims.reused, **reused}, tuple(in_the_way.values()), keep)
 
 
+def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) -> list[ExternalTrainingJob]:
+    """Return the warm pools to release because a drain of their pool is in force, without those that are reused."""
+    drained = {pool for pool, drain in cluster.drains.items() if drain.is_in_force(now)}
+    warm = [pool for pool in idle(cluster.external) if pool not in placement.reused.values()] if drained else []
+    return [pool for pool in warm if drained & warm_slots(pool, cluster.applied.policy).keys()]
+
+
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
     """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 

@@ -56,6 +56,7 @@ class Packing:
         self._guarantees = Guarantees(snapshot.policy)
         self._gpus = {pool.name: pool.gpus or 0 for pool in snapshot.policy.pools}
         self._reserved_carriers = reserved_carriers
+        self._drained = snapshot.drains.keys()
         self.carriers = {carrier.name: carrier for carrier in sorted(snapshot.carriers, key=lambda it: it.name)}
         self._classes: dict[tuple[str, str], list[Carrier]] = defaultdict(list)  # (kind, project) -> carriers
         for carrier in self.carriers.values():
@@ -331,7 +332,12 @@ class Packing:
         """Return the carriers that take moved members, fewest free GPUs first, by kind, project and pool."""
         found: dict[object, list[_Host]] = defaultdict(list)
         for name, it in self.carriers.items():
-            if it.takes_members and name not in self._kept and not self.is_emptied(name):
+            if (
+                it.takes_members
+                and name not in self._kept
+                and not self.is_emptied(name)
+                and it.pool not in self._drained
+            ):
                 found[it.kind, it.project, it.pool].append((self._soon[name].free, name))
         for hosts in found.values():
             hosts.sort()

@@ -26,6 +26,8 @@ from job_queue.scheduler.model import (
     ActiveJob,
     Calendar,
     Carrier,
+    Drain,
+    DrainStops,
     JobState,
     PastUse,
     PausedPool,
@@ -66,6 +68,7 @@ def scenario_from_document(content: object) -> Snapshot:
         "reserved": mapping_of(document.slots, "jobs to slots"),
         "paused": mapping_of(_pause, "pools to pauses"),
         "calendars": mapping_of(_calendar, "pools to calendars"),
+        "drains": mapping_of(_drain, "pools to drains"),
         "past_use": mapping_of(_past_use, "projects to what they have used"),
     }
     fields = read_fields(content, "scenario", readers, required=("policy",))
@@ -210,6 +213,22 @@ def _calendar(content: object, path: str) -> Calendar:
     return Calendar(**read_fields(content, path, readers, required=("instances", "opens", "closes")))
 
 
+def _drain(content: object, path: str) -> Drain:
+    readers = {"at": _seconds, "by": document.text, "reason": document.text, "stops": _drain_stops}
+    return Drain(**read_fields(content, path, readers, required=("at",)))
+
+
+def _seconds(value: object, path: str) -> int:
+    return int(_time(value, path))
+
+
+def _drain_stops(value: object, path: str) -> DrainStops:
+    kinds = {kind.value: kind for kind in DrainStops}
+    if not isinstance(value, str) or value not in kinds:
+        raise DocumentError(path, f"must be {', '.join(kinds)}, not {shown(value)}")
+    return kinds[value]
+
+
 def _past_use(content: object, path: str) -> PastUse:
     amounts = mapping_of(document.amount, "names to instance-seconds")
     readers = {"lately": amounts, "lately_by_owner": amounts, "spent": document.amount, "spent_by_owner": amounts}
@@ -286,7 +305,12 @@ def _check_names(snapshot: Snapshot) -> None:
     _check_carriers(snapshot, projects, pools)
     for name in snapshot.past_use.keys() - projects:
         raise DocumentError("scenario.past_use", f"there is no project {name!r}")
-    for field, named in (("external", snapshot.external), ("calendars", snapshot.calendars)):
+    by_pool: tuple[tuple[str, Mapping[str, object]], ...] = (
+        ("external", snapshot.external),
+        ("calendars", snapshot.calendars),
+        ("drains", snapshot.drains),
+    )
+    for field, named in by_pool:
         for pool in named.keys() - pools:
             raise DocumentError(f"scenario.{field}", f"there is no pool {pool!r}")
 

@@ -8,7 +8,17 @@ from typing import Any
 
 from job_queue.scheduler.carriers.allocations import WHOLE, GpuAllocation
 from job_queue.scheduler.carriers.shared_plan import plan
-from job_queue.scheduler.model import NOTHING, ActiveJob, Carrier, JobState, Plan, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import (
+    NOTHING,
+    ActiveJob,
+    Carrier,
+    JobState,
+    Plan,
+    Slots,
+    Snapshot,
+    WaitingJob,
+    stopping_drain,
+)
 from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.sharing.ledger import past_use_after
 
@@ -24,15 +34,19 @@ class ScenarioRun:
     def apply(self, decided: Plan) -> bool:
         """Carry out a plan: stopping jobs end, starting jobs run, evicted jobs stop, new jobs start.
 
-        All members of an evicted carrier stop with the carrier. Return whether anything changed.
+        All members of an evicted carrier stop with the carrier, and so do the jobs that a drain stops. Return whether
+        anything changed.
         """
         before = self.snapshot
         evicted = {eviction.job for eviction in decided.evictions}
         waiting = {job.name: job for job in before.waiting}
+        pools = {carrier.name: carrier.pool for carrier in before.carriers}
         active, ended = [], []
         for job in before.active:
             if job.state is not JobState.STOPPING:
                 leaves = job.name in evicted or (job.allocation is not None and job.allocation.carrier in evicted)
+                runs = job.state is JobState.RUNNING and not job.stop_denied
+                leaves = leaves or (runs and _is_drained(job, pools, before))
                 state = JobState.STOPPING if leaves else JobState.RUNNING
                 started = before.now if job.started is None else job.started
                 active.append(replace(job, state=state, started=started, comes_back=leaves))
@@ -40,7 +54,8 @@ class ScenarioRun:
             if job.started is not None:
                 ended.append((job.project, job.owner, job.slots, job.started))
             if job.comes_back:
-                waiting[job.name] = replace(_waiting(job, before), preemptions=job.preemptions + 1)
+                made_room = not _is_drained(job, pools, before)
+                waiting[job.name] = replace(_waiting(job, before), preemptions=job.preemptions + made_room)
         for start in decided.starts:
             active.append(_starting(waiting.pop(start.job), start.slots, None, before.now))
         for it in decided.allocations:
@@ -56,6 +71,15 @@ class ScenarioRun:
             past_use=past_use_after(before.policy, before.past_use, before.now, ended),
         )
         return self.snapshot != before
+
+
+def _is_drained(job: ActiveJob, pools: Mapping[str, str], before: Snapshot) -> bool:
+    """Return whether a drain stops a job.
+
+    :param pools: the pool of each carrier.
+    """
+    own = job.slots if job.allocation is None else [pools[job.allocation.carrier]]
+    return stopping_drain(before.drains, own, before.now, preemptible=job.preemptible) is not None
 
 
 def _carriers(before: Snapshot, decided: Plan, used: set[str]) -> tuple[Carrier, ...]:

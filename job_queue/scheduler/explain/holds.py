@@ -16,6 +16,7 @@ from job_queue.scheduler.explain.messages import (
     behind,
     clock,
     demand,
+    drained,
     duration,
     instances,
     join,
@@ -231,6 +232,7 @@ class _Reasons:
             WaitReason.DEPENDENCY: self._parts.dependencies,
             WaitReason.BACKOFF: self._backoff_message,
             WaitReason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
+            WaitReason.DRAINED: partial(drained, snapshot=self._snapshot),
             WaitReason.OWNER_LIMIT: self._parts.owner_limit,
             WaitReason.OVER_BUDGET: partial(over_budget, spending=self._spending, now=self._now),
         }

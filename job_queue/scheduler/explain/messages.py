@@ -10,7 +10,7 @@ from itertools import islice
 from job_queue.scheduler.candidates import Candidate, Group
 from job_queue.scheduler.documents.policy_schema import Order
 from job_queue.scheduler.fair_share import ShareNode, diverging_nodes
-from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import DEFAULT, UNKNOWN_RUNTIME, ActiveJob, JobState, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import (
     LOWEST_INTERACTIVE,
     WaitingKey,
@@ -369,6 +369,33 @@ def lately(node: ShareNode, pool: str) -> str:
         return ""
     held, fair = node.past[pool]
     return f"; it has held {held:.1f} on average lately, where its share would be {fair:.1f}"
+
+
+def drained(job: WaitingJob, snapshot: Snapshot) -> str:
+    """Return which of the job's pools are drained, from when on, by whom and why, and until when."""
+    now, sentences = snapshot.now, []
+    for pool in dict.fromkeys(pool for need in job.demand for pool in need):
+        drain = snapshot.drains.get(pool)
+        if drain is None or drain.allows_start(now, job.max_runtime):
+            continue
+        why = f" ({drain.reason})" if drain.reason else ""
+        ends = f"until an admin ends the drain (smq undrain {pool})"
+        if drain.is_in_force(now):
+            since = f"is drained by {person(drain.by)} since {clock(drain.at)}{why}"
+            sentences.append(f"Pool {pool} {since}: no job starts there {ends}.")
+            continue
+        runs = f"may run for {duration(UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime)}"
+        will = f"will be drained by {person(drain.by)} at {clock(drain.at)}, in {duration(drain.at - now)}{why}"
+        sentences.append(
+            f"Pool {pool} {will}, {ends}. A job starts there only if its MaxRuntimeInSeconds is over by then, and this "
+            f"job {runs}."
+        )
+    return " ".join(sentences)
+
+
+def person(arn: str) -> str:
+    """Return the last part of a caller's ARN: the name of the user or session."""
+    return arn.rpartition("/")[2].rpartition(":")[2] or "an admin"
 
 
 def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:

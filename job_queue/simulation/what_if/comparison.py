@@ -140,7 +140,7 @@ def _needs(job: WaitingJob) -> object:
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
     """Return why the job would wait if it were the only job, all pools were idle, and nothing delayed the job."""
     free = replace(job, held=False, backoff_until=None, after=(), more_wait=False, max_runtime=None)
-    empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={})
+    empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={}, drains={})
     decided = plan(replace(empty, waiting=(free,)))
     return None if decided.begins else decided.holds[0]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from api_contract.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
-from sagemaker_queue.jobs.formatting import age, amount, moment
+from api_contract.models import DepartmentStatus, ExternalJob, Pause, PoolDrain, PoolStatus, ProjectStatus, QueueStatus
+from sagemaker_queue.jobs.formatting import age, amount, moment, short_owner
 
 POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
 _MARKETS = {"spot": "spot", "training_plan": "training plan"}
 _MARKET_HEADERS = ["Pool", "Market", "Training Plan", "Starts (UTC)", "Taken Back (UTC)"]
+_DRAIN_HEADERS = ["Pool", "Drained From (UTC)", "By", "Stops", "Reason"]
 _EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
 _PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UTC)"]
 SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
@@ -33,6 +34,8 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
     yield Part(headline(status))
     if status.pools:
         yield Part("", POOL_HEADERS, tuple(map(pool_row, status.pools)))
+    if drains := [_drain_row(pool) for pool in status.pools if pool.drain]:
+        yield Part("Drained: no job starts there until smq undrain", _DRAIN_HEADERS, tuple(drains))
     if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
         yield Part("Not bought on demand", _MARKET_HEADERS, tuple(markets))
     if shared := shared_gpus(status):
@@ -77,6 +80,20 @@ def headline(status: QueueStatus) -> str:
 def pool_row(pool: PoolStatus) -> list[object]:
     """Return the pool's row below ``POOL_HEADERS``."""
     return [pool.name, pool.instance_type or "any", pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+
+
+def drain_text(drain: PoolDrain) -> str:
+    """Return a sentence about a drain: since when, by whom and why."""
+    since = "drained since" if drain.in_force else "drained from"
+    why = f": {drain.reason}" if drain.reason else ""
+    return f"{since} {moment(drain.at)} UTC by {short_owner(drain.by)}{why}"
+
+
+def _drain_row(pool: PoolStatus) -> list[object]:
+    """Return the pool's row below ``_DRAIN_HEADERS``."""
+    drain = pool.drain
+    assert drain is not None
+    return [pool.name, moment(drain.at), short_owner(drain.by), f"{drain.stops} jobs", drain.reason]
 
 
 def _market_row(pool: PoolStatus) -> list[object]:

@@ -80,6 +80,7 @@ _BRIEF_REASONS = {
     "NO_SUCH_POOL": "no such pool",
     "NEVER_FITS": "never fits",
     "OUTSIDE_TRAINING_PLAN": "outside its plan",
+    "DRAINED": "its pool is drained",
     "OVER_BUDGET": "budget is spent",
     "GROUP_LIMIT": "group's limit",
     "OWNER_LIMIT": "owner's limit",

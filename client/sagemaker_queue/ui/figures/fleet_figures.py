@@ -28,6 +28,7 @@ _KINDS = {
 _MARKS = {
     "preempted": ("x", "Preempted"),
     "requeued": ("x-open", "Requeued"),
+    "drained": ("triangle-down-open", "Drained"),
     "failed": ("circle-cross-open", "Failed"),
 }
 NOTHING = "No instances: the policy names no pool yet."

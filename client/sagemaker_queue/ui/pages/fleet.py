@@ -8,6 +8,7 @@ from nicegui import ui
 
 from api_contract.models import JobSummary, PoolStatus
 from sagemaker_queue.jobs.formatting import age, amount, gpus, moment
+from sagemaker_queue.presentation.tables.fleet_tables import drain_text
 from sagemaker_queue.ui.elements import (
     getting_started,
     grid,
@@ -93,6 +94,8 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
         remarks.append(f"{pool.stopping} being freed")
     if pool.warm:
         remarks.append(f"{pool.warm} kept warm")
+    if pool.drain is not None:
+        remarks.append(drain_text(pool.drain))
     if pool.training_plan:
         remarks.append(f"training plan, {moment(pool.opens)} to {moment(pool.closes)}")
     for pause in view.status.pauses:

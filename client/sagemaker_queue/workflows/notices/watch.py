@@ -105,8 +105,7 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
                 kind, news = "started", notices.started(duration(seconds), again=ran)
             ran, began = True, None
         if one.state == "preempted":
-            by = one.cause.partition(";")[0].removeprefix("requeued by ")
-            news = notices.requeued(by) if one.cause.startswith("requeued by ") else notices.preempted(cause=one.cause)
+            news = _interruption(one.cause)
         elif one.state in FINISHED:
             kind = "failed" if one.state == "failed" else "finished"
             reason = job.reason.message if job.reason else ""
@@ -114,6 +113,14 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             news = notices.finished(one.state, took, job.job, reason or one.cause.removeprefix("stopped: "))
         if news and at > known:
             yield Notice(kind, job.job, notices.notice(job.job, job.owner, job.project, news))
+
+
+def _interruption(cause: str) -> str:
+    """Return the news that a job was preempted, requeued or drained, from the cause in its history."""
+    how, _, by = cause.partition(";")[0].partition(" by ")
+    if by and how == "requeued":
+        return notices.requeued(by)
+    return notices.drained(by) if by and how == "drained" else notices.preempted(cause=cause)
 
 
 def _since(job: JobSummary) -> datetime:

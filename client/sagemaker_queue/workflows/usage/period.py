@@ -36,6 +36,22 @@ def moment_of(text: str, now: datetime | None = None) -> datetime:
         ) from None
 
 
+def moment_ahead(text: str, now: datetime | None = None) -> datetime:
+    """Parse a time: 2026-11-22 or 2026-11-22T10:00 (UTC without a time zone), or 12h or 7d after ``now``.
+
+    Raises InvalidOption for any other text.
+    """
+    now = now or datetime.now(timezone.utc)
+    if _AGO.fullmatch(text):
+        return now + (now - moment_of(text, now))
+    try:
+        return moment_of(text, now)
+    except InvalidOption:
+        raise InvalidOption(
+            f"{text!r} is not a time; write 2026-11-22, 2026-11-22T10:00 (UTC), or 12h, 7d from now"
+        ) from None
+
+
 def past_attempts(
     queue: QueueClient, meant: Selection, since: datetime, until: datetime | None
 ) -> Iterator[PastAttempt]:

@@ -1,0 +1,104 @@
+"""The commands of ``smq`` about drains of pools: ``smq drain`` and ``smq undrain``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from sagemaker_queue.cli.output import DONE, print_json
+from sagemaker_queue.cli.parser import argument, checked, command, json_flag, option, with_queue
+from sagemaker_queue.jobs.formatting import amount, moment
+from sagemaker_queue.workflows.usage.period import moment_ahead
+
+if TYPE_CHECKING:
+    from api_contract.models import DrainAnswer, DrainedJobs
+    from sagemaker_queue.queue.client import QueueClient
+
+_pool = argument("pool", metavar="POOL", help="the name of the pool in the policy, as smq status shows it")
+
+
+@command(
+    "drain",
+    help="empty a pool: no job starts there, and running jobs move or wait",
+    description="Empty a pool, now or at a time, such as for maintenance. No job starts there until smq undrain. Jobs "
+    "that run there are stopped as by a preemption: they wait again in their old positions, and resume from their "
+    "checkpoints in another pool that they accept, or after smq undrain. Jobs that are not preemptible run to their "
+    "ends. Before the time, a job starts there only if its MaxRuntimeInSeconds ends by then. For admins of the queue.",
+    examples=["smq drain p5", 'smq drain p5 --at 2026-11-22T18:00 --reason "new disks"', "smq drain p4 --stop all"],
+)
+@_pool
+@option(
+    "--at",
+    metavar="TIME",
+    type=checked(moment_ahead),
+    help="the time: 2026-11-22T18:00 (UTC), or 30m, 12h, 7d from now (default: now)",
+)
+@option("--reason", metavar="TEXT", default="", help="the reason, which users see with the jobs that wait for it")
+@option(
+    "--stop",
+    "stops",
+    type=click.Choice(["none", "preemptible", "all"]),
+    default="preemptible",
+    help="the running jobs that are stopped: none of them, those that are preemptible (default), or all",
+)
+@json_flag("the drain, for programs")
+@with_queue
+def drain(queue: QueueClient, pool: str, at: datetime | None, reason: str, stops: DrainedJobs, as_json: bool) -> int:
+    """Drain a pool, and print what happens to its jobs."""
+    answer = queue.drain(pool, at=at, reason=reason, stops=stops)
+    if as_json:
+        print_json(answer.to_json())
+        return DONE
+    print(_sentence(answer))
+    return DONE
+
+
+@command(
+    "undrain",
+    help="let jobs start in a drained pool again",
+    description="End the drain of a pool, also one whose time has not come: jobs start there again. For admins of the "
+    "queue.",
+    examples=["smq undrain p5"],
+)
+@_pool
+@json_flag("the same for programs")
+@with_queue
+def undrain(queue: QueueClient, pool: str, as_json: bool) -> int:
+    """End the drain of a pool."""
+    answer = queue.undrain(pool)
+    if as_json:
+        print_json(answer.to_json())
+    elif answer.was_drained:
+        print(f"{pool} is not drained any more: jobs start there again")
+    else:
+        print(f"{pool} is not drained; nothing is changed")
+    return DONE
+
+
+def _sentence(answer: DrainAnswer) -> str:
+    """Return when the drain begins, and how many jobs it stops or lets run to their ends."""
+    drain = answer.drain
+    now = drain is None or drain.in_force
+    begins = f"{answer.pool} is drained"
+    if drain is not None and not now:
+        begins += f" from {moment(drain.at)} UTC on"
+    counts = []
+    if answer.stopping:
+        one = answer.stopping == 1
+        when = "" if now else "at that time "
+        counts.append(
+            f"{amount(answer.stopping, 'job')} {'is' if one else 'are'} {when}stopped and {_waits(one)} again"
+        )
+    if answer.staying:
+        one = answer.staying == 1
+        counts.append(
+            f"{amount(answer.staying, 'job')} {'runs' if one else 'run'} to {'its end' if one else 'their ends'}"
+        )
+    ends = f"smq undrain {answer.pool} ends the drain"
+    return f"{begins}: {', '.join(counts) or 'no job runs there'}; {ends}"
+
+
+def _waits(one: bool) -> str:
+    return "waits" if one else "wait"
