@@ -16,6 +16,7 @@ from job_queue.domain.domain_events import Notify
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.scheduler import Plan, plan
+from job_queue.services.drains import DrainService
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.submission import Accepted, SubmissionService, one_by_one
@@ -23,6 +24,7 @@ from tests.fake_sagemaker import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_request
 from tests.memory_tables import MemoryTables
 
+ADMIN = "arn:aws:iam::123456789012:role/ops"
 USAGE_SECONDS = 400 * 86_400
 FAST = CreateRate(1000, 1000)  # for tests that are not about it
 
@@ -139,6 +141,15 @@ class Harness:
     def change(self, name: str, owner: str = OWNER, **changes: Any) -> None:
         """A user holds, releases or requeues a job."""
         JobCommands(self.repository, self.policies, self.settings, self.clock).change(name, owner, **changes)
+        self.wake()
+
+    def drain(self, pool: str, **options: Any) -> None:
+        """An admin drains a pool."""
+        DrainService(self.repository, self.dry_run.cluster, self.clock).drain(pool, ADMIN, **options)
+        self.wake()
+
+    def undrain(self, pool: str) -> None:
+        DrainService(self.repository, self.dry_run.cluster, self.clock).undrain(pool, ADMIN)
         self.wake()
 
     def end(self, attempt: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:

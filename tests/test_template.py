@@ -447,6 +447,8 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
         ("get", "/policy/history"),
         ("get", "/history"),
         ("post", "/policy/rollback"),
+        ("post", "/drain"),
+        ("post", "/undrain"),
         ("post", "/policy/preview"),
     }
 

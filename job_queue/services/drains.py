@@ -101,7 +101,8 @@ class DrainService:
             return
         meant = near(pool, names)
         hint = f"Did you mean {join(meant)}?" if meant else f"There are {join(names)}."
-        raise NotFound(f"The policy has no pool {quoted(pool)}.", field="pool", remedy=hint)
+        message = f"The policy has no pool {quoted(pool)}. {hint}"
+        raise NotFound(message, field="pool", remedy="See the pools: smq status.")
 
 
 def _start(at: datetime | None, now: float) -> int:

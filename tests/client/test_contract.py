@@ -32,12 +32,14 @@ METHODS: dict[str, Callable[[QueueClient], Any]] = {
     "applyPolicy": lambda queue: queue.apply_policy({}, 0),
     "previewPolicy": lambda queue: queue.preview(capacity={"p5": 10}),
     "rollBackPolicy": lambda queue: queue.roll_back_policy(1, 2),
+    "drainPool": lambda queue: queue.drain("p5"),
+    "undrainPool": lambda queue: queue.undrain("p5"),
     "whoAmI": lambda queue: queue.whoami(),
 }
 ATTEMPT = {"job": "job1", "attempt": 1}
 YIELDED = {LIST_JOBS.id: JobSummary, LIST_HISTORY.id: PastAttempt}  # page by page
 LISTS = {"attempts": [ATTEMPT], "jobs": [job("job1", "running", 1)]}
-ENOUGH = {**job("job1", "running", 1), **LISTS, "version": 1, "owner": "arn:ann"}
+ENOUGH = {**job("job1", "running", 1), **LISTS, "version": 1, "owner": "arn:ann", "pool": "p5"}
 
 
 def test_no_operation_is_left_out() -> None:

@@ -15,9 +15,9 @@ from job_queue.domain.domain_events import JobEvent, PolicyApplied
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import announce_cut_off
-from tests.jobs import OWNER
+from tests.jobs import NOW, OWNER
 from tests.payloads import EVENTS, payload
-from tests.queue_harness import Harness
+from tests.queue_harness import ADMIN, Harness
 
 Json = dict[str, Any]
 
@@ -90,6 +90,13 @@ def live_through(queue: Harness) -> None:
     told = announce_cut_off(queue.job("job1"), int(queue.now) + 3600, "winter", queue.now)
     queue.repository.apply(told, queue.now)
     queue.end("job1-qstamp-3")
+
+
+def be_drained(queue: Harness) -> None:
+    queue.submit("job1", 1)
+    queue.drain("default", reason="new disks")
+    queue.end("job1-qstamp-1", "Stopped")
+    queue.undrain("default")
 
 
 def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
@@ -174,11 +181,11 @@ def test_what_others_say_of_its_end_orders_nobody_about_and_what_its_program_sai
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
 def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, name: str) -> None:
-    live_through(notifying.queue)
+    (be_drained if name == "queue-drained" else live_through)(notifying.queue)
     example = payload(name)
     assert example["source"] == "sagemaker-queue"
     sent = next(
-        detail for what, detail in notifying.events() if (what, detail["job"]) == (example["detail-type"], "job1")
+        detail for what, detail in notifying.events() if (what, detail.get("job")) == (example["detail-type"], "job1")
     )
     shape = {field: type(value) for field, value in example["detail"].items()}
     assert shape == {field: type(value) for field, value in sent.items()}
@@ -187,6 +194,20 @@ def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, n
 def test_there_is_an_example_of_every_event_that_is_sent() -> None:
     examples = {payload(path.stem)["detail-type"] for path in EVENTS.glob("queue-*.json")}
     assert examples == {what.value for what in JobEvent} - {JobEvent.BACKED_OFF.value}
+
+
+def test_a_drain_its_end_and_the_jobs_that_it_stops_are_told_of(notifying: NotifyingQueue) -> None:
+    be_drained(notifying.queue)
+    events = notifying.events()
+    assert [what.removeprefix("Training Job ") for what, _ in events] == [
+        "Queued", "Started", "Pool Drained", "Drained", "Pool Undrained", "Resumed",
+    ]  # fmt: skip
+    _, _, pool, job, ended, _ = (detail for _, detail in events)
+    drain = {"pool": "default", "drainedBy": ADMIN, "reason": "new disks", "stops": "preemptible", "at": iso(NOW + 1)}
+    assert pool == {**drain, "requested": iso(NOW + 1)}
+    assert ended == {**pool, "undrainedBy": ADMIN}
+    assert (job["drainedBy"], job["slots"], job["state"]) == (ADMIN, {"default": 1}, "preempted")
+    assert "was stopped because ops drains its pool, and goes on from its checkpoint" in job["notice"]
 
 
 def test_a_policy_that_is_applied_is_told_of(notifying: NotifyingQueue) -> None:

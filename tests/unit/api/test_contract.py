@@ -47,6 +47,8 @@ CALLS: dict[tuple[str, int], tuple[str, str | None, str]] = {
     ("previewPolicy", 200): ("/policy/preview", json.dumps({"policy": a_policy()}), OWNER),
     ("rollBackPolicy", 200): ("/policy/rollback", '{"to": 0, "version": 0}', ADMIN),
     ("applyPolicy", 200): ("/policy", json.dumps({"policy": a_policy(), "version": 0, "force": True}), ADMIN),
+    ("drainPool", 200): ("/drain", '{"pool": "default", "reason": "new disks"}', ADMIN),
+    ("undrainPool", 200): ("/undrain", '{"pool": "default"}', ADMIN),
     ("whoAmI", 200): ("/whoami", None, OWNER),
 }
 

@@ -96,6 +96,8 @@ def body_for(what: Action) -> str | None:
         Action.REQUEUE: '{"requeue": true}',
         Action.APPLY_POLICY: json.dumps({"policy": OTHERS, "version": 2}),
         Action.ROLL_BACK: '{"to": 1, "version": 2}',
+        Action.DRAIN: '{"pool": "p5"}',
+        Action.UNDRAIN: '{"pool": "p5"}',
         Action.PREVIEW: '{"capacity": {"p5": 4}}',
     }.get(what)
 

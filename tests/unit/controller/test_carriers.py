@@ -144,6 +144,25 @@ def test_a_requeued_member_whose_carrier_ends_has_been_stopped(queue: Harness) -
     assert [it.outcome for it in queue.record("m0").attempts] == ["requeued"]
 
 
+def test_the_members_of_a_drained_pool_are_stopped_and_then_their_carrier(queue: Harness) -> None:
+    submit(queue, "m0")
+    submit(queue, "m1")
+    first = carrier(queue)
+    queue.drain("p5")
+    assert [queue.state(name) for name in ("m0", "m1")] == ["stopping", "stopping"]
+    assert carrier(queue).state == "running", "it ends when its members have ended"
+    reported(queue, "m0", "Stopped", "the queue asked for it")
+    submit(queue, "late")
+    assert [queue.state(name) for name in ("m0", "m1", "late")] == ["preempted", "stopping", "pending"]
+    reported(queue, "m1", "Stopped", "the queue asked for it")
+    assert carrier(queue).state == "stopping", "it is released at once, although its pool keeps instances warm"
+    queue.end(first.launched or "", "Stopped")
+    assert carriers(queue) == []
+    assert [it.outcome for it in queue.record("m0").attempts] == ["drained"]
+    queue.undrain("p5")
+    assert [queue.state(name) for name in ("m0", "m1", "late")] == ["running"] * 3
+
+
 def test_a_carrier_is_not_requeued(queue: Harness) -> None:
     submit(queue, "m0")
     with pytest.raises(Conflict, match="is a carrier"):

@@ -1,6 +1,7 @@
 """Warm pools: they are counted, used by who matches, and released for who does not."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -563,3 +564,35 @@ def test_one_warm_pool_brings_one_job_forward() -> None:
     queue.end("first-qstamp-1")
     queue.end("second-qstamp-1")
     assert queue.states() == {"older": "running", "fitting": "running", "fitting-too": "pending"}
+
+
+# --- drained -----------------------------------------------------------------------------------------
+
+
+def test_the_warm_pools_of_a_drained_pool_are_released_although_a_job_that_matches_waits() -> None:
+    queue = a_queue(2)
+    for number in range(3):
+        queue.accept(f"job{number}", 1)
+    queue.wake()
+    queue.training.releases = False
+    queue.drain("p5", stops="none")
+    queue.end("job0-qstamp-1")
+    queue.tick()
+    assert ("release", "job0-qstamp-1") in queue.training.calls
+    assert (queue.state("job1"), queue.state("job2")) == ("running", "pending")
+    queue.training.releases = True
+    queue.tick(RELEASE_AGAIN_SECONDS)
+    queue.tick()
+    assert warm_pools(queue) == set()
+    queue.undrain("p5")
+    assert queue.state("job2") == "running"
+
+
+def test_a_warm_pool_is_kept_until_the_time_of_the_drain() -> None:
+    queue = a_queue(1)
+    queue.accept("job0", 1)
+    queue.accept("job1", 1)
+    queue.wake()
+    queue.drain("p5", at=datetime.fromtimestamp(queue.now + 3600, UTC), stops="none")
+    queue.end("job0-qstamp-1")
+    assert ("release", "job0-qstamp-1") not in queue.training.calls

@@ -12,6 +12,7 @@ from job_queue.scheduler import (
     ActiveJob,
     Backfill,
     Calendar,
+    Drain,
     JobState,
     PausedPool,
     Policy,
@@ -168,6 +169,32 @@ def test_when_a_training_plan_is_over_nobody_starts_on_it() -> None:
     planned = replace(planned, calendars={"p5": Calendar(1, NOW - 900, NOW + 500)})
     estimate = told(planned, {"a": 1000, "b": 10})["b"]
     assert (estimate.start, estimate.reason) == (None, WaitReason.OUTSIDE_TRAINING_PLAN)
+
+
+def test_no_start_is_told_in_a_drained_pool_only_who_can_change_it() -> None:
+    snapshot = replace(a_snapshot(runs("a", 0), waits("b")), drains={"p5": Drain(int(NOW) - 5)})
+    assert told(snapshot, {"a": 1000, "b": 10})["b"] == Estimate("b", None, Doubt.NEVER, WaitReason.DRAINED)
+
+
+def test_a_scheduled_drain_stops_who_runs_and_starts_nobody_afterwards() -> None:
+    """a would end at 1,000 and is stopped at 600; short has ended by then; long cannot start before."""
+    drains = {"p5": Drain(int(NOW) + 600)}
+    short, long = replace(waits("short", 10), max_runtime=500), waits("long", 20)
+    snapshot = a_snapshot(replace(runs("a", 0), preemptible=False), short, long, capacity=2)
+    estimates = told(replace(snapshot, drains=drains), {"a": 1000, "short": 400, "long": 10})
+    assert starts(estimates) == {"short": 0, "long": None}
+    assert estimates["long"] == Estimate("long", None, Doubt.NEVER, WaitReason.DRAINED)
+
+
+def test_a_job_that_is_stopped_by_a_drain_takes_the_slots_of_another_pool() -> None:
+    policy = Policy((Pool("p5", 1), Pool("p4", 1)), (Project("all", quota={"p5": 1, "p4": 1}),))
+    active = replace(runs("a", 0), demand=({"p5": 1}, {"p4": 1}))
+    waiting = WaitingJob("b", "all", 0, ({"p4": 1},), NOW)
+    snapshot = Snapshot(policy, NOW, (active, replace(runs("c", 0), slots={"p4": 1}, preemptible=False)), (waiting,))
+    likely = {"a": 1000, "b": 10, "c": 2000}
+    assert starts(told(snapshot, likely)) == {"b": 2000}
+    drained = told(replace(snapshot, drains={"p5": Drain(int(NOW) + 500)}), likely)
+    assert starts(drained)["b"] == 2000 + 100 + 900, "a has no checkpoint of its 400 seconds of work, and goes first"
 
 
 def test_the_first_and_the_last_start_of_the_futures_are_told() -> None:
