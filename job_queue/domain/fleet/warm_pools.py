@@ -93,9 +93,9 @@ def in_drained_pools(cluster: ClusterState, placement: Placement, now: float) ->
 def claims_of(attempts: Sequence[Job], cluster: ClusterState, now: float) -> Claims:
     """Return the warm pools on which these attempts will be launched again, or that block these attempts.
 
-    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. Matching warm pools
-    are given out first. Releasing a pool for one attempt would take it from another attempt that matches it. Any other
-    attempt that no warm pool blocks can be launched on free instances.
+    The attempts already hold their slots: each attempt began before the queue knew of the warm pool. First, matching
+    warm pools are given out. Releasing a pool for one attempt would take it from another attempt that matches it. Any
+    other attempt that no warm pool blocks can be launched on free instances.
 
     :param attempts: the attempts, the most important first.
     """

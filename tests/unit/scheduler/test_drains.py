@@ -29,7 +29,7 @@ POLICY = Policy((Pool("p5", capacity=2), Pool("p4", capacity=2)), (project("a", 
 
 def drained(*jobs: object, at: int = 0, pool: str = "p5", reason: str = "", **more: object) -> Snapshot:
     drains = {pool: Drain(int(NOW) + at, ANN, reason)}
-    return a_snapshot(*jobs, policy=POLICY, drains=drains, **more)  # type: ignore[arg-type]
+    return a_snapshot(*jobs, policy=POLICY, drains=drains, **more)
 
 
 def holds(snapshot: Snapshot) -> dict[str, WaitReason]:
@@ -144,7 +144,7 @@ CARRIER = Carrier("carrier", "p5", "a", "k", 8, JobState.RUNNING, NOW - 60)
 
 def shared(*jobs: object, at: int | None) -> Snapshot:
     drains = {} if at is None else {"p5": Drain(int(NOW) + at, ANN)}
-    return a_snapshot(*jobs, policy=SHARED, carriers=(CARRIER,), drains=drains)  # type: ignore[arg-type]
+    return a_snapshot(*jobs, policy=SHARED, carriers=(CARRIER,), drains=drains)
 
 
 def test_no_member_joins_a_carrier_in_a_drained_pool_and_an_empty_carrier_is_closed_at_once() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.items import POLICY, metadata_key
+from job_queue.domain.cluster_state import StoredDrains
 from job_queue.domain.domain_events import DomainEvent, PoolDrained, PoolUndrained
 from job_queue.domain.errors import Refused
 from job_queue.domain.job import iso
@@ -104,7 +105,7 @@ def test_a_stopped_job_resumes_in_another_pool_that_it_accepts() -> None:
 )
 def test_the_jobs_that_a_drain_stops(stops: str, tags: dict[str, str], stopped: bool) -> None:
     api = Drained()
-    api.add_tagged("first", **tags)
+    api.add_tagged("first", 86_400, **tags)
     _, answer = api.drain(stops=stops)
     assert api.queue.state("first") == ("stopping" if stopped else "running")
     assert (answer["stopping"], answer["staying"]) == ((1, 0) if stopped else (0, 1))
@@ -274,7 +275,7 @@ def test_two_requests_at_the_same_time_lose_no_drain() -> None:
     stored = api.queue.repository.drains()
     api.drain("p5")
     with pytest.raises(Refused):
-        api.queue.repository.replace_drains(stored.__class__(stored.version + 1, {}))
+        api.queue.repository.replace_drains(StoredDrains(stored.version + 1, {}))
     assert set(api.queue.repository.drains().by_pool) == {"p5"}
 
 
@@ -282,14 +283,15 @@ def test_a_plan_from_before_a_drain_is_not_recorded() -> None:
     """The drain arrives after a cycle has read the state and before the cycle records its starts."""
     api = Drained()
     api.queue.accept("first")
-    commit, drained = api.queue.repository.commit, []
+    commit = api.queue.repository.commit
+    drained: list[StoredDrains] = []
 
     def commit_late(*args: Any, **options: Any) -> None:
         if not drained:
             drained.append(api.queue.repository.drains())
             stored = drained[0]
             drain = Drain(int(api.queue.now), ADMIN)
-            api.queue.repository.replace_drains(stored.__class__(stored.version + 1, {"p5": drain}))
+            api.queue.repository.replace_drains(StoredDrains(stored.version + 1, {"p5": drain}))
         commit(*args, **options)
 
     api.queue.repository.commit = commit_late  # type: ignore[method-assign]

@@ -20,7 +20,7 @@ class Cause(str, Enum):
     PROVISIONING = "provisioning"
     """SageMaker provided the instances: from the launch to their arrival, or to the end if they never arrived."""
     PREEMPTION = "preemption"
-    """Work that a preemption or a requeue has lost: since the newest checkpoint that the queue has seen, as far as
+    """Work that a preemption, requeue or drain has lost: since the newest checkpoint that the queue has seen, as far as
     known."""
     FAILURE = "failure"
     """Work of a failed attempt since the newest checkpoint that the queue has seen; without a known checkpoint, the
@@ -41,7 +41,7 @@ TITLES: Mapping[Cause, str] = {
 }
 """The causes in sentences and tables."""
 
-_INTERRUPTED = ("preempted", "requeued")
+_INTERRUPTED = ("preempted", "requeued", "drained")
 
 
 def held_milliseconds(attempt: PastAttempt) -> int:

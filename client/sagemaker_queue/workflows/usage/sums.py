@@ -83,7 +83,7 @@ class Usage:
     measured_gpus: float = 0  # the part of `gpus` of attempts with a known utilization
     used_gpus: float = 0  # the part of `measured_gpus` in which GPUs worked: times the mean utilization
     borrowed: float = 0  # the part of `ran` beyond the project's quota
-    lost: float = 0  # the part of `ran` lost by preemptions and requeues, as far as known (`Cause.PREEMPTION`)
+    lost: float = 0  # the part of `ran` lost by preemptions, requeues and drains, as far as known (`Cause.PREEMPTION`)
     provisioned: float = 0  # instance-seconds from the launch to TrainingStartTime
     waited: float = 0  # seconds of jobs, independent of their number of instances
     cost: float = 0
