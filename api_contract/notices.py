@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LONGEST_NOTICE = 500  # characters of a notice in an event
+LONGEST_REASON = 250  # characters of a reason that a remedy follows
 _CHAT_MARKUP = str.maketrans("<>", "‹›")  # chats treat <!channel> and similar texts as commands
 
 
@@ -33,16 +34,33 @@ def drained(by: str) -> str:
     )
 
 
-def finished(state: str, took: str, job: str, reason: str | None) -> str:
+def finished(
+    state: str, took: str, job: str, reason: str | None, failure_class: str | None = None, remedy: str = ""
+) -> str:
     """Return the news of an end.
 
     ``state`` is completed, failed or stopped, and ``took`` the duration since the submission. ``reason`` is empty if it
-    is unknown, and None if it is the program's output, which not all readers may see.
+    is unknown, and None if it is the program's output, which not all readers may see. ``failure_class`` and ``remedy``
+    are those of a failed job; None if the failure has no class.
     """
     if state == "completed":
         return f"is completed, {took} after it was submitted"
+    if state == "failed" and failure_class:
+        # A long reason is cut, so that the remedy is part of the notice.
+        cause = f". smq logs {job} shows its log." if reason is None else _because(_sentence(reason[:LONGEST_REASON]))
+        return f"has failed ({failure_class}){cause or '.'} {remedy}".rstrip()
     how = "has failed" if state == "failed" else "was stopped"
     return f"{how} by an error of its own; smq logs {job} has it" if reason is None else how + _because(reason)
+
+
+def failed_together(count: int, owner: str | None, names: str, failure_class: str, remedy: str) -> str:
+    """Return one notice for several jobs of an owner (an ARN) that failed at the same time with the same class."""
+    return _one_line(f"{count} jobs of {_person(owner or '')} have failed ({failure_class}): {names}. {remedy}")
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _person(arn: str) -> str:
@@ -58,9 +76,13 @@ def notice(job: str, owner: str | None, project: str | None, news: str, longest:
 
     The text may contain user input: remove unprintable characters and chat markup.
     """
-    text = f"{job} ({_person(owner or '')}, project {project}) {news}"
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_CHAT_MARKUP)
-    sentence = line if line.endswith((".", "!", "?")) else f"{line}."
+    line = _one_line(f"{job} ({_person(owner or '')}, project {project}) {news}")
+    sentence = _sentence(line)
     if longest is not None and len(sentence) > longest:
         return f"{line[: longest - 1]}…"
     return sentence
+
+
+def _one_line(text: str) -> str:
+    """Return text on one line, without unprintable characters and chat markup."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_CHAT_MARKUP)

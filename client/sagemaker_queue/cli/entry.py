@@ -8,6 +8,7 @@ import sys
 import click
 
 import sagemaker_queue
+from sagemaker_queue.cli.commands.accounting.failures import failures
 from sagemaker_queue.cli.commands.accounting.history import history
 from sagemaker_queue.cli.commands.accounting.usage import usage
 from sagemaker_queue.cli.commands.completion import completion
@@ -41,7 +42,8 @@ from sagemaker_queue.queue.config.queue_config import API_ID_VARIABLE, DEFAULT_F
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, requeue, cancel),
     *(submit, resubmit, plan, sweep, run, proxy, logs, shell, wait, get, checkpoints),
-    *(status, policy, drain, undrain, top, ui, notify, history, usage, simulate, data, config, doctor, completion),
+    *(status, policy, drain, undrain, top, ui, notify, history, usage, failures),
+    *(simulate, data, config, doctor, completion),
 )
 
 EXAMPLES = """\
@@ -74,6 +76,7 @@ smq policy apply policy.yaml  share the fleet in another way
 smq plan --capacity p5=10     who would start, if there were so many
 smq history --since 30d       what has run: who, how long, on what
 smq usage --by owner          who used how much, and what it cost
+smq failures --since 7d       which classes of failures, and what they lost
 smq simulate trace.csv        how jobs would fare, with no queue at all
 smq -c research ls            the queue of the profile "research"
 """

@@ -196,8 +196,8 @@ class Group(Command, click.Group):
         super().__init__(*args, no_args_is_help=False, **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Print the help if there are no arguments."""
-        if not args and not ctx.resilient_parsing:
+        """Print the help if there are no arguments and the group itself does nothing."""
+        if not args and not ctx.resilient_parsing and not self.invoke_without_command:
             print(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
@@ -245,6 +245,32 @@ def command(
 def group(name: str, *, help: str, description: str, examples: Iterable[str]) -> Group:
     """Return a command with subcommands."""
     return Group(name, short_help=help, help=description, examples=examples)
+
+
+def command_with_subcommands(
+    name: str, *, help: str, description: str, **attributes: Any
+) -> Callable[[Callable[..., int]], Group]:
+    """Return a decorator that makes a function a command to which subcommands can be added.
+
+    The function runs only if no subcommand is given.
+    """
+
+    def decorate(function: Callable[..., int]) -> Group:
+        @wraps(function)
+        def run(**values: Any) -> int:
+            return 0 if click.get_current_context().invoked_subcommand else function(**values)
+
+        return click.command(
+            name,
+            cls=Group,
+            invoke_without_command=True,
+            short_help=help,
+            help=description,
+            usage="[OPTIONS] [COMMAND [ARGS]...]",
+            **attributes,
+        )(run)
+
+    return decorate
 
 
 def _queue_options() -> list[click.Parameter]:

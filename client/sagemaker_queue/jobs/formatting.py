@@ -105,7 +105,8 @@ def state_sentence(job: JobSummary) -> str:
     position = f", {place(job.position)}" if job.position else ""
     reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
     expected = _expected_start(job.expected_start) if reason.endswith(".") else ""
-    return f"{job.job} {predicate(job.state)}{position}{reason}{expected}"
+    failed = f" ({clean(job.failure_class)})" if job.state == "failed" and job.failure_class else ""
+    return f"{job.job} {predicate(job.state)}{failed}{position}{reason}{expected}"
 
 
 def _expected_start(expected: Expectation | None) -> str:
@@ -119,6 +120,11 @@ def _expected_start(expected: Expectation | None) -> str:
 def predicate(state: str) -> str:
     """Return a state as a predicate: ``is pending``, ``failed``, ``was stopped``."""
     return {"completed": state, "failed": state, "stopped": "was stopped"}.get(state, f"is {state}")
+
+
+def outcome(how: str | None, failure_class: str | None) -> str | None:
+    """Return the outcome of an attempt, with the class of its failure: ``failed: gpu_memory``."""
+    return f"{how}: {failure_class}" if how and failure_class else how
 
 
 def _tenth_minute(time: datetime) -> str:

@@ -23,7 +23,7 @@ from sagemaker_queue.jobs.packaging.sweep import check_values
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
 from sagemaker_queue.notebook.progress import Progress
-from sagemaker_queue.notebook.usage_report import UsageReport, usage_report
+from sagemaker_queue.notebook.usage_report import FailureReport, UsageReport, failure_report, usage_report
 from sagemaker_queue.queue import client
 from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
 from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_runs
@@ -188,6 +188,25 @@ class QueueClient(client.QueueClient):
         meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
         attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
         return usage_report(self, by, attempts, meant.projects)
+
+    def failures(
+        self,
+        by: str = "class",
+        since: datetime | str = "30d",
+        until: datetime | str | None = None,
+        *,
+        project: str | Iterable[str] = (),
+        owner: str | Iterable[str] = (),
+        group: str | Iterable[str] = (),
+    ) -> FailureReport:
+        """Sum the attempts that failed in a period, as ``smq failures`` does.
+
+        ``by`` is ``class``, ``project``, ``owner`` or ``instance-type``. ``project``, ``owner`` and ``group`` are
+        patterns that select attempts. ``history`` describes the times. ``job(name).failure`` is the failure of one job.
+        """
+        meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
+        attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
+        return failure_report(by, attempts)
 
     def wait(
         self,

@@ -13,8 +13,9 @@ from typing import Any, Callable
 
 from api_contract.history import PastAttempt
 from api_contract.models import JobDetail, JobSummary, PlanAnswer, QueueStatus, Submission
-from sagemaker_queue.jobs.formatting import amount, clean, log_line, moment, short_owner, visible
+from sagemaker_queue.jobs.formatting import amount, clean, log_line, moment, outcome, short_owner, visible
 from sagemaker_queue.presentation.tables.explanations import Section, plan_sections, why_sections
+from sagemaker_queue.presentation.tables.failures import failure_facts, failure_lines, failure_title, shown_failure
 from sagemaker_queue.presentation.tables.fleet_tables import Part, status_parts
 from sagemaker_queue.presentation.tables.jobs import (
     COLUMNS,
@@ -54,7 +55,7 @@ _ATTEMPT_COLUMNS: dict[str, Callable[[PastAttempt], object]] = {
     "Instances": lambda past: past.instance_count,
     "Ended (UTC)": lambda past: moment(past.ended),
     "Hours": lambda past: round(past.ran_seconds / 3600, 2),
-    "Outcome": lambda past: marked(past.outcome),
+    "Outcome": lambda past: outcome(marked(past.outcome), past.failure_class),
 }
 
 
@@ -99,6 +100,8 @@ def summary(job: JobSummary) -> str:
 def detail(job: JobDetail) -> str:
     """Return the page about a job: facts, reasons to wait, attempts, recent history and request."""
     parts = [_heading(job), _facts(job_facts(job))]
+    if failure := shown_failure(job):
+        parts.append(_titled(failure_title(job, failure), _facts(failure_facts(failure)) + log(failure_lines(failure))))
     if job.waits:
         parts += [_section(section) for section in why_sections(job)[1:]]
     if job.attempts:

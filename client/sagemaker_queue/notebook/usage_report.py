@@ -1,4 +1,4 @@
-"""Usage reports, which notebooks show as tables."""
+"""Reports of usage and of failures, which notebooks show as tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.frames import frame_of
+from sagemaker_queue.presentation.tables.failures import failure_rows
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget, budgets_of, remaining_budgets
 from sagemaker_queue.workflows.usage.cause_sums import GROUPINGS, CauseUsage, ProjectCauses, usage_sums
+from sagemaker_queue.workflows.usage.failure_sums import FAILURE_KEYS, FailureSum, sum_failures
 from sagemaker_queue.workflows.usage.sums import PriceList, Usage
 
 if TYPE_CHECKING:
@@ -46,6 +48,34 @@ class UsageReport:
 
     def _repr_html_(self) -> str:
         return html.usage(self.by, self.parts, self.total, self.budgets, self.projects, priced=self.priced)
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """The failed attempts by class or another key. docs/usage.md defines each figure."""
+
+    by: str
+    """The key of the sums, such as ``class``."""
+    parts: Mapping[str, FailureSum]
+    """The failed attempts by key, the most failures first."""
+    total: FailureSum
+    """All failed attempts."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with a row for each key. Raises ImportError if pandas is not installed."""
+        rows = [{self.by: key, **part.to_json()} for key, part in self.parts.items()]
+        return frame_of(rows, [self.by, *self.total.to_json()])
+
+    def _repr_html_(self) -> str:
+        return html.table(*failure_rows(self.by, self.parts, self.total))
+
+
+def failure_report(by: str, attempts: Iterable[PastAttempt]) -> FailureReport:
+    """Return the sums of failed attempts. Raises InvalidOption for an unknown ``by``."""
+    if by not in FAILURE_KEYS:
+        known = ", ".join(FAILURE_KEYS)
+        raise InvalidOption(f"Failures are not summed up by {by!r}, but by {known}.{did_you_mean(by, FAILURE_KEYS)}")
+    return FailureReport(by, *sum_failures(attempts, by))
 
 
 def usage_report(

@@ -18,6 +18,7 @@ from sagemaker_queue.jobs.formatting import (
     instances,
     moment,
     ordinal,
+    outcome,
     short_owner,
     shortened,
     since,
@@ -95,14 +96,24 @@ _BRIEF_REASONS = {
 
 
 def brief_reason(job: JobSummary) -> str | None:
-    """Return the reason why a job waits: a few words for common reasons, the whole sentence for others."""
+    """Return the reason why a job waits or has failed: a few words for common ones, the whole sentence for others."""
+    if job.state == "failed" and job.failure_class:
+        return job.failure_class
     return _BRIEF_REASONS.get(job.reason.code if job.reason else "") or _reason(job)
 
 
 def _reason(job: JobSummary) -> str | None:
     if job.reason is None and job.idle_since:
         return f"Its GPUs have done nothing for {age(job.idle_since)}."
-    return shortened(job.reason.message) if job.reason else None
+    return shortened(reason_with_class(job)) if job.reason or job.failure_class else None
+
+
+def reason_with_class(job: JobSummary) -> str:
+    """Return the reason why a job waits or has ended; for a failed job, begin with the class of its failure."""
+    reason = job.reason.message if job.reason else ""
+    if job.state == "failed" and job.failure_class:
+        return f"{job.failure_class}: {reason}" if reason else job.failure_class
+    return reason
 
 
 COLUMNS: dict[str, Column] = {
@@ -133,6 +144,7 @@ COLUMNS: dict[str, Column] = {
     "type": ("Type", lambda job: ", ".join(job.instance_types)),
     "when": ("Starts", lambda job: starts_in(job.expected_start)),
     "ends": ("Ends", lambda job: ends_in(job.expected_end)),
+    "failure": ("Failure", lambda job: job.failure_class),
     "reason": ("Reason", _reason),
 }
 
@@ -179,7 +191,8 @@ def attempt_rows(job: JobDetail) -> list[list[object]]:
     return [
         [
             *[run.attempt, run.training_job_name, *([run.instances] if job.sizes else [])],
-            *[moment(run.started), moment(run.ended), age(run.started, run.ended), run.outcome],
+            *[moment(run.started), moment(run.ended), age(run.started, run.ended)],
+            outcome(run.outcome, run.failure_class),
         ]
         for run in job.attempts
     ]

@@ -11,15 +11,15 @@ from sagemaker_queue.presentation.text.layout import folded
 
 def why_page(job: JobDetail, width: int | None = None) -> str:
     """Return the reason why the job waits, the jobs ahead, the blocking jobs, and advice."""
-    return _page(why_sections(job), width)
+    return sections_page(why_sections(job), width)
 
 
 def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
     """Return a dry run as text: the start, its instances and evictions with their rules, or why the job waits."""
-    return _page(plan_sections(name, plan), width)
+    return sections_page(plan_sections(name, plan), width)
 
 
-def _page(sections: Sequence[Section], width: int | None) -> str:
+def sections_page(sections: Sequence[Section], width: int | None) -> str:
     """Return the sections, separated by blank lines."""
     return "\n\n".join("\n".join([section.title, *_lines(section, width)]) for section in sections)
 

@@ -9,6 +9,7 @@ from sagemaker_queue.jobs.formatting import (
     clean,
     visible,
 )
+from sagemaker_queue.presentation.tables.failures import failure_facts, failure_lines, failure_title, shown_failure
 from sagemaker_queue.presentation.tables.jobs import (
     COLUMNS,
     HISTORY_HEADERS,
@@ -88,6 +89,11 @@ def _colour(job: JobSummary) -> str:
 def job_page(job: JobDetail, width: int | None = None) -> str:
     """Return the page about one job: facts, attempts, recent history and request."""
     parts = [job.job, facts(job_facts(job), width)]
+    if failure := shown_failure(job):
+        parts += [f"\n{failure_title(job, failure)}", facts(failure_facts(failure), width)]
+        if lines := failure_lines(failure):
+            parts += [f"\nLast log lines{f' of {clean(failure.rank)}' if failure.rank else ''}"]
+            parts += [f"  {line}" for line in lines]
     if job.attempts:
         parts += ["\nAttempts", _fitting(attempt_headers(job), attempt_rows(job), width)]
     if job.history:

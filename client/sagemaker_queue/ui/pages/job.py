@@ -12,6 +12,8 @@ from api_contract.models import JobDetail
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
 from sagemaker_queue.jobs.packaging.storage import Stored
+from sagemaker_queue.presentation.tables.failures import failure_facts, failure_lines, failure_title, shown_failure
+from sagemaker_queue.presentation.tables.jobs import attempt_headers, attempt_rows
 from sagemaker_queue.queue.data_links import S3Address
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
@@ -68,6 +70,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
         about.clear()
         with about:
             _about(job, advice.get(_reason(job)), advise)
+            _failure(job)
         state = (job.state, len(job.history), tab.dark)
         if shown == [state]:
             return
@@ -131,6 +134,24 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
                     fact(title, value)
 
 
+def _failure(job: JobDetail) -> None:
+    """Add the class, the cause and the remedy of a job's failure, and the last log lines of the rank."""
+    failure = shown_failure(job)
+    if failure is None:
+        return
+    with ui.column().classes("smq-card w-full gap-2"):
+        heading(failure_title(job, failure), 2)
+        with ui.grid(columns="auto 1fr").classes("gap-x-4 gap-y-1"):
+            for title, value in failure_facts(failure).items():
+                if value not in (None, ""):
+                    fact(title, visible(str(value)))
+        if failure.lines:
+            ui.label("Last log lines" + (f" of {visible(failure.rank)}" if failure.rank else "")).classes("smq-faint")
+            with ui.column().classes("gap-0"):
+                for line in failure_lines(failure):
+                    ui.label(line).classes("font-mono text-sm").style("overflow-wrap: anywhere; white-space: pre-wrap")
+
+
 def _headline(job: JobDetail) -> str:
     since = age(job.state_since)
     if job.waits:
@@ -153,6 +174,14 @@ def _names(title: str, names: tuple[str, ...]) -> None:
 
 
 def _history(job: JobDetail) -> None:
+    if job.attempts:
+        headers = attempt_headers(job)
+        with ui.grid(columns=f"repeat({len(headers)}, auto)").classes("gap-x-6 gap-y-1"):
+            for title in headers:
+                ui.label(title).classes("font-medium")
+            for row in attempt_rows(job):
+                for value in row:
+                    ui.label("" if value is None else visible(str(value)))
     with ui.grid(columns="auto auto auto 1fr").classes("gap-x-6 gap-y-1"):
         for title in ("Time (UTC)", "Attempt", "State", "Cause"):
             ui.label(title).classes("font-medium")

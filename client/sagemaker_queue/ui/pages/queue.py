@@ -10,7 +10,7 @@ from nicegui import ui
 from api_contract.intervals import short_interval
 from api_contract.models import Expectation, JobSummary
 from sagemaker_queue.jobs.formatting import amount
-from sagemaker_queue.presentation.tables.jobs import job_size
+from sagemaker_queue.presentation.tables.jobs import job_size, reason_with_class
 from sagemaker_queue.ui.elements import (
     getting_started,
     grid,
@@ -111,7 +111,7 @@ def _row(job: JobSummary) -> dict[str, object]:
         "submitted": seconds(job.entry_time),
         **_when(job),
         "whenTold": job.expected_start.message if job.expected_start else "",
-        "why": job.reason.message if job.reason else "",
+        "why": reason_with_class(job),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from api_contract.models import JobDetail, JobSummary
     from sagemaker_queue.queue.client import QueueClient
 
+TOGETHER = 3  # jobs of one owner that fail with the same class between two polls give one notice
+_NAMED = 5  # maximum number of names in such a notice
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -27,6 +29,9 @@ class Notice:
     kind: str  # one of NOTICE_KINDS
     job: str
     text: str
+    owner: str | None = None  # ARN
+    failure_class: str | None = None  # class of the failure of a failed job
+    remedy: str = ""
 
 
 class JobWatch:
@@ -49,7 +54,7 @@ class JobWatch:
         return frozenset(self._live or ())
 
     def look(self) -> list[Notice]:
-        """Read the queue, and return the new notices, job by job.
+        """Read the queue, and return the new notices, job by job; see ``together`` for jobs that fail together.
 
         Raises QueueError; the next call then returns the missed notices.
         """
@@ -68,7 +73,7 @@ class JobWatch:
                     live[name] = until
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])
-        return found
+        return together(found)
 
     def _ended_lately(self) -> list[JobSummary]:
         ended = []
@@ -110,9 +115,41 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             kind = "failed" if one.state == "failed" else "finished"
             reason = job.reason.message if job.reason else ""
             took = duration(since(job.entry_time or at, at))
-            news = notices.finished(one.state, took, job.job, reason or one.cause.removeprefix("stopped: "))
+            reason = reason or one.cause.removeprefix("stopped: ")
+            news = notices.finished(one.state, took, job.job, reason, job.failure_class, _remedy(job))
         if news and at > known:
-            yield Notice(kind, job.job, notices.notice(job.job, job.owner, job.project, news))
+            text = notices.notice(job.job, job.owner, job.project, news)
+            failure_class = job.failure_class if kind == "failed" else None
+            yield Notice(kind, job.job, text, job.owner, failure_class, _remedy(job))
+
+
+def together(found: Sequence[Notice]) -> list[Notice]:
+    """Return one notice for at least TOGETHER jobs of one owner that failed with the same class, and other notices."""
+    sets: dict[tuple[str | None, str], list[Notice]] = {}
+    for notice in found:
+        if notice.failure_class:
+            sets.setdefault((notice.owner, notice.failure_class), []).append(notice)
+    combined: list[Notice] = []
+    for notice in found:
+        alike = sets.get((notice.owner, notice.failure_class or ""), [])
+        if notice not in alike or len(alike) < TOGETHER:
+            combined.append(notice)
+        elif notice is alike[0]:
+            combined.append(_combined(alike))
+    return combined
+
+
+def _combined(alike: Sequence[Notice]) -> Notice:
+    first = alike[0]
+    names = ", ".join(notice.job for notice in alike[:_NAMED]) + (
+        f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+    )
+    text = notices.failed_together(len(alike), first.owner, names, first.failure_class or "", first.remedy)
+    return Notice(first.kind, first.job, text, first.owner, first.failure_class, first.remedy)
+
+
+def _remedy(job: JobDetail) -> str:
+    return job.failure.remedy if job.failure else ""
 
 
 def _interruption(cause: str) -> str:

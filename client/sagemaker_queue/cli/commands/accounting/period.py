@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -35,13 +36,17 @@ class Period(JobConditions):
         return past_attempts(queue, self.selection(queue), self.since, self.until)
 
 
-def period_arguments(since: str) -> Decorator:
-    """Add the parameter ``period`` to a command; ``since`` is the default of --since, such as 7d."""
+def period_arguments(since: str, *, by_name: bool = True) -> Decorator:
+    """Add the parameter ``period`` to a command.
+
+    ``since`` is the default of --since, such as 7d. ``by_name`` means that names of jobs can be given as arguments.
+    """
     read = checked(moment_of)
+    given = [field.name for field in fields(Period) if by_name or field.name != "names"]
     return bundled(
         "period",
-        Period,
-        names_argument,
+        Period if by_name else partial(Period, ()),
+        *([names_argument] if by_name else []),
         option(
             "--since",
             metavar="TIME",
@@ -51,4 +56,5 @@ def period_arguments(since: str) -> Decorator:
         ),
         option("--until", metavar="TIME", type=read, help="what ended before (now)"),
         *filter_options,
+        names=given,
     )

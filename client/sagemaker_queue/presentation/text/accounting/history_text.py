@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from api_contract.history import PastAttempt
-from sagemaker_queue.jobs.formatting import duration, gpus, moment, short_owner
+from sagemaker_queue.jobs.formatting import duration, gpus, moment, outcome, short_owner
 from sagemaker_queue.presentation.text.layout import table
 
 _GPU_PERCENT = "GPU %"
@@ -32,7 +32,7 @@ def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> 
             duration(attempt.provisioned_seconds),
             duration(attempt.ran_seconds) if attempt.began else "",
             *([attempt.gpu_mean_percent] if measured else []),
-            attempt.outcome,
+            outcome(attempt.outcome, attempt.failure_class),
         ]
         for attempt in found
     ]
