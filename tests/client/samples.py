@@ -35,6 +35,7 @@ DETAIL = {
             "outcome": "preempted",
             "instances": 1,
             "carrier": None,
+            "failureClass": None,
         }
     ],
     "cancelRequested": False,
@@ -46,6 +47,20 @@ DETAIL = {
         "Tags": [{"Key": "priority", "Value": "1"}],
     },
 }
+
+FAILURE: dict[str, Any] = {
+    **{"failureClass": "gpu_memory", "attempt": 1, "rank": "algo-2 rank 3", "exitCode": 1, "freshInstances": False},
+    **{"sentence": "CUDA ran out of memory.", "remedy": "Use a smaller batch."},
+    "lines": ["step 41", "torch.OutOfMemoryError: CUDA out of memory."],
+    **{"action": "fail", "rule": "built-in: gpu_memory, fail"},
+    **{"actionNow": "retry", "ruleNow": "failure_rules 1 of the policy: failure_class gpu_memory, retry"},
+}
+FAILED: dict[str, Any] = {
+    **{**DETAIL, "state": "failed", "position": None, "failureClass": "gpu_memory", "failure": FAILURE},
+    "reason": {"code": "FAILED", "message": "CUDA ran out of memory."},
+    "attempts": [{"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": "failed", "failureClass": "gpu_memory"}],
+}
+"""A job that has failed, with the class of its failure."""
 
 ON_DEMAND = {"warm": 0, "market": "on_demand", "trainingPlan": None, "opens": None, "closes": None}
 P5 = {

@@ -101,7 +101,7 @@ def _about(described: NamedCommand) -> str:
     arguments = [parameter for parameter in described.own_parameters if isinstance(parameter, Argument)]
     options = [parameter for parameter in described.own_parameters if isinstance(parameter, GroupedOption)]
     usage = ["smq", name, *(["[OPTIONS]"] if options else []), *(argument.make_metavar() for argument in arguments)]
-    usage += ["COMMAND"] if isinstance(command, Group) else []
+    usage += [_subcommand(command)] if isinstance(command, Group) else []
     parts = [f"\n{_code([' '.join(usage)])}", _cell(command.help or "")]
     rows = [("`COMMAND`", "one of those below")] if isinstance(command, Group) else []
     rows += [(f"`{argument.metavar}`", _cell(argument.help)) for argument in arguments]
@@ -109,6 +109,10 @@ def _about(described: NamedCommand) -> str:
     parts += [_table("argument or option", rows)] if rows else []
     parts += [_code(list(command.examples))]
     return "\n\n".join(parts)
+
+
+def _subcommand(group: Group) -> str:
+    return "[COMMAND]" if group.invoke_without_command else "COMMAND"
 
 
 def _exit_codes() -> str:

@@ -52,7 +52,7 @@ class UsageReport:
 
 @dataclass(frozen=True)
 class FailureReport:
-    """The failed attempts by class or another key. docs/usage.md defines each figure."""
+    """The failed attempts by class or another key."""
 
     by: str
     """The key of the sums, such as ``class``."""

@@ -18,7 +18,7 @@ from sagemaker_queue.cli import main
 from sagemaker_queue.cli.entry import build_parser
 from sagemaker_queue.cli.reference import commands
 from sagemaker_queue.jobs.formatting import log_line, one_line, visible
-from tests.client.samples import ATTEMPT, DETAIL, STATUS, refused
+from tests.client.samples import ATTEMPT, DETAIL, FAILED, FAILURE, STATUS, refused
 from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -44,7 +44,17 @@ def poisoned(value: Any, field: str = "") -> Any:
     return value + EVIL if isinstance(value, str) and field not in KEPT else value
 
 
-JOB = poisoned({**DETAIL, "why": {"ahead": ["a"], "blockers": ["b"], "advice": ["c"]}, "group": "g", "warnings": ["w"]})
+JOB = poisoned(
+    {
+        **DETAIL,
+        "failureClass": "x",
+        "failure": FAILURE,
+        "why": {"ahead": ["a"], "blockers": ["b"], "advice": ["c"]},
+        "group": "g",
+        "warnings": ["w"],
+    }
+)
+BROKEN = {**poisoned(ATTEMPT), "outcome": "failed", "failureClass": EVIL}
 SUBMISSION = {**JOB, "known": False}
 SAVING = {**JOB, "request": {"TrainingJobName": "job1", "CheckpointConfig": {"S3Uri": f"s3://{BUCKET}/saved"}}}
 XML_PLACE = {"S3Uri": f"s3://{BUCKET}/in-xml"}
@@ -85,6 +95,13 @@ CASES: list[tuple[list[str], Any]] = [
     (["ls", "--all"], {"jobs": [JOB], "next": None}),
     (["show", "job1"], JOB),
     (["show", "job1", "--json"], json.loads(json.dumps(JOB).replace("\\ud800", ""))),
+    (["show", "job1"], {**poisoned(FAILED), "state": "failed"}),
+    (["ls", "--failed", "-o", "job,reason,failure"], {"jobs": [{**poisoned(FAILED), "state": "failed"}], "next": None}),
+    (["failures"], {"attempts": [BROKEN], "next": None}),
+    (["failures", "--by", "owner"], {"attempts": [BROKEN], "next": None}),
+    (["failures", "--by", "project", "--csv"], {"attempts": [BROKEN], "next": None}),
+    (["failures", "check", "job1"], JOB),
+    (["failures", "check", "job1"], {**JOB, "failure": {**JOB["failure"], "ruleNow": "built-in: x"}}),
     (["events", "job1"], JOB),
     (["why", "job1"], JOB),
     (["set-priority", "job1", "5"], JOB),

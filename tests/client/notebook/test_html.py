@@ -10,7 +10,7 @@ import pytest
 from api_contract.history import PastAttempt
 from sagemaker_queue import JobDetail, JobSummary, PlanAnswer, QueueClient, QueueStatus, Submission
 from sagemaker_queue.notebook import html
-from tests.client.samples import ATTEMPT, DETAIL, STATUS, job
+from tests.client.samples import ATTEMPT, DETAIL, FAILED, STATUS, job
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -28,6 +28,10 @@ HOSTILE_DETAIL = {
     "history": [{"state": SCRIPT, "cause": SCRIPT, "at": "2026-11-21T10:00:00Z"}],
     "attempts": [{"attempt": 1, "trainingJobName": SCRIPT, "outcome": SCRIPT}],
     "request": {"AlgorithmSpecification": {"TrainingImage": SCRIPT}, "Tags": [{"Key": SCRIPT, "Value": SCRIPT}]},
+}
+HOSTILE_FAILURE = {
+    **{"failureClass": SCRIPT, "attempt": 1, "sentence": SCRIPT, "remedy": SCRIPT, "rank": SCRIPT},
+    **{"lines": [SCRIPT], "rule": SCRIPT},
 }
 HOSTILE_STATUS = {
     "pools": [{"name": SCRIPT, "instanceType": SCRIPT}],
@@ -55,6 +59,7 @@ def words(shown: str) -> str:
         page(JobSummary.from_json(HOSTILE)),
         page(Submission.from_json({**HOSTILE, "warnings": [SCRIPT]})),
         page(JobDetail.from_json(HOSTILE_DETAIL)),
+        page(JobDetail.from_json({**job("job1", "failed", 1), "failure": HOSTILE_FAILURE})),
         page(QueueStatus.from_json(HOSTILE_STATUS)),
         page(PlanAnswer.from_json({"reason": REASON, "warnings": [SCRIPT], **WHY})),
         page(PlanAnswer.from_json({"wouldStart": True, "evicts": [{"job": SCRIPT, "rule": SCRIPT}]})),
@@ -92,6 +97,12 @@ def test_a_job() -> None:
     ):
         assert part in said, part
     assert page(JobDetail.from_json(DETAIL)).count("<h") == 0  # a page has its own
+
+
+def test_a_failed_job_shows_its_failure() -> None:
+    said = words(page(JobDetail.from_json(FAILED)))
+    for text in ("Failure of attempt 1", "gpu_memory", "Use a smaller batch.", "algo-2 rank 3", "step 41"):
+        assert text in said
 
 
 def test_the_queue() -> None:

@@ -117,7 +117,21 @@ def test_usage_by_cause(server: ScriptedServer, queue: QueueClient) -> None:
     shown = usage._repr_html_()
     assert "lost to failures" in shown and "Useful part for each project" in shown
     assert "&lt;b&gt;" in shown and "<b>" not in shown
+    pytest.importorskip("pandas")
     assert usage.to_frame()["cause"].tolist() == list(usage.parts)
+
+
+def test_failures(server: ScriptedServer, queue: QueueClient) -> None:
+    failed = {**ATTEMPT, "outcome": "failed", "failureClass": "<b>", "lostSeconds": None}
+    server.answers(200, {"attempts": [failed, ATTEMPT], "next": None})
+    report = queue.failures(since="2026-11-01", project="vis*")
+    assert (list(report.parts), report.total.attempts, report.total.lost_hours) == (["<b>"], 1, 4.0)
+    shown = report._repr_html_()
+    assert "&lt;b&gt;" in shown and "<b>" not in shown
+    with pytest.raises(InvalidOption, match="Did you mean 'owner'"):
+        queue.failures(by="owners", since="2026-11-01")
+    pytest.importorskip("pandas")
+    assert report.to_frame()[["class", "failures"]].values.tolist() == [["<b>", 1]]
 
 
 def test_usage_by_something_else(queue: QueueClient) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from api_contract.models import FINISHED, JobDetail, JobSummary
+from api_contract.notices import LONGEST_NOTICE, finished, notice
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.queue.config.notice_settings import NoticeFilter
 from sagemaker_queue.workflows.notices.watch import JobWatch
+from tests.client.samples import FAILURE
 
 
 class Queue:
@@ -19,6 +19,8 @@ class Queue:
     def __init__(self) -> None:
         self.histories: dict[str, list[tuple[int, str, str]]] = {}
         self.reasons: dict[str, str] = {}
+        self.failures: dict[str, dict[str, Any]] = {}
+        self.owners: dict[str, str] = {}
         self.forgotten: set[str] = set()
         self.listed_before = 0  # the latest transitions that lists do not have yet
 
@@ -40,7 +42,9 @@ class Queue:
         answer: dict[str, Any] = {
             "job": name,
             "state": history[-1][1],
-            "owner": "arn:aws:iam::123456789012:user/ann",
+            "owner": f"arn:aws:iam::123456789012:user/{self.owners.get(name, 'ann')}",
+            "failure": self.failures.get(name),
+            "failureClass": self.failures.get(name, {}).get("failureClass"),
             "project": "vision",
             "entryTime": moments[0],
             "stateSince": moments[-1],
@@ -50,7 +54,7 @@ class Queue:
                 for at, (_, state, cause) in zip(moments, history)  # noqa: B905  # Python 3.9 has no strict
             ],
         }
-        return msgspec.convert(answer, JobDetail)
+        return JobDetail.from_json(answer)
 
 
 def watching(queue: Queue, *kinds: str, waited: float = 0, meant: str = "") -> JobWatch:
@@ -91,6 +95,67 @@ def test_all_that_happened_between_two_looks_is_told_in_its_order() -> None:
         "made room for b.",
         "a (ann, project vision) goes on, after 3m00s in the queue.",
     ]
+
+
+def failing(queue: Queue, watch: JobWatch, *names: str, owner: str = "ann", failure: Any = None) -> None:
+    """Let jobs fail after the first poll."""
+    for name in names:
+        queue.histories[name] = [(0, "pending", ""), (1, "running", "")]
+        queue.owners[name] = owner
+        queue.failures[name] = failure or FAILURE
+        queue.reasons[name] = "CUDA ran out of memory."
+    watch.look()
+    for name in names:
+        queue.histories[name].append((5, "failed", ""))
+
+
+def test_a_failure_is_told_with_class_cause_and_remedy() -> None:
+    queue = Queue()
+    watch = watching(queue)
+    failing(queue, watch, "a", failure={**FAILURE, "remedy": "Use a smaller batch <!channel>."})
+    assert told(watch) == [
+        "a (ann, project vision) has failed (gpu_memory): CUDA ran out of memory. Use a smaller batch ‹!channel›."
+    ]
+
+
+def test_three_jobs_of_one_owner_with_one_class_give_one_notice() -> None:
+    queue = Queue()
+    watch = watching(queue)
+    failing(queue, watch, "a", "b", "c")
+    failing(queue, watch, "d", owner="bob")
+    failing(queue, watch, "e", failure={**FAILURE, "failureClass": "disk_full"})
+    queue.histories["f"] = [(0, "pending", ""), (1, "running", ""), (6, "completed", "")]
+    first, *others = told(watch)
+    assert first == "3 jobs of ann have failed (gpu_memory): a, b, c. Use a smaller batch."
+    assert [text.split()[0] for text in others] == ["d", "e", "f"]
+
+
+def test_two_jobs_or_jobs_without_a_class_give_a_notice_each() -> None:
+    queue = Queue()
+    watch = watching(queue)
+    failing(queue, watch, "a", "b")
+    failing(queue, watch, "c", "d", "e")
+    for name in ("c", "d", "e"):
+        del queue.failures[name]
+    assert [text.split()[0] for text in told(watch)] == ["a", "b", "c", "d", "e"]
+
+
+def test_of_many_jobs_the_first_are_named() -> None:
+    queue = Queue()
+    watch = watching(queue)
+    failing(queue, watch, *"abcdefgh")
+    assert told(watch) == ["8 jobs of ann have failed (gpu_memory): a, b, c, d, e and 3 more. Use a smaller batch."]
+
+
+def test_a_long_reason_does_not_displace_the_remedy() -> None:
+    news = finished("failed", "1h", "a", "x" * 2000, "gpu_memory", "Use a smaller batch.")
+    assert notice("a", "arn:aws:iam::1:user/ann", "vision", news, LONGEST_NOTICE).endswith("x. Use a smaller batch.")
+
+
+def test_output_that_not_all_may_see_is_left_out() -> None:
+    news = finished("failed", "1h", "a", None, "user_error", "Correct the program.")
+    assert news == "has failed (user_error). smq logs a shows its log. Correct the program."
+    assert finished("failed", "1h", "a", "", "user_error", "") == "has failed (user_error)."
 
 
 def test_a_requeue_is_told_with_the_person() -> None:

@@ -50,7 +50,7 @@ def failures(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json:
         print_json({"by": by, "failures": found, "total": total.to_json()})
     elif parts:
         headers, rows = failure_rows(by, parts, total)
-        print(table(headers, rows, width=width(), right=("Lost-h",)))
+        print(table(headers, rows, width=width(), right=("Failures", "Jobs", "Owners", "Lost-h")))
     else:
         print("No attempt has failed in that time.", file=sys.stderr)
     return DONE
