@@ -15,7 +15,12 @@ from api_contract.history import PastAttempt
 from api_contract.models import JobDetail, JobSummary, PlanAnswer, QueueStatus, Submission
 from sagemaker_queue.jobs.formatting import amount, clean, log_line, moment, outcome, short_owner, visible
 from sagemaker_queue.presentation.tables.explanations import Section, plan_sections, why_sections
-from sagemaker_queue.presentation.tables.failures import failure_facts, failure_lines, failure_title, shown_failure
+from sagemaker_queue.presentation.tables.failure_tables import (
+    failure_facts,
+    failure_lines,
+    failure_title,
+    shown_failure,
+)
 from sagemaker_queue.presentation.tables.fleet_tables import Part, status_parts
 from sagemaker_queue.presentation.tables.jobs import (
     COLUMNS,

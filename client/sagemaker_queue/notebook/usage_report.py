@@ -11,7 +11,7 @@ from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.frames import frame_of
-from sagemaker_queue.presentation.tables.failures import failure_rows
+from sagemaker_queue.presentation.tables.failure_tables import failure_rows
 from sagemaker_queue.workflows.usage.budgets import RemainingBudget, budgets_of, remaining_budgets
 from sagemaker_queue.workflows.usage.cause_sums import GROUPINGS, CauseUsage, ProjectCauses, usage_sums
 from sagemaker_queue.workflows.usage.failure_sums import FAILURE_KEYS, FailureSum, sum_failures

@@ -9,7 +9,12 @@ from sagemaker_queue.jobs.formatting import (
     clean,
     visible,
 )
-from sagemaker_queue.presentation.tables.failures import failure_facts, failure_lines, failure_title, shown_failure
+from sagemaker_queue.presentation.tables.failure_tables import (
+    failure_facts,
+    failure_lines,
+    failure_title,
+    shown_failure,
+)
 from sagemaker_queue.presentation.tables.jobs import (
     COLUMNS,
     HISTORY_HEADERS,

@@ -12,7 +12,12 @@ from api_contract.models import JobDetail
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
 from sagemaker_queue.jobs.packaging.storage import Stored
-from sagemaker_queue.presentation.tables.failures import failure_facts, failure_lines, failure_title, shown_failure
+from sagemaker_queue.presentation.tables.failure_tables import (
+    failure_facts,
+    failure_lines,
+    failure_title,
+    shown_failure,
+)
 from sagemaker_queue.presentation.tables.jobs import attempt_headers, attempt_rows
 from sagemaker_queue.queue.data_links import S3Address
 from sagemaker_queue.ui.elements import fact, figure_plot, heading

@@ -13,7 +13,7 @@ from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command_with_subcommands, flag, json_flag, option, with_queue
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.presentation.tables.csv_text import csv_text
-from sagemaker_queue.presentation.tables.failures import check_sections, failure_rows
+from sagemaker_queue.presentation.tables.failure_tables import check_sections, failure_rows
 from sagemaker_queue.presentation.text.explanations import sections_page
 from sagemaker_queue.presentation.text.layout import table
 from sagemaker_queue.workflows.usage.failure_sums import FAILURE_KEYS, FailureSum, sum_failures
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="sum up failed attempts by class",
     description="Sum up the attempts that failed in a period, also attempts that were tried again: by class of the "
     "failure, project, owner or instance type, with the number of jobs and the instance-hours that were lost. "
-    "docs/scheduling.md lists the classes. smq failures check shows which rule chooses the action for one job.",
+    "docs/failures.md lists the classes. smq failures check shows which rule chooses the action for one job.",
     examples=[
         "smq failures",
         "smq failures --by owner --project vision --since 7d",

@@ -13,7 +13,7 @@ from sagemaker_queue.workflows.usage.failure_sums import FailureSum
 BUILT_IN = "built-in"  # the beginning of the rule if the built-in action of the class applies
 LATER_RULES = (
     "No rule of the job (its tag retry_on), of its project or of the policy (their failure_rules) matches this failure."
-    " So the built-in action of the class applies. docs/scheduling.md lists the classes and their actions."
+    " So the built-in action of the class applies. docs/failures.md lists the classes and their actions."
 )
 
 
