@@ -113,6 +113,8 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert (ended["outcome"], ended["project"], ended["instances"]) == ("completed", "default", {"ml.p5.48xlarge": 1})
     assert smq.json("usage", "--by", "project")["total"]["instance_hours"] > 0
     assert [each["project"] for each in smq.json("usage", "--by", "cause")["projects"]] != []
+    assert smq.json("failures", "--by", "owner")["failures"] == []
+    smq("failures", "check", "later", code=3)  # no attempt has failed
     smq("submit", "--interactive", "--name", "lab", "--no-shell")
     smq("shell", "lab", "--follow", "--", "sh", "-c", "exit 5", code=5)
     smq("requeue", "later", code=1)  # it has ended; tests/system/test_queue.py requeues one that runs

@@ -111,9 +111,13 @@ def _reason(job: JobSummary) -> str | None:
 def reason_with_class(job: JobSummary) -> str:
     """Return the reason why a job waits or has ended; for a failed job, begin with the class of its failure."""
     reason = job.reason.message if job.reason else ""
-    if job.state == "failed" and job.failure_class:
-        return f"{job.failure_class}: {reason}" if reason else job.failure_class
-    return reason
+    if job.state != "failed" or not job.failure_class:
+        return reason
+    # The queue appends class and cause to SageMaker's reason, in brackets.
+    before, found, cause = reason.rpartition(f"[{job.failure_class}: ")
+    if found and cause.endswith("]"):
+        return f"{job.failure_class}: {cause[:-1]} {before}".strip()
+    return f"{job.failure_class}: {reason}" if reason else job.failure_class
 
 
 COLUMNS: dict[str, Column] = {

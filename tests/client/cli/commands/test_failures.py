@@ -209,9 +209,12 @@ def test_callers_without_the_right_to_see_values_see_class_and_remedy(
 def test_ls_has_the_class_as_the_beginning_of_the_reason(
     server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.answers(200, {"jobs": [FAILED, {**FAILED, "job": "job2", "reason": None}], "next": None})
+    appended = {"code": "FAILED", "message": "AlgorithmError: , exit code: 1 [gpu_memory: CUDA ran out of memory.]"}
+    jobs = [FAILED, {**FAILED, "job": "job2", "reason": None}, {**FAILED, "job": "job3", "reason": appended}]
+    server.answers(200, {"jobs": jobs, "next": None})
     assert main(["ls", "--failed", "-o", "job,state,failure,reason"]) == 0
-    _, _, first, second = capsys.readouterr().out.splitlines()
+    _, _, first, second, third = capsys.readouterr().out.splitlines()
+    assert third.endswith("  gpu_memory: CUDA ran out of memory. AlgorithmError: , exit code: 1")
     assert first.split(maxsplit=3)[1:] == ["failed", "gpu_memory", "gpu_memory: CUDA ran out of memory."]
     assert second.split(maxsplit=3)[1:] == ["failed", "gpu_memory", "gpu_memory"]
 
