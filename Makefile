@@ -5,7 +5,7 @@ ARCH ?= arm64
 PYTHON_VERSION ?= 3.12
 
 # How many tests run at a time: more than there are cores, since many wait for what other processes do.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 VENV := .venv
 BIN := $(VENV)/bin
