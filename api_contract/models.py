@@ -101,6 +101,9 @@ class JobChange(Body, frozen=True):
     requeue: bool = False
     """`true` stops the job's attempt as a preemption does. The job then waits again in its old position, and resumes
     from its checkpoint."""
+    remote_debug: bool = False
+    """`true` enables SageMaker's remote debugging in the job's running attempt, for a shell. No other field may be
+    given with it."""
 
 
 class PolicyChange(Body, frozen=True):

@@ -37,7 +37,7 @@ from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.drains import DrainService
 from job_queue.services.dry_run import DryRun
 from job_queue.services.idleness import IdleWatch
-from job_queue.services.job_commands import JobCommands
+from job_queue.services.job_commands import JobCommands, RemoteDebugService
 from job_queue.services.measurement import Measurement
 from job_queue.services.outlook import OutlookService
 from job_queue.services.policy_service import PolicyService
@@ -122,6 +122,7 @@ class App:
             measurement = Measurement(InstanceMetrics(cloudwatch), self._repository.attempts, clock)
         self._outlook = OutlookService(self._repository, decisions.cluster, clock, idle_watch, measurement)
         self._invocation: Invocation | None = None
+        commands = JobCommands(self._repository, policies, settings, clock)
         self._api = build_api(
             self._repository,
             SubmissionService(self._repository, training, policies, settings, clock, parallel),
@@ -131,7 +132,8 @@ class App:
             dry_run,
             JobPages(shared_rows, parallel),
             HistoryPages(shared_rows.attempts, clock),
-            JobCommands(self._repository, policies, settings, clock),
+            commands,
+            RemoteDebugService(commands, self._repository, training, clock),
             PolicyService(self._repository, policies, decisions.cluster, clock),
             DrainService(self._repository, decisions.cluster, clock),
             PreviewService(policies, partial(dry_run.cluster, ahead=True), clock),

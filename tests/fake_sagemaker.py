@@ -9,7 +9,7 @@ import botocore.session
 
 from job_queue.adapters.carriers.mailbox import Heard, Introduction, reported_attempts
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
-from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob
+from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob, UpdateResult
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job, WarmPool
@@ -71,6 +71,7 @@ class FakeTraining:
         self.reused: dict[str, str] = {}  # training job -> the one that has its instances now
         self.releases = True  # at once, when it is asked to
         self.may_release = True
+        self.debugged: set[str] = set()  # training jobs with remote debugging
         self.plans: dict[str, tuple[PlanPart, ...]] = {}
         self.plan_uses: dict[str, int] = {}  # instances of each plan that the queue last said training jobs use
         self.clock: Callable[[], float] = lambda: NOW
@@ -232,6 +233,17 @@ class FakeTraining:
         del self.jobs[name], self.requests[name], self.created[name], self.deletions[name]
         self.traceless.discard(name)
         self.stopped.discard(name)
+
+    def enable_remote_debug(self, name: str) -> tuple[UpdateResult, str]:
+        self.calls.append(("enable", name))
+        if self.down:
+            raise Unavailable("scripted")
+        if name in self.untagged:
+            return UpdateResult.DENIED, "not authorized to perform: sagemaker:UpdateTrainingJob"
+        if name not in self.jobs or self.jobs[name].secondary not in ("Downloading", "Training"):
+            return UpdateResult.REFUSED, "the SecondaryStatus of the training job is another one"
+        self.debugged.add(name)
+        return UpdateResult.UPDATED, ""
 
     def release(self, name: str) -> bool:
         self.calls.append(("release", name))

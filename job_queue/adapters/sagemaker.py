@@ -89,6 +89,14 @@ class StopResult(Enum):
     UNKNOWN = auto()  # no answer
 
 
+class UpdateResult(Enum):
+    """The result of an UpdateTrainingJob call."""
+
+    UPDATED = auto()
+    REFUSED = auto()  # the training job is not in a status in which SageMaker permits the change
+    DENIED = auto()  # the queue may not update the training job
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
     """A training job as DescribeTrainingJob or an event reports it."""
@@ -380,6 +388,23 @@ class SageMakerTraining:
         except BotoCoreError as error:
             raise Unavailable(f"SageMaker did not release the instances of {name}: {error}") from error
         return True
+
+    def enable_remote_debug(self, name: str) -> tuple[UpdateResult, str]:
+        """Ask SageMaker to enable remote debugging in a training job. Return the result and SageMaker's message.
+
+        :raises Unavailable: SageMaker gave no usable answer. The same call may be sent again.
+        """
+        try:
+            self._client.update_training_job(TrainingJobName=name, RemoteDebugConfig={"EnableRemoteDebug": True})
+        except ClientError as error:
+            if _code(error) in _FORBIDDEN:
+                return UpdateResult.DENIED, _message(error)
+            if _code(error) in _REFUSED:
+                return UpdateResult.REFUSED, _message(error)
+            raise Unavailable(f"SageMaker did not update {name}: {_message(error)}") from error
+        except BotoCoreError as error:
+            raise Unavailable(f"SageMaker did not update {name}: {error}") from error
+        return UpdateResult.UPDATED, ""
 
     def describe(self, name: str) -> TrainingJob | None:
         """Return a training job with its tags; None if SageMaker does not know it.

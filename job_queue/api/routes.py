@@ -66,7 +66,7 @@ from job_queue.domain.identity import owner_of
 from job_queue.domain.job import Job, JobRecord
 from job_queue.services.drains import DrainService
 from job_queue.services.dry_run import DryRun
-from job_queue.services.job_commands import JobCommands
+from job_queue.services.job_commands import JobCommands, RemoteDebugService
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
 from job_queue.services.queue_reader import QueueReader
@@ -111,6 +111,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     listing: JobPages,
     history: HistoryPages,
     commands: JobCommands,
+    remote_debug: RemoteDebugService,
     policy_service: PolicyService,
     drains: DrainService,
     previews: PreviewService,
@@ -195,6 +196,11 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @serves(contract.CHANGE_JOB)
     def change_job(name: str) -> tuple[int, JobSummary]:
         wanted = read_body(JobChange, json_object(_body(api), 'such as {"priority": 5} or {"held": true}'))
+        if wanted.remote_debug:
+            if wanted != JobChange(remote_debug=True):
+                raise InvalidRequest("remoteDebug must be the only change of a request.", field="remoteDebug")
+            record = remote_debug.enable(name, _caller(api))
+            return 200, summary(JobSummary, record.job, _positions(own_reader, record.job), _shows_values())
         record, changed = commands.change(
             name,
             _caller(api),

@@ -328,6 +328,11 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool, requeue:
     return JobTransition(job, new, f"{' and '.join(changes)} by {by}", now)
 
 
+def annotate(job: Job, cause: str, now: float) -> JobTransition:
+    """Add an entry to a job's history. Nothing else changes."""
+    return JobTransition(job, job.with_changes(), cause, now)
+
+
 def park(job: Job, until: int | None, now: float, why: str | None = None) -> JobTransition:
     """Park a waiting job behind the rest of its waiting queue.
 

@@ -1,4 +1,4 @@
-"""Commands of users for a job: cancel it, change its priority, hold, release or requeue it.
+"""Commands of users for a job: cancel it, change its priority, hold, release or requeue it, or enable a shell in it.
 
 The rights are those of `access.rights`. In addition, an owner who is no longer a member of the project may only cancel,
 requeue or hold the job or lower its priority.
@@ -6,9 +6,12 @@ requeue or hold the job or lower its priority.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Protocol
 
+from job_queue.adapters.items import stored_request
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
+from job_queue.adapters.sagemaker import TrainingJob, UpdateResult
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain import identity, state_machine
 from job_queue.domain.access.rights import Action
@@ -22,6 +25,12 @@ from job_queue.scheduler import JobState, Project
 from job_queue.validation.issue import quoted
 
 TRIES = 10  # tries to write a job, since other invocations may change it at the same time
+_ENABLED = "remote debugging enabled"
+_WHEN = "SageMaker permits it while the training job is Downloading or Training: try again then."
+_PERMISSION = (
+    "The queue's role needs sagemaker:UpdateTrainingJob on the names *-qstamp-*, and no policy may deny it by the "
+    "condition key sagemaker:EnableRemoteDebug."
+)
 
 
 class JobCommands:
@@ -112,7 +121,7 @@ class JobCommands:
         for _ in range(TRIES):
             record = self.record(name)
             for action in actions:
-                self._check_right(action, record.job, caller)
+                self.check_right(action, record.job, caller)
             transition = make_transition(record.job)
             if transition is None:
                 return record, False
@@ -128,14 +137,16 @@ class JobCommands:
         """Return whether a caller may see the values of a job's request that can be secret."""
         return self._rights.may(Action.SHOW_VALUES, caller, owner=job.owner)
 
-    def _check_right(self, action: Action, job: Job, caller: str) -> None:
+    def check_right(self, action: Action, job: Job, caller: str) -> None:
+        """Check that a caller may do an action with a job. Raise Forbidden if not."""
         if self._rights.may(action, caller, owner=job.owner):
             return  # without reading the policy: an owner can cancel under any policy
         if not self._rights.may(action, caller, owner=job.owner, project=self._project(job)):
             owner = identity.owner_of(job.owner)
+            what = "enable a shell in it" if action is Action.ENTER else "cancel, requeue or change it"
             raise Forbidden(
                 f"{job.name} belongs to {owner}; only its owner, an admin of its project {job.project} or an admin of "
-                "the queue may cancel, requeue or change it.",
+                f"the queue may {what}.",
                 remedy="Ask one of them.",
             )
 
@@ -163,6 +174,72 @@ class JobCommands:
             check_ceiling(project, priority, field="priority")
 
 
+class DebuggableTraining(Protocol):
+    """The operations of SageMaker's training API that the service needs; see `adapters.sagemaker`."""
+
+    def describe(self, name: str) -> TrainingJob | None: ...  # noqa: D102
+    def enable_remote_debug(self, name: str) -> tuple[UpdateResult, str]: ...  # noqa: D102
+
+
+class RemoteDebugService:
+    """The service that enables SageMaker's remote debugging in running attempts, so that a shell can be opened there.
+
+    The queue calls UpdateTrainingJob with its own rights, because examples/iam denies this action to people. Whether a
+    person may open a session is decided by IAM alone.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, commands: JobCommands, repository: JobRepository, training: DebuggableTraining, clock: Callable[[], float]
+    ) -> None:
+        self._commands = commands
+        self._repository = repository
+        self._training = training
+        self._clock = clock
+
+    def enable(self, name: str, caller: str) -> JobRecord:
+        """Enable remote debugging in the running attempt of a job. Return the job's record.
+
+        The first success for an attempt is recorded in the job's history. Later ones change nothing.
+
+        :raises NotFound, Forbidden: the job is unknown, or the caller or the queue may not do this.
+        :raises InvalidRequest: no session can ever be opened in this job.
+        :raises Conflict: the job has no running attempt, or SageMaker does not permit the change now.
+        :raises Unavailable: SageMaker gave no usable answer.
+        """
+        record = self._commands.record(name)
+        self._commands.check_right(Action.ENTER, record.job, caller)
+        attempt = _running_attempt(record)
+        described = self._training.describe(attempt)
+        # The name of a deleted attempt is free: the training job may be another person's.
+        if described is None or not described.is_current_attempt_of(record.job):
+            raise Conflict(f"The training job {attempt} is not the attempt of {name}, or SageMaker has not found it.")
+        result, message = self._training.enable_remote_debug(attempt)
+        said = message.rstrip(".")
+        if result is UpdateResult.DENIED:
+            raise Forbidden(f"The queue may not enable remote debugging in {attempt}: {said}.", remedy=_PERMISSION)
+        if result is UpdateResult.REFUSED:
+            raise Conflict(f"SageMaker does not enable remote debugging in {attempt}: {said}.", remedy=_WHEN)
+        return self._recorded(record, caller)
+
+    def _recorded(self, record: JobRecord, caller: str) -> JobRecord:
+        """Record the change in the job's history, unless the job has left the attempt or the history has it already."""
+        name, attempt = record.job.name, record.job.attempt
+        for _ in range(TRIES):
+            known = any(it.attempt == attempt and it.cause.startswith(_ENABLED) for it in record.history)
+            if known or record.job.attempt != attempt or record.job.state is not JobState.RUNNING:
+                break
+            transition = state_machine.annotate(record.job, f"{_ENABLED} by {caller}", self._clock())
+            try:
+                self._repository.apply(replace(transition, record=record), self._clock())
+            except Refused:
+                record = self._commands.record(name)
+                continue
+            return self._commands.record(name)
+        return record
+
+
 def _is_to_be_stopped(job: Job, *, requeue: bool, now: bool) -> bool:
     """Return whether a command has a job's attempt stopped; False if there is none, or it is being stopped already.
 
@@ -184,3 +261,32 @@ def _is_to_be_stopped(job: Job, *, requeue: bool, now: bool) -> bool:
     if job.cancelled:
         raise Conflict(f"{job.name} is cancelled: it ends with its attempt, and does not wait again.")
     return job.requeued_by is None and job.state is not JobState.STOPPING
+
+
+def _running_attempt(record: JobRecord) -> str:
+    """Return the name of the training job of a job's running attempt.
+
+    :raises InvalidRequest: no session can ever be opened in the job. :raises Conflict: it has no running attempt.
+    """
+    job = record.job
+    if job.carries is not None or job.gpus is not None:
+        raise InvalidRequest(
+            f"{job.name} shares an instance with other jobs, and a shell would open all of them: it cannot be entered.",
+            remedy="Submit a job with a whole instance, without GPUs of a shared one.",
+        )
+    if stored_request(record.details).enable_network_isolation:
+        raise InvalidRequest(
+            f"{job.name} has EnableNetworkIsolation, which cuts its container off: it cannot be entered.",
+            field="EnableNetworkIsolation",
+        )
+    if job.state.finished:
+        raise Conflict(f"{job.name} has ended ({job.state}): there is nothing left to enter.")
+    if job.state is not JobState.RUNNING or job.launched is None:
+        raise Conflict(f"{job.name} does not run: it is {job.state}.", remedy="Try again when it runs.")
+    if _is_being_stopped(job):
+        raise Conflict(f"{job.name} is being stopped.", remedy="Wait for its next attempt, if there is one.")
+    return job.launched
+
+
+def _is_being_stopped(job: Job) -> bool:
+    return job.cancelled or job.requeued_by is not None

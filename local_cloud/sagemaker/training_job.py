@@ -13,6 +13,7 @@ from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
 DELETING = "Deleting"
 REMOTE_DEBUG_STATUSES = ("Downloading", "Training")  # API_UpdateTrainingJob, RemoteDebugConfig
+AGENT_SECONDS = 1.0  # time for the SSM agent to connect after an update has enabled remote debugging
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
 
 
@@ -52,6 +53,7 @@ class EmulatedTrainingJob:
         self.training_started: float | None = None
         self.training_ended: float | None = None
         self.artifacts: str | None = None
+        self._agent_since = 0.0  # monotonic seconds from which the SSM agent of a container is connected
         self.stop_requested = threading.Event()
         self.warm_pool = _warm_pool(request, warm_start=self.warm_start)
         self._publish = publish
@@ -133,8 +135,18 @@ class EmulatedTrainingJob:
             if "ResourceConfig" in changes:
                 self._update_warm_pool(changes["ResourceConfig"]["KeepAlivePeriodInSeconds"])
                 changes["ResourceConfig"] = {**self.request["ResourceConfig"], **changes["ResourceConfig"]}
+            if changes.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") and not self.agent_connects:
+                self._agent_since = time.monotonic() + AGENT_SECONDS
             self.request |= changes
             self._touch()
+
+    @property
+    def agent_connects(self) -> bool:
+        """Whether the SSM agents of the containers can be connected to Session Manager now."""
+        with self._lock:
+            enabled = self.request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug", False)
+            isolated = self.request.get("EnableNetworkIsolation", False)
+            return enabled and not isolated and time.monotonic() >= self._agent_since
 
     def begin_deletion(self) -> None:
         """Begin DeleteTrainingJob; the registry forgets the job later. AWS documents no event for this status."""

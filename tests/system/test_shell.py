@@ -193,8 +193,6 @@ def test_who_leaves_with_rm_ends_it(system: System, person: Person) -> None:
 
 
 def test_what_is_lacking_is_said(system: System, person: Person) -> None:
-    system.run("plain")
-    assert "plain was submitted without remote debug" in person.smq("shell", "plain", code=2).stderr
     person.keep("closed")
 
     bare = {"SAGEMAKER_QUEUE_SESSION_PLUGIN": "", "PATH": str(person.folder)}
@@ -209,6 +207,44 @@ def test_what_is_lacking_is_said(system: System, person: Person) -> None:
     isolated.write_text(json.dumps({"EnableNetworkIsolation": True}))
     said = person.smq("submit", "--interactive", "--request", str(isolated), code=2).stderr
     assert "EnableNetworkIsolation cuts the container off" in said
+
+
+def test_a_shell_opens_in_a_job_that_did_not_ask_for_one(system: System, person: Person) -> None:
+    person.smq("submit", "--name", "plain", "--env", "COLOUR=blue", "--", "sh", "-c", "echo works; sleep 86400")
+    system.wait_state("plain", "running")
+    done = person.smq("shell", "plain", "--", "sh", "-c", "echo $COLOUR in $TRAINING_JOB_NAME; pwd; exit 5", code=5)
+    assert done.stdout.splitlines()[0] == "blue in plain-qstamp-1"
+    assert "It is now enabled for its running attempt plain-qstamp-1" in done.stderr
+    assert "now enabled" not in person.smq("shell", "plain", "--", "true").stderr
+    (entry,) = [it.cause for it in system.job("plain").history if "remote" in (it.cause or "")]
+    assert entry.startswith("remote debugging enabled by arn:aws:iam::")
+    with person.terminal("shell", "plain") as terminal:
+        terminal.shows(ENTERED)
+        terminal.press("echo [$COLOUR]\r")
+        terminal.shows("[blue]")
+        terminal.press("exit\r")
+        assert terminal.end() == 0
+        assert "plain runs on." in terminal.text
+    person.smq("requeue", "plain")
+    until(lambda: system.job("plain").attempt == 2 and system.state("plain") == "running")
+    again = person.smq("shell", "plain", "--", "printenv", "TRAINING_JOB_NAME")
+    assert (again.stdout.strip(), "now enabled" in again.stderr) == ("plain-qstamp-2", True)
+
+
+def test_no_shell_is_enabled_in_the_job_of_another_user(system: System, person: Person) -> None:
+    """Whatever IAM allows her on the training job, and whatever names and tags she gives her own jobs."""
+    system.run("bobs")
+    everything = ("sagemaker:DescribeTrainingJob", "execute-api:Invoke", "ssm:StartSession")
+    hers = keys_of(session_of(system.cloud, "mallory", everything))
+    said = person.smq("shell", "bobs", "--", "true", code=1, environment=hers).stderr
+    assert "may enable a shell in it" in said
+    described = system.sagemaker.describe_training_job(TrainingJobName="bobs-qstamp-1")
+    assert not described.get("RemoteDebugConfig", {}).get("EnableRemoteDebug")
+    assert not [it for it in system.job("bobs").history if "remote" in (it.cause or "")]
+    body = {"Tags": [{"Key": "queue-job", "Value": "bobs"}]}
+    named = person.folder / "named.json"
+    named.write_text(json.dumps(body))
+    person.smq("submit", "--name", "bobs-qstamp-1", "--request", str(named), "--", "true", code=1, environment=hers)
 
 
 def test_whose_containers_one_enters_is_for_a_policy_to_say(system: System, person: Person) -> None:

@@ -15,7 +15,7 @@ from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.drains import DrainService
-from job_queue.services.job_commands import JobCommands
+from job_queue.services.job_commands import JobCommands, RemoteDebugService
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
 from job_queue.services.queue_reader import QueueReader
@@ -83,6 +83,7 @@ class Api:
         repository = _repository(consistent) if consistent else queue.repository
         seen = _repository(shared)
         unshared = (queue.policies, current.last_cycle, queue.clock, one_by_one)
+        commands = JobCommands(repository, queue.policies, settings, queue.clock)
         self.resolver = build_api(
             queue.repository,
             queue.submissions,
@@ -92,7 +93,8 @@ class Api:
             queue.dry_run,
             JobPages(seen, one_by_one),
             HistoryPages(queue.repository.attempts, queue.clock),
-            JobCommands(repository, queue.policies, settings, queue.clock),
+            commands,
+            RemoteDebugService(commands, repository, queue.training, queue.clock),
             PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
             DrainService(queue.repository, queue.dry_run.cluster, queue.clock),
             PreviewService(queue.policies, partial(queue.dry_run.cluster, ahead=True), queue.clock),

@@ -63,7 +63,7 @@ smq show job1                 all about job1: its attempts, its history
 smq events job1               what happened to job1, and why
 smq why job1                  why job1 waits, and what would change that
 smq logs -f job1              what job1 writes, through every preemption
-smq shell job1                a shell in job1, where it was submitted for that
+smq shell job1                a shell in job1 while it runs
 smq wait job1 && smq get job1  the results of job1, as soon as there are any
 smq checkpoints job1          the steps that job1 has saved, and their sizes
 smq plan request.json         what would become of a job

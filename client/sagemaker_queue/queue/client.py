@@ -194,6 +194,14 @@ class QueueClient:
         """End the drain of a pool, so that jobs start there again. A pool that is not drained is not an error."""
         return self._call(routes.UNDRAIN_POOL, content={"pool": pool})
 
+    def enable_remote_debug(self, name: str) -> JobSummary:
+        """Enable SageMaker's remote debugging in the job's running attempt, so that a shell can be opened in it.
+
+        Raises Conflict if the job does not run, or if SageMaker does not permit this yet; InvalidRequest if no shell
+        can ever be opened in the job.
+        """
+        return self._call(routes.CHANGE_JOB, name, content={"remoteDebug": True})
+
     def policy(self, version: int | None = None) -> PolicyAnswer:
         """Return the policy in force, or the given version of the policy, with its version number.
 

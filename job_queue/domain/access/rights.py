@@ -38,6 +38,7 @@ class Action(StrEnum):
     CANCEL = "cancel"
     CHANGE = "change"
     REQUEUE = "requeue"
+    ENTER = "enable a shell"
     SHOW_QUEUE = "show the queue"
     SHOW_POLICY = "show the policy"
     SHOW_HISTORY = "show the policy's history"
@@ -64,6 +65,7 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.CANCEL: _RESPONSIBLE,
     Action.CHANGE: _RESPONSIBLE,
     Action.REQUEUE: _RESPONSIBLE,  # also for a hold that stops the attempt at once
+    Action.ENTER: _RESPONSIBLE,  # a session also needs ssm:StartSession, which IAM gives
     Action.SHOW_QUEUE: _EVERYBODY,
     Action.SHOW_POLICY: _EVERYBODY,
     Action.SHOW_HISTORY: _EVERYBODY,

@@ -106,11 +106,12 @@ class JobRunner:
 
     def instance(self, host: str) -> Instance | None:
         """Return the instance of that host if its process runs and remote debugging is possible, else None."""
-        request, execution = self._job.request, self._execution
-        allowed = request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") and not request.get(
-            "EnableNetworkIsolation"
-        )
-        if not allowed or execution is None or self._job.secondary_status not in ("Training", "Stopping"):
+        execution = self._execution
+        if (
+            not self._job.agent_connects
+            or execution is None
+            or self._job.secondary_status not in ("Training", "Stopping")
+        ):
             return None
         return execution.instance(host)
 

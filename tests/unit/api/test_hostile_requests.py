@@ -411,6 +411,7 @@ def test_only_its_owner_and_admins_cancel_change_hold_release_or_requeue_a_job()
             ("PATCH", '{"requeue": true}'),
             ("PATCH", '{"requeue": false}'),
             ("PATCH", '{"held": true, "now": true}'),
+            ("PATCH", '{"remoteDebug": true}'),
         ]:
             status, answer = api.call(method, "/jobs/waits", body, caller=caller)
             assert (status, answer["code"]) == (403, "Forbidden"), caller

@@ -26,7 +26,7 @@ CALLERS = {
     Relation.PROJECT_ADMIN: "arn:aws:iam::123456789012:user/lea",
     Relation.ADMIN: ADMIN,
 }
-WITHIN_OTHERS = {Action.SHOW_VALUES, Action.REQUEUE}  # parts of requests that need another right, too
+WITHIN_OTHERS = {Action.SHOW_VALUES, Action.REQUEUE, Action.ENTER}  # parts of requests that need another right, too
 OTHERS = {"pools": [{"name": "p5", "instance_type": P5, "capacity": 2}], "projects": [{"name": "vision"}]}
 
 
@@ -94,6 +94,7 @@ def body_for(what: Action) -> str | None:
         Action.PLAN: submission("another"),
         Action.CHANGE: '{"priority": -5}',
         Action.REQUEUE: '{"requeue": true}',
+        Action.ENTER: '{"remoteDebug": true}',
         Action.APPLY_POLICY: json.dumps({"policy": OTHERS, "version": 2}),
         Action.ROLL_BACK: '{"to": 1, "version": 2}',
         Action.DRAIN: '{"pool": "p5"}',

@@ -1,10 +1,14 @@
-"""Open a shell or another session in a job: wait until the container of its present attempt can be entered."""
+"""Open a shell or another session in a job: wait until the container of its present attempt can be entered.
+
+If the request did not ask for remote debugging, the queue enables it in the running attempt. The SSM agent in the
+container then connects to Session Manager.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from typing import Union
+from typing import Any, Union
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -18,13 +22,20 @@ from sagemaker_queue.workflows.remote_shell.session import NotConnected, Port, S
 
 POLL_SECONDS = 3.0  # the shortest pause between two requests
 CONNECT_SECONDS = 120.0  # time for the SSM agent of a training container to connect
-HOW_TO_SUBMIT = "smq submit --interactive -- COMMAND"
+CAN_ENABLE = ("Downloading", "Training")  # API_UpdateTrainingJob: secondary statuses in which SageMaker permits it
 _INSTEAD = "A job with a whole instance can be entered: smq submit --interactive, without --gpus."
 _WHY_NOT_CONNECTED = (
-    "Usually its role lacks ssmmessages:CreateControlChannel, CreateDataChannel, OpenControlChannel and"
+    "Usually its execution role lacks ssmmessages:CreateControlChannel, CreateDataChannel, OpenControlChannel and"
     " OpenDataChannel (docs/deploy.md has the policy), or its VPC has no way to Session Manager; an algorithm of"
     " SageMaker's own or of the Marketplace takes no sessions at all. The agent writes why: log stream"
 )
+
+
+class Done(str):
+    """A sentence about a change that was made. It stays on the terminal."""
+
+    __slots__ = ()
+
 
 Step = Union[JobDetail, str, Session]
 """A step of entering a job: the job's state, a sentence about the cause of the wait, and finally the session."""
@@ -43,12 +54,13 @@ class JobSessions:
         self._pace = PollingPace(POLL_SECONDS)
         self._target: SessionTarget | None = None
         self._trains_since: float | None = None
+        self._enabled: str | None = None  # the training job in which the queue has enabled remote debugging
 
     def enter(self, what: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
         """Yield steps, and finally a session. Without ``wait`` the job must already run.
 
         Raises NotFound and Forbidden; Conflict if the job has finished, or waits without ``wait``; InvalidOption if no
-        session can ever be opened in the job.
+        session can ever be opened in the job. Enables remote debugging in the attempt if its request did not.
         """
         while True:
             found = yield from self._look(what, wait)
@@ -70,33 +82,61 @@ class JobSessions:
         if self._target is None or target.training_job != self._target.training_job:
             self._trains_since = self.stop_cause = None
         self._target = target
-        stage = self._stage(target)
+        described = self._described(target)
+        stage = described.get("SecondaryStatus")
         self._pace.observe((job.state, job.attempt, stage))
+        if not self._is_enabled(job, target, described):
+            yield from self._enable(target, stage)
+            return False
         if stage in (None, "Training"):
             try:
                 yield self._opener.open(target, what)
                 return True
             except NotConnected:
-                self._check_patience(target)
+                self._check_patience(target, "It has not connected itself to Session Manager.")
         yield f"{job.job} runs, and its container cannot be entered yet" + (f" ({stage})" if stage else "")
         return False
 
-    def _check_patience(self, target: SessionTarget) -> None:
+    def _is_enabled(self, job: JobDetail, target: SessionTarget, described: dict[str, Any]) -> bool:
+        """Return whether the attempt has remote debugging: by its request, or since it runs."""
+        configurations = (job.request.get("RemoteDebugConfig") or {}, described.get("RemoteDebugConfig") or {})
+        return self._enabled == target.training_job or any(it.get("EnableRemoteDebug") for it in configurations)
+
+    def _enable(self, target: SessionTarget, stage: str | None) -> Iterator[Step]:
+        """Have the queue enable remote debugging, once SageMaker permits it. Yield sentences that say what was done."""
+        if stage is not None and stage not in CAN_ENABLE:
+            yield f"{target.job} runs, and a shell cannot be enabled yet ({stage})"
+            return
+        try:
+            self._queue.enable_remote_debug(target.job)
+        except Conflict:
+            # The attempt may have ended, or may not train yet: the next look shows it. Without the right to describe
+            # training jobs, only time can tell.
+            self._check_patience(target, "SageMaker has not permitted to enable remote debugging in it.")
+            yield f"{target.job} runs, and a shell cannot be enabled yet"
+            return
+        self._enabled, self._trains_since = target.training_job, None
+        yield Done(
+            f"{target.job} was submitted without remote debugging. It is now enabled for its running attempt"
+            f" {target.training_job}, until the attempt ends. Waiting for the SSM agent in the container to connect."
+        )
+
+    def _check_patience(self, target: SessionTarget, what: str) -> None:
+        """Raise QueueError, with the usual causes, if the container has been waited for too long."""
         now = time.monotonic()
         self._trains_since = now if self._trains_since is None else self._trains_since
         if now - self._trains_since > CONNECT_SECONDS:
             raise QueueError(
-                f"The container of {target.job} has not connected itself to Session Manager. {_WHY_NOT_CONNECTED}"
+                f"The container of {target.job} cannot be entered. {what} {_WHY_NOT_CONNECTED}"
                 f" {target.training_job}/algo-{target.instance}-.../ssm in /aws/sagemaker/TrainingJobs."
             )
 
-    def _stage(self, target: SessionTarget) -> str | None:
-        """Return SageMaker's secondary status of the attempt; None if Describe is denied or fails."""
+    def _described(self, target: SessionTarget) -> dict[str, Any]:
+        """Return SageMaker's description of the attempt; empty if Describe is denied or fails."""
         try:
-            described = self._queue.aws_client("sagemaker").describe_training_job(TrainingJobName=target.training_job)
+            return dict(self._queue.aws_client("sagemaker").describe_training_job(TrainingJobName=target.training_job))
         except (ClientError, BotoCoreError):
-            return None
-        return str(described["SecondaryStatus"])
+            return {}
 
     def is_attempt_running(self) -> bool:
         """Return whether the attempt of the latest session runs or is being stopped; True if the state is unknown."""
@@ -119,7 +159,7 @@ class JobSessions:
             attempt = next((run for run in job.attempts if run.attempt == number), self._target.attempt)
             if attempt.outcome is not None or job.state not in ("running", "stopping"):
                 return job, attempt
-            if job.state == "running" and self._stage(self._target) in (None, "Training"):
+            if job.state == "running" and self._described(self._target).get("SecondaryStatus") in (None, "Training"):
                 return job, attempt
             time.sleep(POLL_SECONDS)
 
@@ -133,8 +173,8 @@ def present(job: JobDetail) -> Attempt | None:
 def check(job: JobDetail, instance: int = 1) -> None:
     """Raise an error if no session can ever be opened in this instance of the job.
 
-    Raises Conflict if the job has finished, InvalidOption for a job without remote debug and the like, and NotFound
-    for a missing instance.
+    Raises Conflict if the job has finished, InvalidOption for a job that shares an instance or is isolated, and
+    NotFound for a missing instance.
     """
     if job.state in FINISHED:
         raise Conflict(f"{job.job} has ended ({job.state}): there is nothing left to enter.")
@@ -147,11 +187,6 @@ def check(job: JobDetail, instance: int = 1) -> None:
         raise InvalidOption(
             f"{job.job} shares an instance, and a shell in it would also open the jobs beside it: nobody can enter it."
             f" smq logs {job.job} shows what it writes. {_INSTEAD}"
-        )
-    if not job.request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug"):
-        raise InvalidOption(
-            f"{job.job} was submitted without remote debug, so SageMaker lets nobody in. A job that can be entered:"
-            f" {HOW_TO_SUBMIT}; of an estimator, enable_remote_debug=True."
         )
     if job.request.get("EnableNetworkIsolation"):
         raise InvalidOption(f"{job.job} has EnableNetworkIsolation, which cuts its container off: nobody can enter it.")

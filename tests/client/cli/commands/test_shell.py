@@ -87,7 +87,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: None) -> Pa
     ("answer", "code", "said"),
     [
         ({**DETAIL, "state": "failed"}, 1, "job1 has ended (failed): there is nothing left to enter."),
-        (DETAIL, 2, "job1 was submitted without remote debug, so SageMaker lets nobody in."),
+        (DETAIL, 1, "job1 does not run: it is preempted. To wait for it: --follow"),
         (
             {**DETAIL, "gpus": 0.5, "carrier": "carrier--nlp--ann--x1"},
             2,
@@ -162,6 +162,69 @@ def test_a_container_is_waited_for_and_its_silence_explained(
     said = capsys.readouterr().err
     assert "has not connected itself" in said and "ssmmessages:CreateControlChannel" in said
     assert "job1-qstamp-1/algo-1-.../ssm" in said
+
+
+def plain_job(**more: Any) -> Job:
+    """A job that runs, and whose request did not ask for remote debugging."""
+    return open_job(request=DETAIL["request"], **more)
+
+
+def changes(server: ScriptedServer) -> list[Any]:
+    """The bodies of the requests that change the job."""
+    return [json.loads(it.body) for it in server.received if it.method == "PATCH"]
+
+
+def test_remote_debugging_is_enabled_once_and_said(
+    aws: Aws, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.always_answers(200, plain_job())
+    early, starting = (200, {"SecondaryStatus": "Pending"}), (200, {"SecondaryStatus": "Starting"})
+    aws.answers["DescribeTrainingJob"] = [early, starting, (200, TRAINING)]
+    silent = (400, {"__type": "TargetNotConnected", "message": "not connected"})
+    aws.answers["StartSession"] = [silent, silent, (200, OPENED)]
+    assert main(["shell", "job1"]) == 0
+    assert changes(server) == [{"remoteDebug": True}]
+    said = capsys.readouterr().err
+    assert "a shell cannot be enabled yet (Pending)" in said
+    assert "It is now enabled for its running attempt job1-qstamp-1, until the attempt ends" in said
+    assert [operation for operation, _ in aws.asked].count("StartSession") == 3
+
+
+def test_an_attempt_that_has_remote_debugging_already_is_not_changed(aws: Aws, server: ScriptedServer) -> None:
+    server.always_answers(200, plain_job())
+    enabled = {**TRAINING, "RemoteDebugConfig": {"EnableRemoteDebug": True}}
+    aws.answers["DescribeTrainingJob"] = [(200, enabled)]
+    assert main(["shell", "job1"]) == 0
+    assert changes(server) == []
+
+
+def test_a_refusal_to_enable_it_ends_the_command(
+    aws: Aws, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, plain_job())
+    message = "job1 belongs to bob; only its owner, an admin of its project vision or an admin of the queue may enable"
+    error = {"code": "Forbidden", "field": None, "message": message, "remedy": "Ask one of them."}
+    server.always_answers(403, {"errors": [error]})
+    assert main(["shell", "job1"]) == 1
+    assert message in capsys.readouterr().err
+    assert "StartSession" not in dict(aws.asked)
+
+
+def test_a_job_that_ends_before_it_can_be_enabled(
+    aws: Aws, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"code": "Conflict", "field": None, "message": "SageMaker does not enable it.", "remedy": None}
+    server.answers(200, plain_job())
+    server.answers(409, {"errors": [error]})
+    server.always_answers(200, {**DETAIL, "state": "completed"})
+    assert main(["shell", "job1"]) == 1
+    assert "job1 has ended (completed): there is nothing left to enter." in capsys.readouterr().err
+    for _ in range(2):
+        server.answers(200, plain_job())
+        server.answers(409, {"errors": [error]})
+    monkeypatch.setattr(job_sessions, "CONNECT_SECONDS", -1.0)
+    assert main(["shell", "job1"]) == 1
+    assert "SageMaker has not permitted" in capsys.readouterr().err
 
 
 def test_a_refusal_names_the_right_that_lacks(

@@ -46,9 +46,9 @@ def _instance(text: str) -> int:
     help="open a shell in a job, run a command there, or forward a port",
     description="Open a shell in the container of a job's present attempt, in its working folder and with its "
     "variables; or run COMMAND there, without input, and end with its exit code; or let a port of this machine lead "
-    "to one of the container's. The job must have been submitted by smq submit --interactive, or with remote debug "
-    "otherwise. It goes over AWS's Session Manager, whose plugin must be on this machine. Leaving the shell leaves "
-    "the job alone.",
+    "to one of the container's. If the job was submitted without remote debugging, the queue enables it in the running "
+    "attempt, for owners, admins of the project and admins of the queue. It goes over AWS's Session Manager, whose "
+    "plugin must be on this machine. Leaving the shell leaves the job alone.",
     examples=[
         "smq shell job1",
         "smq shell job1 --instance 2",
@@ -121,10 +121,13 @@ def _opened(
     sessions: JobSessions, what: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
 ) -> Session:
     from api_contract.models import JobDetail  # noqa: PLC0415
+    from sagemaker_queue.workflows.remote_shell.job_sessions import Done  # noqa: PLC0415
 
     try:
         for step in sessions.enter(what, wait=follow):
-            if isinstance(step, (JobDetail, str)):
+            if isinstance(step, Done):
+                notes.note(step)
+            elif isinstance(step, (JobDetail, str)):
                 notes.status(state_sentence(step) if isinstance(step, JobDetail) else step)
             else:
                 return step
