@@ -96,7 +96,7 @@ def restore(model: nn.Module, optimizer: torch.optim.Optimizer, device: str) -> 
 
 def has_all_parts(folder: Path) -> bool:
     """Return whether the part of every process is there: instances upload their files independently."""
-    return len(list(folder.glob("__*_0.distcp"))) == dist.get_world_size()
+    return len(list(folder.glob("__*_0.distcp"))) == int(os.environ["WORLD_SIZE"])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from transformers import (
 FOLDER = Path(os.environ.get("SM_CHECKPOINT_DIR", "checkpoints"))
 
 
-class Sentences(Dataset[dict[str, torch.Tensor]]):
+class Sentences(Dataset[dict[str, torch.Tensor]]):  # type: ignore[misc]
     """Short sequences of numbers; the label says whether the first one is even."""
 
     def __len__(self) -> int:
