@@ -125,7 +125,7 @@ class JobEvent(StrEnum):
     EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
-    UNSAVED = "Training Job Without Checkpoint"  # a preemption would lose more than an hour of the attempt's work
+    UNSAVED = "Training Job Unsaved"  # a preemption would lose more than an hour of the work of the attempt
     FINISHED = "Training Job Finished"
 
 

@@ -229,7 +229,7 @@ def test_people_are_told_that_a_job_saves_nothing(notifying: NotifyingQueue, has
     at = notifying.queue.now + 4000
     notifying.notifier.notify(UnsavedJob(notifying.queue.job("job1"), has_folder, at))
     what, detail = notifying.events()[-1]
-    assert what == "Training Job Without Checkpoint"
+    assert what == "Training Job Unsaved"
     assert (detail["trainingJobName"], detail["ranSeconds"], detail["at"]) == ("job1-qstamp-1", 4000, iso(at))
     assert detail["notice"] == (
         "job1 (ada, project default) has run for 1 h 7 min without a checkpoint, and a preemption would lose this "
