@@ -23,9 +23,9 @@ from job_queue.domain.expectations.unsaved import SavedWork, unsaved_candidates
 from job_queue.domain.job import epoch
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import PastUse, looks_back_to, remembers
-from job_queue.services.idleness import IdleWatch
 from job_queue.services.measurement import Measurement
-from job_queue.services.unsaved_work import UnsavedWork
+from job_queue.services.watches.idleness import IdleWatch
+from job_queue.services.watches.unsaved_work import UnsavedWork
 from job_queue.simulation.forecast import Estimate, forecast
 
 PAST_SECONDS = 30 * 24 * 3600  # attempts that ended in this period, up to now, are used

@@ -12,7 +12,7 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.outlook import STALE_SECONDS
 from job_queue.domain.expectations.unsaved import LOOK_SECONDS, MOST_LOOKED
 from job_queue.services.outlook import OutlookService
-from job_queue.services.unsaved_work import UnsavedWork
+from job_queue.services.watches.unsaved_work import UnsavedWork
 from tests.jobs import OWNER, a_request
 from tests.queue_harness import Harness
 from tests.unit.queue_api import Api
