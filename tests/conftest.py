@@ -66,8 +66,6 @@ OPTIONAL = {
     "fish": "apt-get install fish",
     "SSH client": "apt-get install openssh-client",
     "torch": "pip install '.[torch]'",
-    "lightning": "pip install '.[frameworks]'",
-    "transformers": "pip install '.[frameworks]'",
     "Python 3.14": "install python3.14",
 }
 

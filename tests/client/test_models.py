@@ -63,7 +63,6 @@ TIMES = {
     "closes",
     "expectedEnd",
     "idleSince",
-    "unsavedSince",
     "at",
     "until",
 }

@@ -102,7 +102,7 @@ def fail(queue: Queue, *names: str, owner: str = "ann", failure: Any = FAILURE) 
     for name in names:
         queue.histories[name] = [(0, "pending", ""), (1, "running", ""), (5, "failed", "")]
         queue.owners[name] = owner
-        queue.reasons[name] = "CUDA ran out of memory."
+        queue.reasons[name] = "AlgorithmError: , exit code: 1 [gpu_memory: CUDA ran out of memory.]"
         if failure:
             queue.failures[name] = failure
 

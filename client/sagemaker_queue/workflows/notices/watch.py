@@ -115,6 +115,7 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             kind = "failed" if one.state == "failed" else "finished"
             reason = job.reason.message if job.reason else ""
             took = duration(since(job.entry_time or at, at))
+            reason = (job.failure.sentence if job.failure and kind == "failed" else "") or reason
             reason = reason or one.cause.removeprefix("stopped: ")
             news = notices.finished(one.state, took, job.job, reason, job.failure_class, _remedy(job))
         if news and at > known:

@@ -182,6 +182,14 @@ Last log lines of algo-2 rank 3
     assert "failed: gpu_memory" in out.partition("\n\nAttempts")[2]
 
 
+def test_colours_and_titles_of_log_lines_are_left_out(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, {**FAILED, "failure": {**FAILURE, "lines": ["\x1b[1mred\x1b[0m \x1b]0;title\x07text"]}})
+    assert main(["show", "job1"]) == 0
+    assert "\n  red text\n" in capsys.readouterr().out
+
+
 def test_show_of_a_job_that_is_tried_again(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.answers(200, {**FAILED, "state": "pending", "failure": {**FAILURE, "lines": []}})
     assert main(["show", "job1"]) == 0
