@@ -316,6 +316,9 @@ class JobSummary(Answer, frozen=True):
     idle_since: Optional[Time] = None
     """The time since which the GPUs have been idle while the job holds instances, from CloudWatch's metrics. Null if
     the idle time is shorter than the stack's parameter `IdleMinutes`, and if the GPUs work or there are no metrics."""
+    unsaved_since: Optional[Time] = None
+    """The launch of the current attempt, if the job is preemptible and has run for an hour without a checkpoint. Null
+    if there is a checkpoint, or if the queue may not list the bucket."""
     cut_off: Optional[Time] = None
     """The time at which SageMaker takes the instances back, because their training plan ends; null unless that is
     soon."""

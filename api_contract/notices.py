@@ -34,6 +34,16 @@ def drained(by: str) -> str:
     )
 
 
+def unsaved(ran: str, *, has_folder: bool) -> str:
+    """Return the news that a preemptible job saves nothing. ``ran`` is the duration since the launch of its attempt."""
+    how = (
+        "its script must write to the checkpoint folder ($SM_CHECKPOINT_DIR)"
+        if has_folder
+        else "it needs a checkpoint folder (smq submit --checkpoint, or checkpoint_s3_uri)"
+    )
+    return f"has run for {ran} without a checkpoint, and a preemption would lose this work; {how}"
+
+
 def finished(
     state: str, took: str, job: str, reason: str | None, failure_class: str | None = None, remedy: str = ""
 ) -> str:

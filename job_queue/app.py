@@ -36,7 +36,6 @@ from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.drains import DrainService
 from job_queue.services.dry_run import DryRun
-from job_queue.services.idleness import IdleWatch
 from job_queue.services.job_commands import JobCommands, RemoteDebugService
 from job_queue.services.measurement import Measurement
 from job_queue.services.outlook import OutlookService
@@ -44,6 +43,8 @@ from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
 from job_queue.services.queue_reader import QueueReader
 from job_queue.services.submission import SubmissionService
+from job_queue.services.watches.idleness import IdleWatch
+from job_queue.services.watches.unsaved_work import UnsavedWork
 
 API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, since its caller waits
 CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
@@ -120,7 +121,10 @@ class App:
             cloudwatch = boto3.client("cloudwatch", config=brief)
             idle_watch = IdleWatch(GpuUtilization(cloudwatch), settings.idle_minutes, notify)
             measurement = Measurement(InstanceMetrics(cloudwatch), self._repository.attempts, clock)
-        self._outlook = OutlookService(self._repository, decisions.cluster, clock, idle_watch, measurement)
+        unsaved_work = UnsavedWork(self._repository, newest_object)
+        self._outlook = OutlookService(
+            self._repository, decisions.cluster, clock, idle_watch, measurement, unsaved_work
+        )
         self._invocation: Invocation | None = None
         commands = JobCommands(self._repository, policies, settings, clock)
         self._api = build_api(

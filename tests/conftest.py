@@ -66,6 +66,8 @@ OPTIONAL = {
     "fish": "apt-get install fish",
     "SSH client": "apt-get install openssh-client",
     "torch": "pip install '.[torch]'",
+    "lightning": "pip install '.[frameworks]'",
+    "transformers": "pip install '.[frameworks]'",
     "Python 3.14": "install python3.14",
 }
 

@@ -22,6 +22,7 @@ from job_queue.domain.domain_events import (
     PolicyApplied,
     PoolDrained,
     PoolUndrained,
+    UnsavedJob,
     job_event,
 )
 from job_queue.domain.job import Job, epoch, iso
@@ -77,6 +78,13 @@ class Notifier:
                 self._put(_job_entry(JobEvent.QUEUED, job, {}))
             case JobTransition():
                 self._transitioned(event)
+            case UnsavedJob(job, has_folder, at):
+                ran = at - epoch(job.started or job.since)
+                news = notices.unsaved(duration(ran), has_folder=has_folder)
+                notice = notices.notice(job.name, job.owner, job.project, news, notices.LONGEST_NOTICE)
+                details = {"ranSeconds": round(ran), "checkpointFolder": has_folder, "notice": notice}
+                details = {"at": iso(at), "trainingJobName": job.launched, **details}
+                self._put(_job_entry(JobEvent.UNSAVED, job, details))
             case PolicyApplied(policy, restored):
                 detail = {
                     "version": policy.version,

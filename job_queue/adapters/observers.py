@@ -16,6 +16,7 @@ from job_queue.domain.domain_events import (
     PolicyApplied,
     PoolDrained,
     PoolUndrained,
+    UnsavedJob,
 )
 from job_queue.domain.job import iso
 from job_queue.domain.state_machine import JobTransition
@@ -58,6 +59,8 @@ def log_event(event: DomainEvent) -> None:
             log.info("pool drained", pool=pool, at=at, by=drain.by, reason=drain.reason, stops=stops)
         case PoolUndrained(pool, drain, by):
             log.info("pool undrained", pool=pool, by=by, drained_by=drain.by)
+        case UnsavedJob(job, has_folder):
+            log.info("no checkpoint", job=job.name, attempt=job.launched, folder=has_folder)
         case ForgedAttempt(training_job, claimed):
             log.warning("forged attempt", attempt=training_job, claimed=claimed)
         case LeaseConflict():

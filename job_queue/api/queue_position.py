@@ -65,6 +65,10 @@ class QueuePosition:
         """Return since when the GPUs of a job's instances are idle; None if the GPUs work or nothing is known."""
         return rounded(self._outlook.idle_since(job, self._outlook.asked))
 
+    def unsaved_since(self, job: Job) -> datetime | None:
+        """Return since when a job has run without a checkpoint; None if it has one or that is not known."""
+        return rounded(self._outlook.unsaved_since(job, self._outlook.asked))
+
     def unschedulable_message(self, job: Job) -> str | None:
         """Return why no instances of the policy can ever hold the job; None if some can."""
         hold = self._holds.get(job.name)

@@ -86,6 +86,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         retries=job.retries,
         retried=job.retried,
         idle_since=positions.idle_since(job),
+        unsaved_since=positions.unsaved_since(job),
         cut_off=_time(iso(job.cut_off)) if job.cut_off else None,
         gpus=None if job.gpus is None else job.gpus / WHOLE,
         carrier=job.allocation.carrier if job.allocation else None,

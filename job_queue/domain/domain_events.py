@@ -43,6 +43,15 @@ class IdleInstances:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsavedJob:
+    """The event that a preemptible job has run for an hour without a checkpoint. It is sent once for each attempt."""
+
+    job: Job
+    has_folder: bool  # whether the job has a checkpoint folder
+    at: float  # epoch seconds
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyApplied:
     """The event that a new policy is in force."""
 
@@ -93,6 +102,7 @@ DomainEvent = (
     | CycleEnded
     | ComparisonAge
     | IdleInstances
+    | UnsavedJob
     | PolicyApplied
     | PoolDrained
     | PoolUndrained
@@ -115,6 +125,7 @@ class JobEvent(StrEnum):
     EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
+    UNSAVED = "Training Job Unsaved"  # a preemption would lose more than an hour of the work of the attempt
     FINISHED = "Training Job Finished"
 
 

@@ -15,14 +15,17 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.records.attempt_history import AttemptFeed
 from job_queue.domain.accounting.attempts import AttemptRecord, PastUseOfAttempts
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.domain_events import UnsavedJob
 from job_queue.domain.expectations.outlook import RECENT_SECONDS
 from job_queue.domain.expectations.past_estimates import PastEstimates, depends_on_queue, told_wait
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
+from job_queue.domain.expectations.unsaved import SavedWork, unsaved_candidates
 from job_queue.domain.job import epoch
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import PastUse, looks_back_to, remembers
-from job_queue.services.idleness import IdleWatch
 from job_queue.services.measurement import Measurement
+from job_queue.services.watches.idleness import IdleWatch
+from job_queue.services.watches.unsaved_work import UnsavedWork
 from job_queue.simulation.forecast import Estimate, forecast
 
 PAST_SECONDS = 30 * 24 * 3600  # attempts that ended in this period, up to now, are used
@@ -35,6 +38,7 @@ class OutlookService:
     :param clock: seconds since the epoch.
     :param idle_watch: finds jobs with idle GPUs; None: idle jobs are not looked up.
     :param measurement: measures ended attempts; None: attempts are not measured.
+    :param unsaved_work: finds long-running jobs without a checkpoint; None: these are not looked up.
     """
 
     def __init__(
@@ -44,11 +48,13 @@ class OutlookService:
         clock: Callable[[], float],
         idle_watch: IdleWatch | None = None,
         measurement: Measurement | None = None,
+        unsaved_work: UnsavedWork | None = None,
     ) -> None:
         self._repository = repository
         self._read_cluster = read_cluster
         self._clock = clock
         self._idle_watch = idle_watch
+        self._unsaved_work = unsaved_work
         self._measurement = measurement
         self._past = PastRuntimes()
         self._ended = AttemptFeed(repository.attempts, clock)
@@ -89,11 +95,27 @@ class OutlookService:
         if self._idle_watch is not None and cluster.active:
             idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
             outlook = replace(outlook, idle_at=idle_at, idle=idle)
+        saved_work, unsaved = self._look_for_unsaved(cluster, now, may_go_on)
+        outlook = replace(outlook, saved_work=saved_work)
         estimates = look_ahead(replace(cluster, outlook=outlook), now, may_go_on)
         learned = _with_outcomes(past_estimates, cluster, estimates, starts, now)
         self._repository.outlook.replace(replace(outlook, estimates=estimates, errors=learned.usual_errors(now)))
+        for event in unsaved:  # after the results are stored, so that an event is not sent twice
+            self._repository.notify(event)
         if learned != past_estimates:
             self._repository.outlook.replace_past_estimates(learned)
+
+    def _look_for_unsaved(
+        self, cluster: ClusterState, now: float, may_go_on: Callable[[], bool]
+    ) -> tuple[SavedWork, list[UnsavedJob]]:
+        """Return which long-running jobs have saved nothing, with the new ones as events.
+
+        Without a preemptible job that has run for an hour, nothing is read.
+        """
+        jobs = unsaved_candidates(cluster.active.values(), now)
+        if self._unsaved_work is None or not jobs:
+            return SavedWork(), []
+        return self._unsaved_work.look(jobs, self._repository.outlook.latest().saved_work, now, may_go_on)
 
     def _past_use(
         self, applied: AppliedPolicy, now: float, may_go_on: Callable[[], bool]

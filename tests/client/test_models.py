@@ -63,6 +63,7 @@ TIMES = {
     "closes",
     "expectedEnd",
     "idleSince",
+    "unsavedSince",
     "at",
     "until",
 }

@@ -32,15 +32,20 @@ class NewestObject:
         self._buckets = buckets
         self._clock = clock
 
+    def may_list(self, address: str) -> bool:
+        """Return whether the bucket of an address may be listed."""
+        bucket, _ = _parts(address)
+        return any(fnmatchcase(bucket, pattern) for pattern in self._buckets)
+
     def __call__(self, address: str) -> float | None:
         """Return epoch seconds; None if there are no objects, or the bucket may not be listed.
 
         :param address: `s3://bucket/prefix`.
         :raises Unavailable: S3 gave no usable answer.
         """
-        bucket, _, prefix = address.removeprefix("s3://").partition("/")
-        if not any(fnmatchcase(bucket, pattern) for pattern in self._buckets):
+        if not self.may_list(address):
             return None
+        bucket, prefix = _parts(address)
         request: ListObjectsV2RequestTypeDef = {"Bucket": bucket, "Prefix": f"{prefix.rstrip('/')}/" if prefix else ""}
         newest, began = None, self._clock()
         for _ in range(PAGES):
@@ -54,3 +59,8 @@ class NewestObject:
                 break
             request["ContinuationToken"] = page["NextContinuationToken"]
         return newest
+
+
+def _parts(address: str) -> tuple[str, str]:
+    bucket, _, prefix = address.removeprefix("s3://").partition("/")
+    return bucket, prefix

@@ -49,7 +49,7 @@ class OutlookRecord:
     def for_readers(self) -> Outlook:
         """Return the part for readers of the latest stored outlook; an empty outlook if there is none.
 
-        This part has expected runtimes, estimated starts, idle GPUs and the usual errors of estimates.
+        This part has expected runtimes, estimated starts, idle GPUs, unsaved jobs and the usual errors of estimates.
         """
         return self._stored(FOR_READERS)
 
@@ -99,6 +99,7 @@ def _for_readers(outlook: Outlook, most: int) -> dict[str, Any]:
         "estimates": [_estimate(it) for it in islice(outlook.estimates.values(), most)],
         "idle": dict(islice(outlook.idle.items(), most)),
         "idle_at": outlook.idle_at,
+        "saved_work": {"unsaved": dict(islice(outlook.saved_work.unsaved.items(), most))},
         "errors": msgspec.to_builtins(outlook.errors),
     }
 
@@ -106,6 +107,10 @@ def _for_readers(outlook: Outlook, most: int) -> dict[str, Any]:
 def _all(outlook: Outlook, most: int) -> dict[str, Any]:
     return {
         **_for_readers(outlook, most),
+        "saved_work": {
+            "unsaved": dict(islice(outlook.saved_work.unsaved.items(), most)),
+            "settled": sorted(outlook.saved_work.settled)[:most],
+        },
         "provisioning": outlook.provisioning,
         "expected": dict(islice(outlook.expected.items(), most)),
         "likely": {job: [*map(round, it)] for job, it in islice(outlook.likely.items(), most)},

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from job_queue.domain.expectations.past_estimates import StartInterval, interval
+from job_queue.domain.expectations.unsaved import SavedWork
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.prediction.conformal import UsualErrors
 from job_queue.scheduler import (
@@ -56,6 +57,7 @@ class Outlook:
     errors: UsualErrors = UsualErrors()  # how wrong estimates usually are
     idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs are idle
     idle_at: float = 0.0  # epoch seconds of the last look-up of idle jobs
+    saved_work: SavedWork = SavedWork()  # long-running preemptible jobs with and without checkpoints
     asked: float | None = None  # epoch seconds of a reader's request; None: no reader, or the outlook is too old
 
     def fresh(self, now: float) -> "Outlook":
@@ -84,6 +86,12 @@ class Outlook:
         """Return the epoch seconds since which a job's GPUs are idle, or None if the GPUs work or nothing is known."""
         is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
         return self.idle.get(job.launched or "") if is_fresh else None
+
+    def unsaved_since(self, job: Job, now: float | None) -> float | None:
+        """Return the epoch seconds of the launch since which a job has saved nothing; None if that is not known."""
+        is_fresh = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
+        is_unsaved = is_fresh and job.started is not None and (job.launched or "") in self.saved_work.unsaved
+        return epoch(job.started) if is_unsaved and job.started else None
 
     def basis(self, snapshot: Snapshot) -> Basis:
         """Return the basis of a forecast that begins with this snapshot."""

@@ -30,7 +30,7 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;cm0=\x1b\\\x9b31m\x90q\x9c\x08\x7f\u202
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 KEPT = {  # else the client would not understand the answer
     *("at", "entryTime", "started", "ended", "state", "outcome", "market", "opens", "closes", "until", "lastRefusal"),
-    *("stateSince", "S3Uri", "instanceType", "submitted", "waitingSince", "launched", "began"),
+    *("stateSince", "S3Uri", "instanceType", "submitted", "waitingSince", "launched", "began", "unsavedSince"),
 }
 BUCKET = "shared"
 IN_XML = "\x9b31m\u202e"  # may be in the request that removes objects

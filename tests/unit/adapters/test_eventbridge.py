@@ -11,7 +11,7 @@ import pytest
 
 from api_contract.notices import LONGEST_NOTICE, notice
 from job_queue.adapters.eventbridge import Notifier
-from job_queue.domain.domain_events import JobEvent, PolicyApplied
+from job_queue.domain.domain_events import JobEvent, PolicyApplied, UnsavedJob
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import announce_cut_off
@@ -182,6 +182,7 @@ def test_what_others_say_of_its_end_orders_nobody_about_and_what_its_program_sai
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
 def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, name: str) -> None:
     (be_drained if name == "queue-drained" else live_through)(notifying.queue)
+    notifying.notifier.notify(UnsavedJob(notifying.queue.job("job1"), has_folder=True, at=notifying.queue.now))
     example = payload(name)
     assert example["source"] == "sagemaker-queue"
     sent = next(
@@ -214,6 +215,26 @@ def test_a_policy_that_is_applied_is_told_of(notifying: NotifyingQueue) -> None:
     notifying.notifier.notify(PolicyApplied(StoredPolicy(4, "{}", "ada", "2026-11-20T10:16:12Z"), 2))
     detail = {"version": 4, "appliedBy": "ada", "appliedAt": "2026-11-20T10:16:12Z", "restored": 2}
     assert notifying.events() == [("Training Job Policy Changed", detail)]
+
+
+@pytest.mark.parametrize(
+    ("has_folder", "remedy"),
+    [
+        (True, "its script must write to the checkpoint folder ($SM_CHECKPOINT_DIR)."),
+        (False, "it needs a checkpoint folder (smq submit --checkpoint, or checkpoint_s3_uri)."),
+    ],
+)
+def test_people_are_told_that_a_job_saves_nothing(notifying: NotifyingQueue, has_folder: bool, remedy: str) -> None:
+    notifying.queue.submit("job1", 1)
+    at = notifying.queue.now + 4000
+    notifying.notifier.notify(UnsavedJob(notifying.queue.job("job1"), has_folder, at))
+    what, detail = notifying.events()[-1]
+    assert what == "Training Job Unsaved"
+    assert (detail["trainingJobName"], detail["ranSeconds"], detail["at"]) == ("job1-qstamp-1", 4000, iso(at))
+    assert detail["notice"] == (
+        "job1 (ada, project default) has run for 1 h 7 min without a checkpoint, and a preemption would lose this "
+        f"work; {remedy}"
+    )
 
 
 def test_a_forged_attempt_is_told_of(notifying: NotifyingQueue) -> None:

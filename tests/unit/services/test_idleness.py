@@ -9,8 +9,8 @@ import pytest
 from job_queue.domain.domain_events import DomainEvent, IdleInstances
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.expectations.outlook import STALE_SECONDS, Outlook
-from job_queue.services.idleness import LOOK_SECONDS, IdleWatch
 from job_queue.services.outlook import OutlookService
+from job_queue.services.watches.idleness import LOOK_SECONDS, IdleWatch
 from tests.jobs import P5
 from tests.queue_harness import Harness
 from tests.unit.queue_api import Api

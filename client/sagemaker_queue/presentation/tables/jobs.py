@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 
 from api_contract.models import ACTIVE, JobDetail, JobSummary, Transition
@@ -120,6 +121,11 @@ def reason_with_class(job: JobSummary) -> str:
     return f"{job.failure_class}: {reason}" if reason else job.failure_class
 
 
+def _unsaved(began: datetime) -> str:
+    """Return what a preemption would cost a job that has saved nothing since this time."""
+    return f"no checkpoint in the {in_words(since(began))} of this attempt, which a preemption would lose"
+
+
 COLUMNS: dict[str, Column] = {
     "job": ("Job Name", lambda job: job.job),
     "state": ("State", lambda job: job.state),
@@ -164,6 +170,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Ends": end_sentence(job.expected_end),
         "Idle": job.idle_since
         and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
+        "Unsaved": job.unsaved_since and _unsaved(job.unsaved_since),
         "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
         "Project": job.project,
         "Group": job.group,

@@ -106,6 +106,8 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
             ui.label(_headline(job)).classes("text-lg")
             if job.idle_since:
                 ui.label(f"Its GPUs have done nothing for {age(job.idle_since)}.")
+            if job.unsaved_since:
+                ui.label(f"No checkpoint for {age(job.unsaved_since)}: a preemption would lose this work.")
             if job.reason and job.reason.message:
                 ui.label(visible(job.reason.message))
             if job.expected_start:

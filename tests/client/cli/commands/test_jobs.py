@@ -258,6 +258,12 @@ class TestWhy:
         told = f"its GPUs have done nothing for 2 hours, since {since:%Y-%m-%d %H:%M:%S}"
         assert told in capsys.readouterr().out
 
+    def test_it_has_saved_nothing(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        since = datetime.now(timezone.utc) - timedelta(hours=2.01)
+        server.answers(200, {"job": "job3", "state": "running", "unsavedSince": since.isoformat()})
+        assert main(["show", "job3"]) == 0
+        assert "no checkpoint in the 2 hours of this attempt, which a preemption would lose" in capsys.readouterr().out
+
     def test_a_job_that_waits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, WAITING)
         assert main(["why", "job3"]) == 0

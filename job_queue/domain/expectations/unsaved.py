@@ -1,0 +1,47 @@
+"""Unsaved jobs: preemptible jobs that have run for an hour without a checkpoint. A preemption would lose this work."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from job_queue.domain.job import FOR_EVER, Job, epoch
+from job_queue.scheduler import JobState
+
+UNSAVED_SECONDS = 3600.0  # seconds from the launch of an attempt until it counts as unsaved
+LOOK_SECONDS = 900  # seconds between two look-ups of an unsaved attempt
+MOST_LOOKED = 10  # largest number of look-ups in one tick
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWork:
+    """The results of look-ups, by training job. Each training job is in at most one of the two."""
+
+    unsaved: Mapping[str, int] = field(default_factory=dict)  # -> epoch seconds from which it is looked up again
+    settled: frozenset[str] = frozenset()  # there is a checkpoint of this attempt, or it cannot be known
+
+    def of(self, jobs: list[Job]) -> "SavedWork":
+        """Return the results for the current attempts of these jobs."""
+        names = {job.launched for job in jobs if job.launched}
+        unsaved = {name: at for name, at in self.unsaved.items() if name in names}
+        return SavedWork(unsaved, self.settled & names)
+
+    def due(self, jobs: list[Job], now: float) -> list[Job]:
+        """Return the jobs to look up now: new ones first, then the unsaved ones whose time has come."""
+        known = self.unsaved.keys() | self.settled
+        new = [job for job in jobs if job.launched not in known]
+        again = [job for job in jobs if now >= self.unsaved.get(job.launched or "", FOR_EVER)]
+        return [*new, *again][:MOST_LOOKED]
+
+
+def unsaved_candidates(active: Iterable[Job], now: float) -> list[Job]:
+    """Return the running jobs that can be preempted and have run for UNSAVED_SECONDS, by name."""
+    jobs = [
+        job
+        for job in active
+        if job.state is JobState.RUNNING
+        and job.preemptible
+        and job.carries is None
+        and job.launched
+        and job.started
+        and epoch(job.started) <= now - UNSAVED_SECONDS
+    ]
+    return sorted(jobs, key=lambda job: job.name)

@@ -1,0 +1,78 @@
+"""Detection of running jobs that a preemption would cost more than an hour, because they have saved no checkpoint."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from job_queue.adapters.items import stored_request
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.telemetry import log
+from job_queue.domain.domain_events import UnsavedJob
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.expectations.unsaved import LOOK_SECONDS, SavedWork
+from job_queue.domain.job import FOR_EVER, Job, epoch
+
+
+class CheckpointTime(Protocol):
+    """A source of the times of checkpoints, such as `NewestObject`."""
+
+    def __call__(self, address: str) -> float | None:
+        """Return when the newest object below an address was written (epoch seconds); None if there is none."""
+
+    def may_list(self, address: str) -> bool:
+        """Return whether the queue may list the bucket of an address."""
+
+
+class UnsavedWork:
+    """A detector of attempts without a checkpoint.
+
+    :param newest: the source of the times of checkpoints; None: no bucket may be listed, so only jobs without a
+        checkpoint folder are found.
+    """
+
+    def __init__(self, repository: JobRepository, newest: CheckpointTime | None) -> None:
+        self._repository = repository
+        self._newest = newest
+
+    def look(
+        self, jobs: list[Job], before: SavedWork, now: float, may_go_on: Callable[[], bool]
+    ) -> tuple[SavedWork, list[UnsavedJob]]:
+        """Return the results for these jobs, and an event for each attempt that is newly unsaved.
+
+        Each attempt with a checkpoint is looked up once, an attempt without one every LOOK_SECONDS.
+
+        :param jobs: see `unsaved_candidates`.
+        :param before: the results of earlier look-ups.
+        :param may_go_on: after its first result of False, no further job is looked up.
+        """
+        known = before.of(jobs)
+        unsaved, settled, events = dict(known.unsaved), set(known.settled), []
+        for job in known.due(jobs, now):
+            if not may_go_on():
+                break
+            name = job.launched or ""
+            try:
+                has_folder, is_unsaved = self._is_unsaved(job)
+            except Unavailable as error:  # the next tick looks again
+                log.warning("checkpoints not listed", job=job.name, why=error.message)
+                continue
+            if not is_unsaved:
+                unsaved.pop(name, None)
+                settled.add(name)
+                continue
+            if name not in unsaved:
+                events.append(UnsavedJob(job, has_folder, now))
+            unsaved[name] = int(now) + LOOK_SECONDS if has_folder else FOR_EVER
+        return SavedWork(unsaved, frozenset(settled)), events
+
+    def _is_unsaved(self, job: Job) -> tuple[bool, bool]:
+        """Return whether the job has a checkpoint folder, and whether its attempt is known to have saved nothing."""
+        record = self._repository.record(job.name)
+        if record is None or record.job.launched != job.launched:
+            return True, False
+        address = stored_request(record.details).checkpoints
+        if not address:
+            return False, True
+        if self._newest is None or not self._newest.may_list(address):
+            return True, False
+        at = self._newest(address)
+        return True, at is None or at < epoch(job.started or job.since)
