@@ -219,6 +219,11 @@ def test_incomplete_checkpoints_go_once_they_are_old() -> None:
     assert pruned(found, 1) == ["step-5"]  # step-15 may become complete
 
 
+def test_the_step_that_latest_names_stays_and_later_ones_as_well() -> None:
+    paths = [f"global_step{step}/mp_rank_00_model_states.pt" for step in (1, 2, 3)]
+    assert pruned(listed(*paths, "latest", texts={"latest": "global_step2"}), 1) == ["global_step1"]
+
+
 def test_nothing_goes_without_a_complete_checkpoint() -> None:
     assert pruned(listed("step-5/__0_0.distcp", "step-10/__0_0.distcp"), 1) == []
 

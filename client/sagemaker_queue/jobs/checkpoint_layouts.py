@@ -131,7 +131,7 @@ def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoi
     - the complete checkpoint with the highest step, and the one that was written last;
     - the newest one that was last written more than SETTLED ago, or else the second newest, because files of a newer
       one may be missing unseen;
-    - a checkpoint without a step, and the one that DeepSpeed's ``latest`` names.
+    - a checkpoint without a step, and the one that DeepSpeed's ``latest`` names, because later steps are incomplete.
 
     An incomplete checkpoint is removed if it is older than the newest complete one and ABANDONED.
     """
@@ -143,7 +143,6 @@ def to_prune(found: FoundCheckpoints, keep: int, now: datetime) -> list[Checkpoi
             continue
         newest = max(complete, key=lambda one: one.modified)
         kept = {one.name for one in (*complete[: max(1, keep)], newest)}
-        kept |= {one.name for one in numbered if one.resumes}
         settled = [one for one in complete if one.modified <= now - SETTLED] or complete[1:]
         kept |= {one.name for one in settled[:1]}
         removed += [one for one in numbered if not one.incomplete and one.name not in kept]

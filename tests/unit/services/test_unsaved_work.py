@@ -129,11 +129,16 @@ def test_a_checkpoint_of_an_earlier_attempt_does_not_count(watched: Watched) -> 
     assert watched.events[0].job.launched == "job1-qstamp-2"
 
 
-def test_a_job_without_a_checkpoint_folder_is_found_without_a_look_at_s3(watched: Watched) -> None:
+def test_a_job_without_a_checkpoint_folder_is_found_without_a_look_at_s3(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched.queue.submissions.submit(without_folder("job1"), OWNER)
     watched.queue.wake()
     assert watched.look(HOUR) == ["job1"]
     assert not watched.events[0].has_folder
+    with monkeypatch.context() as patched:
+        patched.setattr(watched.queue.repository, "record", None)  # a job has no checkpoint folder for good
+        assert watched.look(HOUR) == []
     for _ in range(10):
         assert watched.look(HOUR) == []
     assert watched.bucket.asked == [] and watched.unsaved_since("job1")
