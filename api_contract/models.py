@@ -330,6 +330,25 @@ class JobSummary(Answer, frozen=True):
     """The GPUs of the instance, if the job is a carrier: a job of the queue itself, whose instance other jobs share.
     Null for other jobs, and in lists of finished jobs."""
 
+    not_before: Optional[Time] = None
+    """The time before which the job does not start: its tag `not_before`."""
+    start_by: Optional[Time] = None
+    """The time by which the job is to start: its tag `start_by`."""
+    start_by_action: Optional[Annotated[str, schema(examples=["cancel"])]] = None
+    """The action if the job has not started by then: `notify`, `cancel` (it is stopped) or `next_pool` (it may run in
+    the further pools of its project). Null without `start_by`."""
+    start_missed: bool = False
+    """True if the job had not started by `start_by`, and the action was carried out."""
+    max_total_runtime: Optional[Ordinal] = None
+    """The seconds that all attempts may run together, from the arrival of their instances: the tag
+    `max_total_runtime`."""
+    run_seconds: Count = 0
+    """The seconds that the ended attempts ran, from the arrival of their instances."""
+    max_preemptions: Optional[Count] = None
+    """The number of preemptions after which the job is planned as not preemptible: its tag `max_preemptions`."""
+    preemptions: Count = 0
+    """The number of times that the job was stopped to make room."""
+
     @property
     def is_carrier(self) -> bool:
         """Whether the job is a carrier, which the queue itself submitted: no other job has such a name."""

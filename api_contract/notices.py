@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 LONGEST_NOTICE = 500  # characters of a notice in an event
 LONGEST_REASON = 250  # characters of a reason that a remedy follows
 _CHAT_MARKUP = str.maketrans("<>", "‹›")  # chats treat <!channel> and similar texts as commands
@@ -42,6 +44,11 @@ def unsaved(ran: str, *, has_folder: bool) -> str:
         else "it needs a checkpoint folder (smq submit --checkpoint, or checkpoint_s3_uri)"
     )
     return f"has run for {ran} without a checkpoint, and a preemption would lose this work; {how}"
+
+
+def late(start_by: str, pools: Sequence[str] = ()) -> str:
+    """Return the news that a job has not started in time. ``pools`` are the pools that it may use now, if others."""
+    return f"has not started by {start_by}" + (f", and may now run in the pools {', '.join(pools)}" if pools else "")
 
 
 def finished(

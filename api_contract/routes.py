@@ -83,6 +83,10 @@ cancelled together, `max_parallel` says how many jobs of its owner's group in it
 `after` names jobs that have to complete before it starts (`NAME:any` where any end will do; up to 10, with spaces or
 plus signs between; if one does not complete, the job is stopped), and `retries` (0 to 10, 0 without it) says how
 often it is tried again after it failed by itself; lack of capacity, faults of SageMaker and evictions do not count.
+Deadlines are tags, too: `not_before` (a time in ISO 8601; the job does not start earlier), `start_by` (a time) with
+`start_by_action` (`notify`, `cancel` or `next_pool`: what happens if the job has not started by then; `notify` without
+it; `start_by` may also end in it, as in `TIME:cancel`), and `max_total_runtime` (seconds, or `90m`, `12h`, `3d`: how
+long all attempts may run together). `max_preemptions` (0 to 1,000) says how often the job may be stopped to make room.
 Submitting the very same request again changes nothing and answers with the job as it is, so it is safe to repeat a
 call whose answer was lost. A request that is certain to come to nothing (pre-flight) is refused, too, unless it was
 taken before.""",

@@ -28,7 +28,7 @@ from job_queue.domain.domain_events import (
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.state_machine import JobTransition
-from job_queue.scheduler import Drain, duration
+from job_queue.scheduler import Drain, clock, duration
 
 if TYPE_CHECKING:
     from mypy_boto3_events.client import EventBridgeClient
@@ -213,6 +213,8 @@ def _details(event: JobEvent, transition: JobTransition) -> dict[str, Any]:
             details = {"requeuedBy": old.requeued_by, "held": new.held}
         case JobEvent.DRAINED:
             details = {"drainedBy": old.drained_by, "slots": dict(old.slots)}
+        case JobEvent.LATE:
+            details = {"startBy": iso(new.start_by or 0), "action": new.start_by_action.value, "pools": list(new.pools)}
         case JobEvent.FINISHED:
             details = {"reason": new.reason and new.reason[:LONGEST_TEXT]}
     return {"trainingJobName": new.launched or old.launched, **details}
@@ -234,6 +236,8 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             return notices.requeued(old.requeued_by or "", held=new.held)
         case JobEvent.DRAINED:
             return notices.drained(old.drained_by or "")
+        case JobEvent.LATE:
+            return notices.late(clock(new.start_by or 0), new.pools if new.pools != old.pools else ())
         case JobEvent.FINISHED:
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see

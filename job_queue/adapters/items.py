@@ -134,7 +134,11 @@ def _camel(name: str) -> str:
 
 # --- jobs --------------------------------------------------------------------------------------------
 
-_JOB = Form(Job, if_any=("after", "founders", "lastSlots", "leftIdle", "places", "plans", "preempted", "unheard"))
+_LEFT_OUT_WHILE_EMPTY = (
+    *("after", "founders", "lastSlots", "leftIdle", "places", "plans", "preempted", "preemptedInAll", "runSeconds"),
+    *("startMissed", "unheard"),
+)
+_JOB = Form(Job, if_any=_LEFT_OUT_WHILE_EMPTY)
 HISTORY = Form(HistoryEntry)
 ATTEMPT = Form(EndedAttempt, if_any=("carrier",), nulls=True)
 

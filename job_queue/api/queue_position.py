@@ -130,6 +130,9 @@ def _kept_back(job: Job) -> Reason | None:
 
     Such a job has no hold in the plan, because it is parked or waits for other jobs.
     """
+    if job.parked is not None and job.parked_for == WaitReason.NOT_BEFORE and job.not_before is not None:
+        message = f"It must not start before {clock(job.not_before)} (tag not_before)."
+        return Reason(WaitReason.NOT_BEFORE.value, message)
     if job.parked is not None and job.held:
         return Reason(WaitReason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
     if job.after:

@@ -1,7 +1,7 @@
 """Conversion of the queue's records to the API's answers."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from api_contract.models import (
     DepartmentStatus,
     DrainAnswer,
     Eviction,
+    Expectation,
     ExternalJob,
     JobDetail,
     JobSummary,
@@ -37,9 +38,18 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
-from job_queue.domain.job import EndedAttempt, ExternalTrainingJob, HistoryEntry, Job, JobRecord, iso, live_position
+from job_queue.domain.job import (
+    EndedAttempt,
+    ExternalTrainingJob,
+    HistoryEntry,
+    Job,
+    JobRecord,
+    StartByAction,
+    iso,
+    live_position,
+)
 from job_queue.domain.policy import AppliedPolicy, PolicyVersion, slots_of
-from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project
+from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project, clock
 from job_queue.services.drains import DrainChange
 
 Summary = TypeVar("Summary", bound=JobSummary)
@@ -91,8 +101,20 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         gpus=None if job.gpus is None else job.gpus / WHOLE,
         carrier=job.allocation.carrier if job.allocation else None,
         carries=job.carries,
+        not_before=_at(job.not_before),
+        start_by=_at(job.start_by),
+        start_by_action=job.start_by_action.value if job.start_by is not None else None,
+        start_missed=job.start_missed,
+        max_total_runtime=job.max_total_runtime,
+        run_seconds=job.run_seconds,
+        max_preemptions=job.max_preemptions,
+        preemptions=job.preemptions_in_all,
         **more,
     )
+
+
+def _at(seconds: int | None) -> datetime | None:
+    return None if seconds is None else _time(iso(seconds))
 
 
 def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], shows_values: ShowsValues) -> JobDetail:
@@ -343,18 +365,35 @@ def plan_answer(
     begins = decided.begins
     evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
     why = positions.why(job, advice) or Why()
+    expected = positions.expectation(job)
     slots = begins.get(job.name, decided.reservations.get(job.name) if evictions else None)
     return PlanAnswer(
         would_start=job.name in begins or bool(evictions),  # now, or as soon as its victims have stopped
         slots=slots or None,
         evicts=tuple(Eviction(evict.job, evict.rule.value) for evict in evictions),
         position=positions.position(job),
-        expected_start=positions.expectation(job),
+        expected_start=expected,
         reason=None if job.name in begins else positions.reason(job),
         ahead=why.ahead,
         blockers=why.blockers,
         advice=why.advice,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_late_start(job, expected)),
+    )
+
+
+def _late_start(job: Job, expected: Expectation | None) -> Iterator[str]:
+    """Yield a warning if a job is expected to start after its `start_by`."""
+    start = (expected.likely or expected.start) if expected else None
+    if job.start_by is None or start is None or start.timestamp() <= job.start_by:
+        return
+    then = {
+        StartByAction.NOTIFY: "you would get a notice",
+        StartByAction.CANCEL: "it would be stopped then",
+        StartByAction.NEXT_POOL: "it could then run in the further pools of its project",
+    }[job.start_by_action]
+    yield (
+        f"The job is to start by {clock(job.start_by)}, and is expected to start at about {clock(start.timestamp())}: "
+        f"{then}. Let it accept more pools or fewer instances, raise its priority, or name a later time."
     )
 
 

@@ -27,6 +27,7 @@ from job_queue.domain.carriers.members import owner_of_kind
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
 from job_queue.domain.job import Job, LaunchCall, epoch
+from job_queue.domain.policy import DEFAULT_RUNTIME
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Launch, Plan, Start
@@ -35,7 +36,6 @@ SILENT_SECONDS = 5 * 60  # time without an authentic heartbeat after which a car
 BEAT_SECONDS = 60  # a heartbeat older than this says nothing about members
 START_SECONDS = 60 * 60  # longest time from a carrier's launch until its agent publishes its key
 ASSIGNED_SECONDS = 60  # longest time until an agent sees an assignment
-DEFAULT_RUNTIME = 86_400  # SageMaker's MaxRuntimeInSeconds, if a request has none
 OVERDUE_SECONDS = 6 * 3600  # after MaxRuntimeInSeconds, for downloads and up to four hours of saving
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
 TRIES = 5  # tries to change a carrier that other invocations change at the same time
@@ -328,7 +328,7 @@ def _is_due(job: Job, now: float) -> bool:
         return epoch(job.since) + STOPPING_SECONDS < now
     if job.state is not JobState.RUNNING or job.started is None:
         return False
-    return epoch(job.started) + (job.max_runtime or DEFAULT_RUNTIME) + OVERDUE_SECONDS < now
+    return epoch(job.started) + (job.attempt_limit or DEFAULT_RUNTIME) + OVERDUE_SECONDS < now
 
 
 def _lost(job: Job) -> TrainingJob:

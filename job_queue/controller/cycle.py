@@ -15,7 +15,6 @@ from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.adapters.telemetry import log
 from job_queue.controller.carriers import Carriers
-from job_queue.controller.dependencies import Dependencies, has_dependents
 from job_queue.controller.fleet.checkpoints import CheckpointTimes
 from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_announcements
 from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
@@ -28,11 +27,13 @@ from job_queue.controller.intents import (
 )
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
-from job_queue.controller.parking import Parking
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.publication import Publication
 from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconciler
 from job_queue.controller.stops import Stops
+from job_queue.controller.waiting.deadlines import MissedStarts, next_deadlines
+from job_queue.controller.waiting.dependencies import Dependencies, has_dependents
+from job_queue.controller.waiting.parking import Parking
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
@@ -45,6 +46,7 @@ from job_queue.scheduler import JobState, Plan, Policy, WaitReason, plan
 LAUNCH_SECONDS = 15  # time of an invocation that must be left to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # time of an invocation that must be left to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
+SPARE_SECONDS = 1.0  # time that is left after the longest sleep, to wake another invocation
 UNAVAILABLE_SECONDS = 2.0  # pause before the next try, if AWS did not answer a call of a cycle
 UNRECORDED_SECONDS = 10 * 60  # time for which plans leave out a job whose row cannot be written
 MOST_UNRECORDED = 500  # largest number of jobs that are left out because their rows cannot be written
@@ -110,6 +112,7 @@ class Controller(ControllerPart):
         self._warm_pools = WarmPools(backend)
         self._training_plans = TrainingPlans(backend)
         self._dependencies = Dependencies(backend)
+        self._missed_starts = MissedStarts(backend)
         self._parking = Parking(backend, self._dependencies)
         self._stops = Stops(backend, self.reconciler)
         self._launcher = Launcher(backend, self.reconciler)
@@ -240,6 +243,10 @@ class Controller(ControllerPart):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
         if not _may_sleep(invocation, seconds):
+            # A chain of invocations waits for a time that one of them cannot wait for, each as long as it may.
+            longest = invocation.remaining() - CYCLE_SECONDS - SPARE_SECONDS
+            if seconds > longest > SHORTEST_WAIT and _may_sleep(invocation, longest):
+                self._sleep(longest)
             self._wake_up(watch.by)
             return False
         self._sleep(seconds)
@@ -265,10 +272,10 @@ class Controller(ControllerPart):
         began, lease, first_token = self._clock(), opened.lease, opened.lease.fencing_token
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
-        # 2. Read the cluster's state, settle carriers, and release or stop dependents.
+        # 2. Read the cluster's state, settle carriers and missed starts, and release or stop dependents.
         cluster = self._read(opening, opened, again=bool(adoptions))
         adoptions.clear()
-        cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
+        cluster, more_ended = self._settle_live_jobs(lease, cluster)
         now = self._clock()
         # 3. Continue earlier decisions: stops that users request, and launches without an answer.
         call = new_call(now, invocation.remaining())
@@ -315,19 +322,32 @@ class Controller(ControllerPart):
         self._warm_pools.put_back(placement, not_launched)
         more_started, throttled = self._settle_all(lease, results, _after(recorded, placement, cluster))
         # 7. Park jobs that cannot start, and forget metadata that is no longer needed.
-        more = self._parking.tidy(lease, cluster, decided) or more
+        other_jobs, soon = self._parking.tidy(lease, cluster, decided)
         loads = cluster.loads(_new(recorded))
         lasting = cluster.lasting_refusals(loads, now)
         lease.cycle_ended = now
         self._publication.take(first_token, lease, cluster, decided, now)
         self._repository.notify(CycleEnded(decided, loads, self._clock() - began, lasting))
-        due = [lease.bucket.next_at] if throttled or len(launches) > bucket.calls else []
+        due = [
+            *([lease.bucket.next_at] if throttled or len(launches) > bucket.calls else []),
+            *_lag_ends(cluster, decided, now),
+            *next_deadlines(cluster, decided.begins, now),
+            *soon,
+        ]
         return _Work(
-            more=any((more, more_started, deferred, carrier_changes.deferred, more_ended))
+            more=any((more, other_jobs, more_started, deferred, carrier_changes.deferred, more_ended))
             or has_dependents(_new(recorded), cluster),
             unrecorded=unplanned,
-            due=min([*due, *_lag_ends(cluster, decided, now)], default=None),
+            due=min(due, default=None),
         )
+
+    def _settle_live_jobs(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
+        """Settle carriers, late jobs and dependents. Return the state, and whether another cycle may find more.
+
+        A job that is stopped because it has not started in time stops its dependents in the same cycle.
+        """
+        cluster = self._missed_starts.settle(lease, self._carriers.settle(lease, cluster))
+        return self._dependencies.settle(lease, cluster)
 
     def _read(self, opening: Opening, opened: Opened, *, again: bool) -> ClusterState:
         cluster = opening.read(opened, again=again)

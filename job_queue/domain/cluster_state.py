@@ -290,7 +290,7 @@ def _active(
         interactive=job.interactive,
         demand=alternatives(job, policy),
         checkpoint=checkpoint_of(job, checkpoints),
-        max_runtime=job.max_runtime,
+        max_runtime=job.attempt_limit,
         expected=expected,
         idle_since=idle_since,
         stop_denied=stays,
@@ -301,6 +301,8 @@ def _active(
         allocation=job.allocation,
         kind=job.kind or "",
         preemptions=job.preemptions(now),
+        preempted_in_all=job.preemptions_in_all,
+        max_preemptions=job.max_preemptions,
     )
 
 
@@ -335,7 +337,7 @@ def _waiting(
         interactive=job.interactive,
         held=job.held,
         backoff_until=job.backoff_until,
-        max_runtime=job.max_runtime,
+        max_runtime=job.attempt_limit,
         expected=expected,
         warm=warm,
         kinds=instance_types(job, demand, policy),
@@ -350,4 +352,7 @@ def _waiting(
         gpus=job.gpus,
         kind=job.kind or "",
         preemptions=job.preemptions(now),
+        preempted_in_all=job.preemptions_in_all,
+        max_preemptions=job.max_preemptions,
+        not_before=job.not_before,
     )

@@ -124,6 +124,7 @@ class JobEvent(StrEnum):
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was interrupted or retried
     EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
+    LATE = "Training Job Late"  # the job waits, and has not started by its `start_by`
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
     UNSAVED = "Training Job Unsaved"  # a preemption would lose more than an hour of the work of the attempt
     FINISHED = "Training Job Finished"
@@ -142,6 +143,8 @@ def job_event(transition: JobTransition) -> JobEvent | None:
     old, new = transition.old, transition.new
     if new.state.finished:
         return JobEvent.FINISHED
+    if new.start_missed and not old.start_missed:
+        return JobEvent.LATE
     if new.state is JobState.RUNNING:
         return _of_running(old, new)
     if new.retried > old.retried:

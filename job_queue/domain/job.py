@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from job_queue.domain.backoff import LASTING_SECONDS
@@ -25,6 +26,7 @@ INTERRUPTED = frozenset(
 )  # outcomes of attempts after which the job resumes its work
 
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
+LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and the least that an attempt gets of it
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
 
 
@@ -47,6 +49,14 @@ def iso(seconds: float) -> str:
 def epoch(text: str) -> float:
     """Return the epoch seconds of an ISO 8601 time."""
     return datetime.fromisoformat(text).timestamp()
+
+
+class StartByAction(StrEnum):
+    """The action if a job has not started by its `start_by`. In each case, people are notified."""
+
+    NOTIFY = "notify"  # nothing else
+    CANCEL = "cancel"  # the job ends as stopped
+    NEXT_POOL = "next_pool"  # the job may also run in the further pools of its project
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,14 @@ class Job:
     evicted_by: str | None = None  # the rule of that eviction
     requeued_by: str | None = None  # ARN of the caller who wants the active attempt stopped and the job to wait again
     drained_by: str | None = None  # ARN of the admin whose drain stops the attempt
+    preempted_in_all: int = 0  # preemptions since the submission; see `preemptions_in_all`
+    max_preemptions: int | None = None  # value of the tag `max_preemptions`
+    not_before: int | None = None  # epoch seconds before which the job does not start
+    start_by: int | None = None  # epoch seconds by which the job should have started
+    start_by_action: StartByAction = StartByAction.NOTIFY  # what happens to the job if it has not
+    start_missed: bool = False  # the job had not started at `start_by`, and the action was carried out
+    max_total_runtime: int | None = None  # seconds that all attempts may run together
+    run_seconds: int = 0  # seconds that the ended attempts had instances, together
     preempted: tuple[int, ...] = ()  # epoch seconds of the preemptions in the last day, at most MOST_PREEMPTIONS
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
@@ -130,7 +148,9 @@ class Job:
     keep_warm: int | None = None  # seconds for which the instances of the attempt are kept warm
     plans: tuple[str | None, ...] = ()  # training plan that each alternative names; empty: no alternative names one
     reason: str | None = None  # reason of the failure or the stop, or of the last backoff
-    parked: int | None = None  # epoch seconds until which the job is last in its waiting queue; `controller.parking`
+    parked: int | None = (
+        None  # epoch seconds until which the job is last in its waiting queue; `controller.waiting.parking`
+    )
     parked_for: str | None = None  # reason for which the job was last parked
     secret: str | None = field(default=None, repr=False)  # key of the job's proofs; None: stored by an earlier version
     sent: int = 0  # CreateTrainingJob calls of this submission so far
@@ -144,6 +164,39 @@ class Job:
     agent_key: str | None = None  # for a carrier: its agent's public number, hexadecimal; None: not published yet
     empty_since: int | None = None  # for a carrier: epoch seconds since which it has no members
     places: tuple[str, ...] = ()  # places in S3 to which the job writes, checkpoints first; see access.places
+
+    @property
+    def preemptions_in_all(self) -> int:
+        """The number of preemptions since the submission. Rows of earlier versions know those of the last day only."""
+        return max(self.preempted_in_all, len(self.preempted))
+
+    def is_late(self, now: float) -> bool:
+        """Return whether the job waits, has never had instances, and its `start_by` has passed without an action."""
+        if self.start_by is None or self.start_missed or not self.state.waits:
+            return False
+        return self.start_by <= now and self.run_seconds == 0
+
+    @property
+    def remaining_runtime(self) -> int | None:
+        """The seconds that the next attempt, or the current one, may run within `max_total_runtime`.
+
+        The number is at least `LEAST_RUNTIME_SECONDS`, because an attempt does nothing useful in a shorter time. None:
+        there is no such limit.
+        """
+        if self.max_total_runtime is None:
+            return None
+        return max(LEAST_RUNTIME_SECONDS, self.max_total_runtime - self.run_seconds)
+
+    @property
+    def is_runtime_used_up(self) -> bool:
+        """Whether the ended attempts have run for `max_total_runtime` together."""
+        return self.max_total_runtime is not None and self.run_seconds >= self.max_total_runtime
+
+    @property
+    def attempt_limit(self) -> int | None:
+        """The seconds that an attempt may run: `max_runtime`, or less if less is left of `max_total_runtime`."""
+        limits = [limit for limit in (self.max_runtime, self.remaining_runtime) if limit is not None]
+        return min(limits, default=None)
 
     def is_stop_denied(self, now: float) -> bool:
         """Return whether SageMaker denied a stop of the job's attempt in the last `STOP_DENIED_SECONDS`."""

@@ -17,6 +17,7 @@ from job_queue.scheduler import (
     policy_from_document,
 )
 
+DEFAULT_RUNTIME = 86_400  # SageMaker's MaxRuntimeInSeconds, if a request has none
 MOST_COMBINATIONS = 16  # largest number of combinations of pools for one alternative of a heterogeneous cluster
 
 
@@ -175,11 +176,27 @@ def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]
     if job.keep_warm and "InstanceGroups" not in resources and not request.spot:
         resources.setdefault("KeepAlivePeriodInSeconds", job.keep_warm)
     placed_request = {**request.content, "ResourceConfig": resources}
+    stopping = dict(request.content.get("StoppingCondition", {}))
+    left = job.remaining_runtime
+    if left is not None and left < stopping.get("MaxRuntimeInSeconds", DEFAULT_RUNTIME):
+        stopping["MaxRuntimeInSeconds"] = left
+        placed_request |= {"StoppingCondition": stopping}
     if any(pool.spot for pool in pools) and not request.spot:
-        stopping = dict(request.content.get("StoppingCondition", {}))
-        stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
+        stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", DEFAULT_RUNTIME))
         placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}
     return placed_request
+
+
+def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
+    """Return all pools of the job's project, those first in which the job can run now; empty if there are no others."""
+    project = project_of(policy, job.project)
+    if project is None:
+        return ()
+    known = {pool.name for pool in policy.pools}
+    present = dict.fromkeys(pool for need in alternatives(job, policy) for pool in need if pool in known)
+    own = project.pools_for(interactive=job.interactive) or tuple(pool.name for pool in policy.pools)
+    widened = tuple(dict.fromkeys([*present, *(name for name in own if name in known)]))
+    return widened if len(widened) > len(present) else ()
 
 
 def is_changed(request: TrainingRequest, sent: TrainingRequest) -> bool:

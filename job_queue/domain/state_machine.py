@@ -12,14 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, attempt_record
+from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, attempt_record, run_seconds
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
-from job_queue.domain.job import MANY_REFUSALS, Dependency, EndedAttempt, Job, JobRecord, LateLaunch, LaunchCall, iso
+from job_queue.domain.job import (
+    MANY_REFUSALS,
+    Dependency,
+    EndedAttempt,
+    Job,
+    JobRecord,
+    LateLaunch,
+    LaunchCall,
+    StartByAction,
+    iso,
+)
 from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
-from job_queue.scheduler import Drain, JobState, clock
+from job_queue.scheduler import Drain, JobState, clock, duration, join
 
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
 ASK_AGAIN_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
@@ -342,6 +352,23 @@ def park(job: Job, until: int | None, now: float, why: str | None = None) -> Job
     return JobTransition(job, job.with_changes(parked=until, parked_for=str(why) if why else None), None, now)
 
 
+def start_missed(job: Job, further: tuple[str, ...], now: float) -> JobTransition:
+    """Carry out the action of a waiting job that has not started by its `start_by`.
+
+    The job keeps the key of its waiting queue also if it may run in further pools.
+
+    :param further: all pools of the job's project, for `next_pool`; empty if the job can run in all of them already.
+    """
+    missed = f"it had not started by {clock(job.start_by or 0)} (tag start_by)"
+    if job.start_by_action is StartByAction.CANCEL:
+        over = replace(_finished(job, now, JobState.STOPPED, missed), start_missed=True)
+        return JobTransition(job, over, f"stopped: {missed}", now)
+    if job.start_by_action is StartByAction.NEXT_POOL and further:
+        new = job.with_changes(start_missed=True, pools=further, parked=None)
+        return JobTransition(job, new, f"{missed}; it may now run in {join(further)}", now)
+    return JobTransition(job, job.with_changes(start_missed=True), missed, now)
+
+
 def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now: float) -> JobTransition:
     """Remove dependencies that have ended, or stop the job if one of them had to complete and did not.
 
@@ -376,9 +403,31 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
       attempt may have completed.
     - After any other stop, by hand or because the time is over, the job is stopped.
 
+    A job that would wait again is stopped if its attempts have used up its `max_total_runtime`.
+
     :param backoffs: the backoff of the capacity key, if the attempt ended for lack of instances.
     """
-    return _with_attempt_record(_delayed_for_late_call(_end(record, ending, now, backoffs), now), ending.report)
+    transition = _within_total_runtime(_end(record, ending, now, backoffs), ending, now)
+    return _with_attempt_record(_delayed_for_late_call(transition, now), ending.report)
+
+
+def _within_total_runtime(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
+    """Add the runtime of the ended attempt to the job's, and stop the job if its `max_total_runtime` is used up."""
+    job, ended = transition.old, transition.ended
+    ran = job.run_seconds + run_seconds(job, now, ending.report)
+    new = replace(transition.new, run_seconds=ran)
+    if new.max_total_runtime is None or ended is None:
+        return replace(transition, new=new)
+    # The attempt's limit was what was left of the total, unless the request has a shorter one.
+    reached = ending.out_of_time and job.attempt_limit == job.remaining_runtime and new.state is JobState.STOPPED
+    if not reached and not (new.state.waits and new.is_runtime_used_up):
+        return replace(transition, new=new)
+    attempts = f"{job.attempt} attempt{'s' if job.attempt > 1 else ''}"
+    why = f"its {attempts} ran for {duration(ran)}, and its max_total_runtime is {duration(new.max_total_runtime)}"
+    over = replace(_finished(job, now, JobState.STOPPED, why), run_seconds=ran)
+    over = replace(over, preempted=new.preempted, preempted_in_all=new.preempted_in_all)
+    cause = f"stopped: {why}" if reached else f"{transition.cause}; stopped: {why}"
+    return replace(transition, new=over, cause=cause, ended=replace(ended, outcome=JobState.STOPPED.value))
 
 
 def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransition:
@@ -455,7 +504,8 @@ def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[C
     if job.is_interrupted and not ending.out_of_time:
         evicted = job.evicted_for is not None
         preempted = job.with_preemption(now) if evicted else job.preempted
-        waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=preempted)
+        in_all = job.preemptions_in_all + evicted
+        waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=preempted, preempted_in_all=in_all)
         new = replace(waits, state=JobState.PREEMPTED, ran=True)
         also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:

@@ -10,6 +10,7 @@ from job_queue.scheduler.documents.policy_document import DocumentError, out_of_
 from job_queue.scheduler.documents.policy_schema import (
     MAX_PRIORITY,
     MOST_POOLS,
+    MOST_PREEMPTIONS,
     MOST_PRICES,
     MOST_QUOTA_HOLDERS,
     UNLIMITED,
@@ -88,6 +89,7 @@ __all__ = [
     "Launch",
     "MAX_PRIORITY",
     "MOST_POOLS",
+    "MOST_PREEMPTIONS",
     "MOST_PRICES",
     "MOST_QUOTA_HOLDERS",
     "NOTHING",

@@ -397,6 +397,8 @@ def _possible_alternatives(
     now = snapshot.now
     if job.held:
         return WaitReason.HELD_BY_USER
+    if job.not_before is not None and job.not_before > now:
+        return WaitReason.NOT_BEFORE
     if job.after:
         return WaitReason.DEPENDENCY
     if job.backoff_until is not None and job.backoff_until > now:

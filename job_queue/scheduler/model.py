@@ -96,6 +96,9 @@ class WaitingJob:
     gpus: int | None = None  # for a member: tenths of GPUs of one instance; the demand is then one instance
     kind: str = ""  # for a member: only members of the same kind share an instance
     preemptions: int = 0  # within the last day
+    preempted_in_all: int = 0  # since the submission; at least `preemptions`
+    max_preemptions: int | None = None  # the job's own limit; then it is planned as not preemptible
+    not_before: float | None = None  # the job does not start earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,9 @@ class ActiveJob:
     lost: float | None = None  # instance-seconds that a stop would lose; None: computed from the times
     held_since: float | None = None  # time since which the slots are held, if not since `started`
     preemptions: int = 0  # within the day before the start
+    preempted_in_all: int = 0  # since the submission; at least `preemptions`
+    max_preemptions: int | None = None  # the job's own limit; then it is planned as not preemptible
+    is_kept: bool = False  # no victim: preempted as often as the policy's or the job's `max_preemptions` allows
 
     @property
     def charged_since(self) -> float | None:
@@ -278,6 +284,7 @@ class WaitReason(StrEnum):
     """The reason why a job waits. If several reasons apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
+    NOT_BEFORE = "NOT_BEFORE"  # the time before which the job must not start has not come
     DEPENDENCY = "DEPENDENCY"  # a job on which this job depends has not ended
     BACKOFF = "BACKOFF"
     NO_SUCH_POOL = "NO_SUCH_POOL"
@@ -302,6 +309,7 @@ REMEDIES: Mapping[WaitReason, str] = {
 }
 """The reasons of jobs that never start under the policy in force, with remedies."""
 NOTHING_TO_DO: Mapping[WaitReason, str] = {
+    WaitReason.NOT_BEFORE: "Nothing to do: it may start from that time on. To start it sooner, submit it again.",
     WaitReason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
     WaitReason.BACKOFF: "Nothing to do: it is tried again by itself.",
     WaitReason.WAITING_FOR_STOPPING: (
@@ -327,7 +335,9 @@ UNTIL_POLICY_CHANGES = frozenset(REMEDIES)
 UNTIL_OTHERS_END = frozenset({WaitReason.DEPENDENCY, WaitReason.GROUP_LIMIT, WaitReason.OWNER_LIMIT})
 """Reasons that last until another job ends: a dependency, or a job of the same group or owner."""
 WITHOUT_POSITION = (
-    UNTIL_POLICY_CHANGES | UNTIL_OTHERS_END | {WaitReason.HELD_BY_USER, WaitReason.DRAINED, WaitReason.OVER_BUDGET}
+    UNTIL_POLICY_CHANGES
+    | UNTIL_OTHERS_END
+    | {WaitReason.HELD_BY_USER, WaitReason.NOT_BEFORE, WaitReason.DRAINED, WaitReason.OVER_BUDGET}
 )
 """Reasons of jobs that have no position among the jobs that wait for slots."""
 

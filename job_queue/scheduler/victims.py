@@ -5,13 +5,13 @@ Each sort key ends in a name or a position, so no two keys are equal.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from job_queue.scheduler.candidates import Candidate, same_size_alternatives
 from job_queue.scheduler.documents.policy_schema import Policy
 from job_queue.scheduler.fair_share import ShareNode, ShareTree, reclaim_key
-from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
+from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot, WaitingJob
 
 PREEMPTIONS_COUNT_SECONDS = 24 * 3600  # for so long a preemption counts for the guaranteed runtime
 MOST_DOUBLINGS = 60  # more doublings would exceed any limit
@@ -103,7 +103,7 @@ class Guarantees:
 
     def allow_to_evict(self, job: ActiveJob, now: float) -> bool:
         """Return whether a job may be evicted, now or, if it is being launched, as soon as it runs."""
-        if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:
+        if not job.preemptible or job.stop_denied or job.is_kept or job.state is JobState.STOPPING:
             return False
         if job.state is JobState.STARTING:
             return self._of(job) <= 0
@@ -111,6 +111,65 @@ class Guarantees:
 
     def _of(self, job: ActiveJob) -> float:
         return self.runtime(job.project, job.slots, job.preemptions)
+
+
+def preempted_in_all(job: ActiveJob | WaitingJob) -> int:
+    """Return how often a job was preempted since its submission."""
+    return max(job.preempted_in_all, job.preemptions)
+
+
+class PreemptionLimits:
+    """The limits on preemptions (`max_preemptions`): a job that has reached a limit is not evicted again.
+
+    The policy can have a limit for all jobs or for a project, and a job can have its own, smaller limit. A job that
+    has reached only its own limit is planned as not preemptible. So it starts within the quota of its project: a tag
+    must not occupy the slots of other projects for good.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._default = policy.settings.max_preemptions
+        self._projects = {
+            project.name: project.max_preemptions for project in policy.projects if project.max_preemptions is not None
+        }
+
+    @property
+    def any(self) -> bool:
+        """Whether the policy limits the preemptions of any job."""
+        return self._default is not None or bool(self._projects)
+
+    def is_reached_by_policy(self, job: ActiveJob | WaitingJob) -> bool:
+        """Return whether a job was preempted as often as the policy allows."""
+        limit = self._projects.get(job.project, self._default)
+        return limit is not None and preempted_in_all(job) >= limit
+
+    def active(self, job: ActiveJob) -> ActiveJob:
+        """Return an active job as it is planned: kept if it has reached a limit."""
+        if self.is_reached_by_policy(job):
+            return replace(job, is_kept=True)
+        return replace(job, is_kept=True, preemptible=False) if has_reached_its_own(job) else job
+
+    def waiting(self, job: WaitingJob) -> WaitingJob:
+        """Return a waiting job as it is planned: not preemptible if it has reached only its own limit."""
+        if not has_reached_its_own(job) or self.is_reached_by_policy(job):
+            return job
+        return replace(job, preemptible=False)
+
+
+def with_limits_applied(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with the effects of `max_preemptions` on its jobs. A second application changes nothing."""
+    limits = PreemptionLimits(snapshot.policy)
+    active, waiting = snapshot.active, snapshot.waiting
+    if limits.any or any(job.max_preemptions is not None for job in active):
+        active = tuple(map(limits.active, active))
+    if any(job.max_preemptions is not None for job in waiting):
+        waiting = tuple(map(limits.waiting, waiting))
+    unchanged = active is snapshot.active and waiting is snapshot.waiting
+    return snapshot if unchanged else replace(snapshot, active=active, waiting=waiting)
+
+
+def has_reached_its_own(job: ActiveJob | WaitingJob) -> bool:
+    """Return whether a job was preempted as often as its own limit allows."""
+    return job.max_preemptions is not None and preempted_in_all(job) >= job.max_preemptions
 
 
 @dataclass(eq=False, slots=True)

@@ -25,6 +25,7 @@ from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Dependency, Job, JobRecord, iso, of_sizes, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX, RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.policy import is_plain, project_of
+from job_queue.domain.requests.deadline_tags import deadline_issues
 from job_queue.domain.requests.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import JobState
@@ -49,7 +50,7 @@ class ValidatedSubmission:
     request: TrainingRequest
     job: Job
     preflight_issues: tuple[ValidationIssue, ...]
-    dependency_issues: tuple[ValidationIssue, ...]  # dependencies that are unknown or failed: the job would never start
+    start_issues: tuple[ValidationIssue, ...]  # dependencies and deadlines with which the job would never start
     metadata: Metadata  # as read before the job is stored
 
     @property
@@ -114,10 +115,10 @@ class SubmissionService:
         count, *found = self._parallel([counting, *self._reads(checked, owner)])
         validated = self._check_with_tables(checked, owner, *found)
         job = validated.job
-        if validated.dependency_issues:
+        if validated.start_issues:
             known = self._accepted_before(validated, owner)
             if known is None or (known.expires or math.inf) < self._clock():
-                refuse(validated.dependency_issues)
+                refuse(validated.start_issues)
             else:
                 return Accepted(known, known=True, warnings=tuple(validated.warnings), metadata=validated.metadata)
         details = json.dumps(request, separators=(",", ":"))
@@ -176,7 +177,7 @@ class SubmissionService:
         """
         checked = self._check_without_tables(request)
         validated = self._check_with_tables(checked, owner, *self._parallel(self._reads(checked, owner)))
-        refuse(validated.dependency_issues)
+        refuse(validated.start_issues)
         return validated
 
     def _check_without_tables(self, content: dict[str, Any]) -> _CheckedWithoutTables:
@@ -215,13 +216,14 @@ class SubmissionService:
         if project:
             check_resources(request, project, applied.policy)
         records, claims = reads[: len(checked.after)], reads[len(checked.after) :]
-        after, dependency_issues = dependencies_of(checked.after, records)
+        after, unmet = dependencies_of(checked.after, records)
+        late = deadline_issues(options.deadlines, request.tag_values, self._clock(), self._settings.finished_job_days)
         owners_share = project is not None and project.owners_share
         new = new_job(request, owner, options, self._clock(), tuple(checked.places), owners_share=owners_share)
         job = replace(new, after=after)
         self._check_places(checked.places, job, list(chain.from_iterable(claims)))
         issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))
-        return ValidatedSubmission(request, job, issues, dependency_issues, metadata)
+        return ValidatedSubmission(request, job, issues, (*unmet, *late), metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
         """Check that no live job of another owner writes to the same folders, or to folders above or below them.
@@ -379,6 +381,11 @@ def new_job(
         places=places,
         gpus=options.gpus,
         kind=kind_of(request, among, preemptible=options.preemptible) if options.gpus else None,
+        max_preemptions=options.max_preemptions,
+        not_before=options.deadlines.not_before,
+        start_by=options.deadlines.start_by,
+        start_by_action=options.deadlines.start_by_action,
+        max_total_runtime=options.deadlines.max_total_runtime,
     )
 
 

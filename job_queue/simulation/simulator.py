@@ -32,6 +32,7 @@ from job_queue.simulation.events import Events
 from job_queue.simulation.fleet.attempts import (
     JobRun,
     SimulatedAttempt,
+    evictions_before,
     expiries,
     free_slots,
     guarantee_ends,
@@ -144,7 +145,7 @@ class Simulator:
                 self._stop_carrier(carrier.name)
         waiting = [JobRun(simulated_job(job, runtimes.get(job.name, inf), self._overheads)) for job in snapshot.waiting]
         for run, job in zip(waiting, snapshot.waiting, strict=True):
-            run.evictions = [self._now] * job.preemptions
+            run.evictions = evictions_before(job, self._now)
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
         for job in snapshot.waiting:
@@ -207,6 +208,7 @@ class Simulator:
         attempt = SimulatedAttempt(run, slots, launched, launched + run.provisioned, allocation=allocation)
         attempt.expected = self._as_waiting[name].expected
         attempt.preemptions = recent_preemptions(run.evictions, launched)
+        attempt.preempted_in_all = len(run.evictions)
         self._add_attempt(attempt)
 
     def _add_attempt(self, attempt: SimulatedAttempt) -> None:
@@ -226,7 +228,7 @@ class Simulator:
         self._as_waiting[job.name] = waiting_job(simulated, job.expected)
         launched = self._now if job.started is None else job.started
         run, trains = JobRun(simulated, starts=[launched]), launched + self._overheads.starting(simulated)
-        run.evictions = [launched] * job.preemptions
+        run.evictions = evictions_before(job, launched)
         attempt = SimulatedAttempt(
             run, job.slots, launched, trains, expected=job.expected, seen=job, allocation=job.allocation
         )
@@ -301,6 +303,7 @@ class Simulator:
             before,
             expected=self._knowledge.expected(attempt.run, known=before.expected),
             preemptions=recent_preemptions(attempt.run.evictions, self._now),
+            preempted_in_all=len(attempt.run.evictions),
         )
         self._queues.enter(self._as_waiting[name])
 

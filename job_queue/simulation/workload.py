@@ -24,6 +24,7 @@ class SimulatedJob:
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
     kind: str = ""  # only members of the same kind share an instance
     uses: float = 0  # GPUs that the job really needs, which may be fewer than its instances have; 0: unknown
+    max_preemptions: int | None = None  # the job's own limit on its preemptions
     part: float = 1  # part of each instance that the job needs
 
     @property

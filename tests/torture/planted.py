@@ -311,7 +311,7 @@ def _end_and_account_apart() -> list[Slip]:
 
 def _unseen_job_counts_as_ended() -> list[Slip]:
     """Whoever is behind the window has ended, for those that wait for it."""
-    return [("job_queue.controller.dependencies._is_alive", lambda dependency, record: False)]
+    return [("job_queue.controller.waiting.dependencies._is_alive", lambda dependency, record: False)]
 
 
 def _size_asked_for() -> list[Slip]:

@@ -7,6 +7,7 @@ records.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
 from job_queue.domain.job import INTERRUPTED, EndedAttempt, Job, JobRecord, epoch, iso
 from job_queue.domain.policy import project_of
@@ -86,17 +87,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
     :param record: the job as it was before the end.
     """
     job = record.job
-    at = epoch(ended.ended)
-    earliest, latest = epoch(job.entered) - CLOCK_SECONDS, at + CLOCK_SECONDS
-
-    def plausible(time: float | None) -> float | None:
-        return time if time is not None and earliest <= time <= latest else None
-
-    end = _default(plausible(report.ended), at)
-    launched = min(_default(plausible(report.created), epoch(job.started or job.since)), end)
-    began = plausible(report.began)
-    if began is not None:
-        began = min(max(began, launched), end)
+    launched, began, end = _times(job, epoch(ended.ended), report)
     before = record.attempts[-1].ended if record.attempts else job.entered
     slots = dict(job.slots) if job.gpus is None else {report.shared_pool: 0} if report.shared_pool else {}
     return AttemptRecord(
@@ -127,6 +118,31 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         carrier=job.allocation.carrier if job.allocation else None,
         carries=job.carries,
     )
+
+
+def run_seconds(job: Job, at: float, report: EndReport) -> int:
+    """Return the seconds from the arrival of an attempt's instances until its end; 0 if no instances came.
+
+    :param at: the time at which the end is recorded, in epoch seconds.
+    """
+    _, began, end = _times(job, at, report)
+    return 0 if began is None else ceil(end - began)
+
+
+def _times(job: Job, at: float, report: EndReport) -> tuple[float, float | None, float]:
+    """Return when an attempt was launched, got its instances (None: never) and ended, in epoch seconds.
+
+    Implausible times in the report do not count.
+    """
+    earliest, latest = epoch(job.entered) - CLOCK_SECONDS, at + CLOCK_SECONDS
+
+    def plausible(time: float | None) -> float | None:
+        return time if time is not None and earliest <= time <= latest else None
+
+    end = _default(plausible(report.ended), at)
+    launched = min(_default(plausible(report.created), epoch(job.started or job.since)), end)
+    began = plausible(report.began)
+    return launched, None if began is None else min(max(began, launched), end), end
 
 
 def _default(time: float | None, otherwise: float) -> float:

@@ -63,7 +63,7 @@ class PastRuntimes:
         for job in live:
             starting = provisioning if job.gpus is None else Overheads().member_overhead
             done, ran = self._progress(job, now, starting)
-            prediction = self._predictor.predict(_traits(job), ran, job.max_runtime)
+            prediction = self._predictor.predict(_traits(job), ran, job.attempt_limit)
             if prediction is not None:
                 expected[job.name] = starting + max(0.0, prediction.median - done)
             if runtimes := self._likely(job, ran):
@@ -80,9 +80,9 @@ class PastRuntimes:
         return Overheads().provisioning if few else sorted(self._provisioned)[len(self._provisioned) // 2]
 
     def _likely(self, job: Job, ran: float) -> tuple[float, ...] | None:
-        likely = self._predictor.likely(_traits(job), LIKELY, ran, job.max_runtime)
-        if likely is None and job.max_runtime is not None and job.max_runtime < NO_LIMIT:
-            left = max(0.0, job.max_runtime - ran)
+        likely = self._predictor.likely(_traits(job), LIKELY, ran, job.attempt_limit)
+        if likely is None and job.attempt_limit is not None and job.attempt_limit < NO_LIMIT:
+            left = max(0.0, job.attempt_limit - ran)
             return tuple(ran + left * (place + 0.5) / LIKELY for place in range(LIKELY))
         return likely
 

@@ -124,7 +124,7 @@ def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> boo
 
 
 def _ends_before(job: Job, at: float) -> bool:
-    return job.max_runtime is not None and epoch(job.started or job.since) + job.max_runtime <= at
+    return job.attempt_limit is not None and epoch(job.started or job.since) + job.attempt_limit <= at
 
 
 def _with_plans(policy: Policy) -> Iterator[tuple[Pool, str]]:

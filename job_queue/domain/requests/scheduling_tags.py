@@ -11,8 +11,9 @@ from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
+from job_queue.domain.requests.deadline_tags import Deadlines, deadlines_of
 from job_queue.domain.requests.training_request import Resources, TagValue, TrainingRequest
-from job_queue.scheduler import DEFAULT, MAX_PRIORITY, Policy, Project
+from job_queue.scheduler import DEFAULT, MAX_PRIORITY, MOST_PREEMPTIONS, Policy, Project
 
 MAX_RETRIES = 10
 MOST_PARALLEL = 10_000
@@ -46,6 +47,8 @@ class SchedulingOptions:
     retries: int = 0  # allowed retries after failures of the job itself
     sizes: tuple[int, ...] = ()  # accepted numbers of instances, best first; empty: only the request's number
     gpus: int | None = None  # tenths of GPUs of a shared instance; None: whole instances
+    max_preemptions: int | None = None  # preemptions after which the job is planned as not preemptible
+    deadlines: Deadlines = Deadlines()
 
 
 def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> SchedulingOptions:
@@ -79,6 +82,8 @@ def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> 
         retries=_retries(tags["retries"]) if "retries" in tags else 0,
         sizes=accepted_sizes(request),
         gpus=accepted_gpus(request),
+        max_preemptions=_max_preemptions(tags["max_preemptions"]) if "max_preemptions" in tags else None,
+        deadlines=deadlines_of(tags),
     )
 
 
@@ -185,6 +190,16 @@ def _retries(tag: TagValue) -> int:
         raise InvalidRequest(
             f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {tag.text!r}: how often the job is "
             "tried again after it failed by itself.",
+            field=tag.field,
+        )
+    return int(tag.text)
+
+
+def _max_preemptions(tag: TagValue) -> int:
+    if not re.fullmatch(r"[0-9]{1,4}", tag.text.strip(), re.ASCII) or int(tag.text) > MOST_PREEMPTIONS:
+        raise InvalidRequest(
+            f"The tag max_preemptions must be a whole number from 0 to {MOST_PREEMPTIONS:,}, not {tag.text!r}: how "
+            "often the job may be stopped to make room.",
             field=tag.field,
         )
     return int(tag.text)

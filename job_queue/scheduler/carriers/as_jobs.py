@@ -50,6 +50,7 @@ def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
         held_since=carrier.started,
         lost=sum(packing.work_lost(job) for job in staying) / carrier.gpus,
         preemptions=max((job.preemptions for job in staying), default=0),
+        is_kept=any(job.is_kept for job in staying),
     )
 
 

@@ -21,7 +21,7 @@ from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.planner import decide, plan_instances
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
-from job_queue.scheduler.victims import VictimKey, victim_order
+from job_queue.scheduler.victims import VictimKey, victim_order, with_limits_applied
 
 
 def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
@@ -30,6 +30,7 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     :param explained: whether to explain why the other jobs wait. Explanations take half of the time. Without them, the
         plan has no holds.
     """
+    snapshot = with_limits_applied(snapshot)
     if not snapshot.carriers and all(job.gpus is None for job in snapshot.waiting):
         return plan_instances(snapshot, explained=explained)
     return _SharedPlan(snapshot).decide(explained=explained)

@@ -23,6 +23,7 @@ MOST_POOLS = 100
 MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time grows with them
 MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
 MOST_PRICES = 500
+MOST_PREEMPTIONS = 1000  # largest `max_preemptions`
 HIGHEST_PRICE = 1_000_000  # price of an hour, in any currency
 MAX_PRIORITY = 999_999_999  # largest absolute value of a priority, so that inverted priorities have ten digits
 MOST_WAITING = 100_000
@@ -113,6 +114,9 @@ Days = Annotated[
     ),
 ]
 Period = Literal["day", "week", "month"] | Days
+MaxPreemptions = Annotated[
+    int, Meta(ge=0, le=MOST_PREEMPTIONS, extra={"below": "must be at least 0, or null for any number"})
+]
 MaxPerOwner = Annotated[int, Meta(ge=1, extra={"fault": "must be at least 1, or null for any number"})]
 
 
@@ -242,6 +246,8 @@ class Project:
     min_runtime: Seconds | None = None
     """The seconds after a job's start in which the job is not evicted. The project's value takes precedence over the
     pool's, and the pool's over that of the settings."""
+    max_preemptions: MaxPreemptions | None = None
+    """The largest number of times that a job of the project is evicted; null: the value of the settings applies."""
     members: tuple[Text, ...] = ()
     """ARN patterns of the callers who may submit jobs to the project; by default all callers. In all patterns, `*`
     matches neither `/` nor `:`."""
@@ -289,6 +295,10 @@ class Settings:
     preemptions do not count."""
     preempted_min_runtime_limit: Seconds = 14_400
     """The largest number of seconds that preemptions can lead to."""
+    max_preemptions: MaxPreemptions | None = None
+    """The largest number of times that a job is evicted, counted since its submission; null: any number. After that
+    number, the job is never evicted again. The project's value takes precedence. A job can have a smaller number (tag
+    `max_preemptions`)."""
     patience: Seconds | None = 1800
     """The seconds of waiting after which free slots are kept for a job that smaller jobs pass; null: never."""
     aging: Aging | None = None

@@ -135,6 +135,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
     readers = _JOB | {
         "demand": list_of(_need),
         "held": document.boolean,
+        "not_before": _time,
         "backoff_until": _time,
         "checkpoint": _time,
         "warm": document.boolean,
@@ -281,6 +282,8 @@ _JOB: dict[str, Reader] = {
     "expected": document.amount,
     "kind": document.text,
     "preemptions": document.count,
+    "preempted_in_all": document.count,
+    "max_preemptions": document.count,
 }
 """Fields that active and waiting jobs have in common."""
 

@@ -21,6 +21,7 @@ from job_queue.scheduler.model import (
 )
 from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.sharing.ledger import past_use_after
+from job_queue.scheduler.victims import preempted_in_all
 
 MAX_ROUNDS = 50  # maximum number of plans in a run
 
@@ -55,7 +56,11 @@ class ScenarioRun:
                 ended.append((job.project, job.owner, job.slots, job.started))
             if job.comes_back:
                 made_room = not _is_drained(job, pools, before)
-                waiting[job.name] = replace(_waiting(job, before), preemptions=job.preemptions + made_room)
+                waiting[job.name] = replace(
+                    _waiting(job, before),
+                    preemptions=job.preemptions + made_room,
+                    preempted_in_all=preempted_in_all(job) + made_room,
+                )
         for start in decided.starts:
             active.append(_starting(waiting.pop(start.job), start.slots, None, before.now))
         for it in decided.allocations:
@@ -135,7 +140,8 @@ def _waiting(job: ActiveJob, before: Snapshot) -> WaitingJob:
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
     """Return the fields that active and waiting jobs have in common."""
     names = ("name", "project", "priority", "entered", "preemptible", "interactive", "max_runtime", "expected")
-    return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel", "kind", "preemptions")}
+    others = ("owner", "group", "max_parallel", "kind", "preemptions", "preempted_in_all", "max_preemptions")
+    return {name: getattr(job, name) for name in (*names, *others)}
 
 
 def plan_to_document(decided: Plan) -> dict[str, Any]:

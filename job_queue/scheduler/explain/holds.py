@@ -32,6 +32,7 @@ from job_queue.scheduler.model import Calendar, Hold, Slots, Snapshot, WaitingJo
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.spending import Spending
+from job_queue.scheduler.victims import has_reached_its_own
 
 MAX_AHEAD = 20  # maximum number of jobs ahead in a hold
 
@@ -152,7 +153,7 @@ class _Reasons:
             if reason is WaitReason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
                 # The job would wait for quota even after another job of its owner has ended.
                 reason = WaitReason.OVER_QUOTA_NON_PREEMPTIBLE
-                return reason, self._over_non_preemptible_quota(project, job.demand)
+                return reason, self._over_non_preemptible_quota(job, project, job.demand)
             return reason, self._refusal(job, reason)
         if job.name in self._limited:
             return WaitReason.GROUP_LIMIT, self._parts.group(self._limited[job.name])
@@ -203,7 +204,7 @@ class _Reasons:
         if reason is WaitReason.OVER_LIMIT:
             return self._over_limit(candidate)
         if reason is WaitReason.OVER_QUOTA_NON_PREEMPTIBLE:
-            return self._over_non_preemptible_quota(candidate.project, candidate.alternatives)
+            return self._over_non_preemptible_quota(candidate.job, candidate.project, candidate.alternatives)
         needs = self._needs(tuple(tuple(need.items()) for need in candidate.alternatives))
         if reason is WaitReason.KEPT_FOR_PATIENT_JOB:
             return f"Needs {needs}. {self._parts.windows(candidate)}"
@@ -229,6 +230,7 @@ class _Reasons:
         if reason is WaitReason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
         messages_by_reason: Mapping[WaitReason, Callable[[WaitingJob], str]] = {
+            WaitReason.NOT_BEFORE: self._not_before_message,
             WaitReason.DEPENDENCY: self._parts.dependencies,
             WaitReason.BACKOFF: self._backoff_message,
             WaitReason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
@@ -286,6 +288,11 @@ class _Reasons:
             f"Would be cut off by the {plan}: it {runs} and may not be stopped, and SageMaker takes the plan's "
             f"instances back at {self._when(calendar.closes)}."
         )
+
+    def _not_before_message(self, job: WaitingJob) -> str:
+        """Return when a job may start, which its tag `not_before` names."""
+        assert job.not_before is not None
+        return f"It must not start before {self._when(job.not_before)} (tag not_before)."
 
     def _backoff_message(self, job: WaitingJob) -> str:
         """Return when a job that backs off, by itself or with its pools, is tried again."""
@@ -351,10 +358,13 @@ class _Reasons:
             f"{instances(held, pool)} and may never hold more than {node.limit[pool]}, which is its limit."
         )
 
-    def _over_non_preemptible_quota(self, project: ShareNode, alternatives: Sequence[Slots]) -> str:
+    def _over_non_preemptible_quota(self, job: WaitingJob, project: ShareNode, alternatives: Sequence[Slots]) -> str:
         node, pool = next(place for need in alternatives for place in _over_quota(project, need))
+        why = (
+            "was preempted as often as its max_preemptions allows" if has_reached_its_own(job) else "is not preemptible"
+        )
         return (
-            f"Needs {demand(alternatives)} and is not preemptible, so it may use nothing but quota; "
+            f"Needs {demand(alternatives)} and {why}, so it may use nothing but quota; "
             f"{level(node)} {node.name} has a quota of {instances(node.quota.get(pool, 0), pool)}, "
             f"and jobs that are not preemptible hold {node.non_preemptible[pool]} of it."
         )

@@ -296,6 +296,8 @@ class MessageParts:
     def _protection(self, job: ActiveJob) -> str:
         if job.stop_denied:
             return "cannot be stopped: SageMaker denies it to the queue"
+        if job.is_kept:
+            return "was preempted as often as max_preemptions allows"
         if not job.preemptible:
             return "may not be stopped"
         if job.state is JobState.STARTING:

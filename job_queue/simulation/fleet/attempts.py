@@ -48,6 +48,7 @@ class SimulatedAttempt:
     seen: ActiveJob | None = None  # the job in the first snapshot, if it was active there
     allocation: GpuAllocation | None = None  # for a member, which has no slots
     preemptions: int = 0  # within the day before the launch
+    preempted_in_all: int = 0  # since the submission
     guaranteed: float = 0.0  # guaranteed seconds from the launch
 
     def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
@@ -82,15 +83,23 @@ class SimulatedAttempt:
             allocation=self.allocation,
             kind=job.kind,
             preemptions=self.preemptions,
+            preempted_in_all=self.preempted_in_all,
+            max_preemptions=job.max_preemptions,
         )
 
 
 def expiries(snapshot: Snapshot) -> list[float]:
-    """Return the future times at which backoffs end and training plans begin."""
+    """Return the future times at which backoffs end, training plans begin, and jobs may start (`not_before`)."""
     times = [job.backoff_until for job in snapshot.waiting if job.backoff_until is not None]
+    times += [job.not_before for job in snapshot.waiting if job.not_before is not None]
     times += [paused.until for paused in snapshot.paused.values()]
     times += [calendar.opens for calendar in snapshot.calendars.values()]
     return [time for time in times if snapshot.now < time < inf]
+
+
+def evictions_before(job: ActiveJob | WaitingJob, last: float) -> list[float]:
+    """Return times of a job's earlier preemptions that lead to the same numbers: within a day of `last`, and in all."""
+    return [-inf] * (max(job.preempted_in_all, job.preemptions) - job.preemptions) + [last] * job.preemptions
 
 
 def use_timers(snapshot: Snapshot) -> list[float]:
@@ -143,6 +152,7 @@ def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
         owner=job.owner,
         gpus=job.gpus,
         kind=job.kind,
+        max_preemptions=job.max_preemptions,
     )
 
 
@@ -165,5 +175,6 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
         max_runtime=job.max_runtime,
         gpus=gpus,
         kind=job.kind,
+        max_preemptions=job.max_preemptions,
     )
     return replace(found, work=max(0.0, runtime - overheads.starting(found)))

@@ -14,7 +14,7 @@ from job_queue.adapters.eventbridge import Notifier
 from job_queue.domain.domain_events import JobEvent, PolicyApplied, UnsavedJob
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
-from job_queue.domain.state_machine import announce_cut_off
+from job_queue.domain.state_machine import announce_cut_off, start_missed
 from tests.jobs import NOW, OWNER
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import ADMIN, Harness
@@ -76,7 +76,7 @@ def notifying() -> Iterator[NotifyingQueue]:
 
 
 def live_through(queue: Harness) -> None:
-    """A job cannot be stopped at first, is preempted, requeued, told that its training plan ends, and completed."""
+    """A job cannot be stopped at first, is preempted, late, requeued, told that its plan ends, and completed."""
     queue.submit("job1", 1)
     queue.now += 60
     queue.training.untagged.add("job1-qstamp-1")
@@ -84,6 +84,7 @@ def live_through(queue: Harness) -> None:
     queue.training.untagged.clear()
     queue.tick(STOP_DENIED_SECONDS)
     queue.end("job1-qstamp-1", "Stopped")
+    queue.repository.apply(start_missed(queue.job("job1"), ("p5", "p4"), queue.now), queue.now)
     queue.end("job4-qstamp-1")
     queue.change("job1", requeue=True)
     queue.end("job1-qstamp-2", "Stopped")
@@ -103,9 +104,10 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     live_through(notifying.queue)
     events = notifying.events()
     assert [what.removeprefix("Training Job ") for what, detail in events if detail["job"] == "job1"] == [
-        "Queued", "Started", "Unstoppable", "Preempted", "Resumed", "Requeued", "Resumed", "Expiring", "Finished",
+        "Queued", "Started", "Unstoppable", "Preempted", "Late", "Resumed", "Requeued", "Resumed", "Expiring",
+        "Finished",
     ]  # fmt: skip
-    queued, started, unstoppable, preempted, resumed, requeued, again, expiring, finished = (
+    queued, started, unstoppable, preempted, late, resumed, requeued, again, expiring, finished = (
         detail for _, detail in events if detail["job"] == "job1"
     )
     assert queued["state"] == "pending"
@@ -114,6 +116,8 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     assert (unstoppable["claimant"], unstoppable["state"]) == ("job4", "running")
     assert (preempted["claimant"], preempted["rule"]) == ("job4", "preempt")
     assert (preempted["trainingJobName"], preempted["state"]) == ("job1-qstamp-1", "preempted")
+    assert (late["state"], late["startBy"], late["action"]) == ("preempted", "1970-01-01T00:00:00.000000Z", "notify")
+    assert late["notice"] == "job1 (ada, project default) has not started by 1970-01-01 00:00:00 UTC."
     assert resumed["trainingJobName"] == "job1-qstamp-2"
     assert (requeued["requeuedBy"], requeued["held"], requeued["state"]) == (OWNER, False, "preempted")
     assert (requeued["trainingJobName"], again["trainingJobName"]) == ("job1-qstamp-2", "job1-qstamp-3")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.controller.dependencies import MOST_LOOKED_UP
+from job_queue.controller.waiting.dependencies import MOST_LOOKED_UP
 from job_queue.services.job_commands import JobCommands
 from tests.jobs import OWNER, ROLE
 from tests.queue_harness import Harness

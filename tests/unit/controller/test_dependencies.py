@@ -7,7 +7,7 @@ import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.queue_position import QueuePosition
-from job_queue.controller.dependencies import MOST_LOOKED_UP
+from job_queue.controller.waiting.dependencies import MOST_LOOKED_UP
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unwritable
 from job_queue.domain.expectations.published_plan import PublishedPlan

@@ -39,6 +39,7 @@ _LETTERS = "bcdfghjkmnpqrstvwxz"
 _LONGEST_VALUE = 2500  # characters of a hyperparameter's value
 _CHANNELS = 20  # SageMaker's limit on input channels
 _LONGEST_CHANNEL = 64
+_DATED_TAGS = ("not_before", "start_by", "start_by_action")  # of no use to a later job
 # {data:NAME} is a path, {{data:NAME}} is an escaped {data:NAME}, and ${data:...} belongs to the shell. As in run.py.
 PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
@@ -316,6 +317,7 @@ def resubmission(
     """Return a copy of a request under another name, with a new checkpoint folder; with ``resume``, the same folder.
 
     The name of the folder contains ``from_step``, so that requests that begin with different steps are different.
+    Times in tags (``not_before``, ``start_by``) were meant for the old job, and are left out.
     """
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:
@@ -326,8 +328,9 @@ def resubmission(
         again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(folder)}
     named = {"priority": None if priority is None else str(priority), "after": " ".join(after) or None}
     changes = {key: value for key, value in named.items() if value is not None}
-    if changes:
-        others = [tag for tag in request.get("Tags", []) if tag["Key"] not in changes]
+    dated = [tag["Key"] for tag in request.get("Tags", []) if tag["Key"] in _DATED_TAGS]
+    if changes or dated:
+        others = [tag for tag in request.get("Tags", []) if tag["Key"] not in (*changes, *dated)]
         again["Tags"] = [*others, *({"Key": key, "Value": value} for key, value in changes.items())]
     return again
 

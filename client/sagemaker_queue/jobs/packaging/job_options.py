@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Callable, Literal, Optional, TypedDict, Union
@@ -18,6 +19,8 @@ from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.queue.data_links import is_address, parse_link
 
 _WHOLE = 10  # tenths in a whole GPU
+_START_BY_ACTIONS = ("notify", "cancel", "next_pool")
+_TEN_YEARS = 10 * 365 * 86_400  # seconds
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,34 @@ def _gpus(text: str) -> float:
     if tenths <= 0 or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
         raise InvalidOption(f"{text!r} is no number of GPUs: write whole ones, or tenths of one, such as 1, 4 or 0.5.")
     return tenths / _WHOLE
+
+
+def _later(time: Union[str, datetime]) -> str:
+    """Return a time as the text of a tag, ISO 8601 in UTC. ``2h`` is in two hours. Raises InvalidOption."""
+    if isinstance(time, str) and re.fullmatch(r"[1-9][0-9]{0,8}[smhd]", time.strip()):
+        time = datetime.now(timezone.utc) + timedelta(seconds=min(seconds(time), _TEN_YEARS))
+    try:
+        if isinstance(time, str):
+            time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip()))
+        time = time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):
+        raise InvalidOption(
+            f"{time!r} is not a time: write 2026-11-28, 2026-11-28T18:00 (UTC), or 90m, 2h or 3d from now."
+        ) from None
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _start_by(time: Union[str, datetime]) -> str:
+    """Return a time, or ``TIME:ACTION``, as the text of a tag. Raises InvalidOption."""
+    if isinstance(time, str):
+        before, colon, action = time.rpartition(":")
+        if colon and action in _START_BY_ACTIONS:
+            return f"{_later(before)}:{action}"
+    return _later(time)
+
+
+def _seconds_tag(time: Union[str, int]) -> str:
+    return str(seconds(str(time)))
 
 
 def _dependency(text: str) -> str:
@@ -299,6 +330,60 @@ class JobKeywords(TypedDict, total=False):
         ),
     ]
     """Start the job after these jobs have completed; for ``NAME:any``, after that job has finished in any way."""
+    not_before: Annotated[
+        "str | datetime",
+        _right(
+            "--not-before TIME",
+            "do not start it earlier: 2026-11-28T18:00 (UTC without a zone), or 2h for in two hours",
+            read=_later,
+            tag="not_before",
+            tag_text=_later,
+        ),
+    ]
+    """Do not start the job earlier: ISO 8601 (UTC without a zone), a datetime, or ``"2h"`` for in two hours."""
+    start_by: Annotated[
+        "str | datetime",
+        _right(
+            "--start-by TIME",
+            "the time by which it is to have started, such as 6h; see --start-by-action",
+            read=_start_by,
+            tag="start_by",
+            tag_text=_start_by,
+        ),
+    ]
+    """Time by which the job is to have started, as for ``not_before``; see ``start_by_action``."""
+    start_by_action: Annotated[
+        "str",
+        _right(
+            "--start-by-action",
+            "if it has not started by then: notify (default), cancel it, or let it run in further pools of its project",
+            choices=_START_BY_ACTIONS,
+            tag="start_by_action",
+        ),
+    ]
+    """``"notify"`` (default), ``"cancel"`` or ``"next_pool"``: what happens if the job has not started in time."""
+    max_total_runtime: Annotated[
+        "str | int",
+        _right(
+            "--max-total-runtime TIME",
+            "longest runtime of all attempts together, such as 12h or 3d",
+            read=seconds,
+            tag="max_total_runtime",
+            tag_text=_seconds_tag,
+        ),
+    ]
+    """Longest runtime of all attempts together, such as ``"12h"`` or ``"3d"``, or in seconds."""
+    max_preemptions: Annotated[
+        "int",
+        _right(
+            "--max-preemptions N",
+            "how often it may be stopped to make room; after that it uses its project's quota only, and is not stopped",
+            read=int,
+            least=0,
+            tag="max_preemptions",
+        ),
+    ]
+    """How often the job may be stopped to make room. After that, it uses only its project's quota, and stays."""
     role: Annotated[
         "str", _right("--role ARN", "the role that SageMaker runs it under (or the profile's)", field="RoleArn")
     ]

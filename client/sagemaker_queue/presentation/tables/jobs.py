@@ -77,6 +77,7 @@ def _activity(job: JobSummary) -> str:
 
 _BRIEF_REASONS = {
     "HELD_BY_USER": "held",
+    "NOT_BEFORE": "not yet",
     "DEPENDENCY": "after other jobs",
     "BACKOFF": "tried again soon",
     "NO_SUCH_POOL": "no such pool",
@@ -185,11 +186,31 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Carries": job.carries and f"{amount(job.carries, 'GPU')} for jobs that share an instance",
         "Accepts": ", ".join(map(str, job.sizes)) if job.slots else None,
         "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
+        "Not before": moment(job.not_before),
+        "Start by": _start_by(job),
+        "Runtime": job.max_total_runtime
+        and f"{in_words(job.run_seconds)} of {in_words(job.max_total_runtime)} used by ended attempts",
+        "Preemptions": None
+        if job.max_preemptions is None
+        else f"{job.preemptions} of {job.max_preemptions}; then it may use quota only, and is not stopped to make room",
         "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
         "Submitted": moment(job.entry_time),
         **(_times(job) if isinstance(job, JobDetail) else {}),
         "Training job": job.training_job_name,
     }
+
+
+def _start_by(job: JobSummary) -> str | None:
+    """Return by when a job is to start, what happens then, and whether it is expected to be late."""
+    if job.start_by is None:
+        return None
+    actions = {"cancel": "is stopped", "next_pool": "may run in the further pools of its project"}
+    action = actions.get(job.start_by_action or "", "is only announced")
+    if job.start_missed:
+        return f"{moment(job.start_by)}; it had not started by then, and {action}"
+    expected = job.expected_start and (job.expected_start.likely or job.expected_start.start)
+    late = "; it is expected to be late" if expected and expected > job.start_by else ""
+    return f"{moment(job.start_by)}; if it has not, it {action}{late}"
 
 
 def attempt_headers(job: JobDetail) -> list[str]:

@@ -12,8 +12,9 @@ from functools import partial
 from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease
 from job_queue.adapters.telemetry import log
-from job_queue.controller.dependencies import Dependencies
 from job_queue.controller.part import Backend, ControllerPart
+from job_queue.controller.waiting.deadlines import SOON_SECONDS, late_transitions
+from job_queue.controller.waiting.dependencies import Dependencies
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
@@ -35,16 +36,18 @@ class Parking(ControllerPart):
         super().__init__(backend)
         self._dependencies = dependencies
 
-    def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
+    def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> tuple[bool, list[float]]:
         """Park jobs of waiting queues that are longer than the window, and forget metadata that is no longer needed.
 
-        Return whether the next cycle will read other jobs than this cycle.
+        Return whether the next cycle will read other jobs than this cycle, and the times soon at which parked jobs may
+        start (`not_before`).
         """
         self._forget(cluster)
         if not cluster.cut:
-            return False
+            return False, []
         now = self._clock()
-        transitions = [*self._due(cluster, now), *to_park(cluster, decided.holds, now)]
+        ends, soon = self._due(cluster, now)
+        transitions = [*ends, *to_park(cluster, decided.holds, now)]
         changed = {transition.old.name: transition for transition in transitions}
         done = False
         for part in transactions(changed.values()) if changed else ():
@@ -56,7 +59,7 @@ class Parking(ControllerPart):
                 log.info("not parked", jobs=[transition.old.name for transition in part], why=repr(error))
                 continue
             done = True
-        return done
+        return done, soon
 
     def _forget(self, cluster: ClusterState) -> None:
         """Forget empty waiting queues to which no job was added for long, and backoffs that are long over."""
@@ -68,10 +71,11 @@ class Parking(ControllerPart):
             if backoff.is_forgotten(now):
                 self._repository.end_capacity_backoff(backoff)
 
-    def _due(self, cluster: ClusterState, now: float) -> list[JobTransition]:
-        """Return transitions that end the parking of jobs, and the transitions of parked dependents.
+    def _due(self, cluster: ClusterState, now: float) -> tuple[list[JobTransition], list[float]]:
+        """Return transitions that end the parking of jobs, the transitions of parked dependents, and times of starts.
 
-        One window of parked jobs is read from each waiting queue that is longer than the window.
+        The times are those within `SOON_SECONDS` at which parked jobs may start. One window of parked jobs is read from
+        each waiting queue that is longer than the window.
         """
         window = cluster.applied.policy.settings.window
         keys = sorted(cluster.cut)
@@ -81,7 +85,13 @@ class Parking(ControllerPart):
         later = [job for jobs in found for job in jobs if job.parked is not None and job.parked > now]
         early = next_of_groups(cluster, later, now)
         let_go = self._dependencies.transitions(later, cluster)
-        return [*(state_machine.park(job, None, now) for job in [*due, *early]), *let_go]
+        late = late_transitions(later, cluster, now)
+        soon = [
+            float(job.parked)
+            for job in later
+            if job.parked is not None and job.parked <= now + SOON_SECONDS and job.parked_for == WaitReason.NOT_BEFORE
+        ]
+        return [*(state_machine.park(job, None, now) for job in [*due, *early]), *let_go, *late], soon
 
 
 def next_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
@@ -131,8 +141,8 @@ def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Jo
 
 
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
-    if hold.reason is WaitReason.HELD_BY_USER:
-        return FOR_EVER
+    if hold.reason in (WaitReason.HELD_BY_USER, WaitReason.NOT_BEFORE):
+        return FOR_EVER if hold.reason is WaitReason.HELD_BY_USER else job.not_before
     if hold.reason in _CANNOT_START or (hold.reason is WaitReason.DRAINED and _is_drained_later(job, cluster, now)):
         return int(now) + PARKED_SECONDS
     if hold.reason is WaitReason.OVER_BUDGET:  # if the project's own budget is spent, no later job can start either

@@ -1,0 +1,69 @@
+"""Carry out deadlines: find waiting jobs that have not started by their `start_by`, and the next times that matter.
+
+A cycle sees the jobs that it has read. A job beyond the policy's `window` is seen as soon as a cycle reads it, which is
+before the job can start.
+"""
+
+from collections.abc import Container, Iterable
+
+from job_queue.adapters.job_repository import transactions
+from job_queue.adapters.metadata import Lease
+from job_queue.adapters.telemetry import log
+from job_queue.controller.part import ControllerPart
+from job_queue.domain import state_machine
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import LeaseLost, Refused, Unavailable, Unwritable
+from job_queue.domain.job import Job
+from job_queue.domain.policy import further_pools
+from job_queue.domain.state_machine import JobTransition
+
+SOON_SECONDS = 75  # a deadline within this time gets a cycle of its own; the tick of each minute sees all others
+
+
+class MissedStarts(ControllerPart):
+    """The actions of jobs that have not started in time, for the holder of the lease."""
+
+    def settle(self, lease: Lease, cluster: ClusterState) -> ClusterState:
+        """Record the actions for late jobs in the cluster's state. Return the state with these changes."""
+        changes = late_transitions(cluster.waiting.values(), cluster, self._clock())
+        recorded = [it for part in (transactions(changes) if changes else ()) for it in self._commit(lease, part)]
+        return cluster.with_waiting_changed(it.new for it in recorded) if recorded else cluster
+
+    def _commit(self, lease: Lease, part: list[JobTransition]) -> list[JobTransition]:
+        """Record transitions together, or one by one if one of them cannot be recorded. Return the recorded ones."""
+        try:
+            self._repository.commit(lease, part, self._clock())
+        except LeaseLost:
+            raise
+        except (Refused, Unavailable) as error:  # an invocation that changed one of the jobs causes another cycle
+            if len(part) > 1 and isinstance(error, Refused | Unwritable):
+                return [transition for one in part for transition in self._commit(lease, [one])]
+            log.info("missed starts not recorded", jobs=[it.old.name for it in part], why=repr(error))
+            return []
+        return part
+
+
+def late_transitions(jobs: Iterable[Job], cluster: ClusterState, now: float) -> list[JobTransition]:
+    """Return a transition for each of these jobs that waits and has not started by its `start_by`."""
+    unrecorded = cluster.unrecorded(now)
+    return [
+        state_machine.start_missed(job, further_pools(job, cluster.policy), now)
+        for job in jobs
+        if job.is_late(now) and job.name not in unrecorded
+    ]
+
+
+def next_deadlines(cluster: ClusterState, starting: Container[str], now: float) -> list[float]:
+    """Return the times within `SOON_SECONDS` at which waiting jobs may start, or should have started.
+
+    :param starting: the jobs that the cycle starts.
+    """
+    times: list[float] = []
+    for job in cluster.waiting.values():
+        if job.name in starting:
+            continue
+        if job.not_before is not None and not job.held:
+            times.append(job.not_before)
+        if job.start_by is not None and not job.start_missed and job.run_seconds == 0:
+            times.append(job.start_by)
+    return [time for time in times if now < time <= now + SOON_SECONDS]
