@@ -425,7 +425,6 @@ def _within_total_runtime(transition: JobTransition, ending: Ending, now: float)
     attempts = f"{job.attempt} attempt{'s' if job.attempt > 1 else ''}"
     why = f"its {attempts} ran for {duration(ran)}, and its max_total_runtime is {duration(new.max_total_runtime)}"
     over = replace(_finished(job, now, JobState.STOPPED, why), run_seconds=ran)
-    over = replace(over, preempted=new.preempted, preempted_in_all=new.preempted_in_all)
     cause = f"stopped: {why}" if reached else f"{transition.cause}; stopped: {why}"
     return replace(transition, new=over, cause=cause, ended=replace(ended, outcome=JobState.STOPPED.value))
 

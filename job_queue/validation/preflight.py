@@ -74,7 +74,7 @@ def _unschedulable(request: TrainingRequest, job: Job, applied: AppliedPolicy) -
         Metadata(),
         _without_other_projects(job, applied),
         active={},
-        waiting={job.name: replace(job, after=())},
+        waiting={job.name: replace(job, after=(), not_before=None)},
         external=(),
     )
     # Calendars are ignored: the job may wait for its training plan to begin.

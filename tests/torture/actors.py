@@ -7,13 +7,14 @@ from typing import Any
 from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Unavailable
+from job_queue.domain.job import iso
 from job_queue.scheduler import JobState
 from tests.jobs import OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
 from tests.torture.invariants import require
 from tests.torture.process import Process
-from tests.torture.setups import KEPT, a_policy, a_shared_policy
+from tests.torture.setups import KEPT, a_policy, a_shared_policy, with_limited_preemption
 from tests.torture.world import Sandbox, World
 
 SUBMIT_TRIES = 3
@@ -40,10 +41,11 @@ ENDS_WHILE_STOPPING = (("Stopped", "", None, 9), ("Failed", "", "AlgorithmError:
 class Actors:
     """The world's inhabitants, who act when they are told to."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: World, rng: random.Random, deadlines: random.Random | None = None) -> None:
         self._world = world
         self._rng = rng
         self._more = random.Random(str(rng.getstate()[1][4:8]))  # of its own, so that all else is as it was
+        self._deadlines = deadlines  # of its own, so that all else is the same in walks without deadlines
         self._requests: dict[str, dict[str, Any]] = {}  # by job name, those of the users
         self._owners: dict[str, str] = {}  # of others' jobs
         self._externals = 0
@@ -83,7 +85,23 @@ class Actors:
         more = self.share(resources, tags) if setup.shared and rng.random() < 0.8 else {}
         if self._fits_in_quota(resources, tags) and self._more.random() < 0.3:
             tags["preemptible"] = "false"
+        if self._deadlines and self._deadlines.random() < setup.deadlines:
+            tags |= self._some_deadlines(self._deadlines)
         self.submit_job(name, resources, tags, **more)
+
+    def _some_deadlines(self, rng: random.Random) -> dict[str, str]:
+        """Draw some of a job's deadlines. Without a policy, a job may have a limit of its own on preemptions."""
+        now, tags = self._world.now, dict[str, str]()
+        if rng.random() < 0.5:
+            tags["not_before"] = iso(now + rng.choice((5, 40, 100, 1500)))
+        if rng.random() < 0.4:
+            tags["start_by"] = iso(now + rng.choice((1600, 1700, 5000)))
+            tags["start_by_action"] = rng.choice(("notify", "cancel", "next_pool"))
+        if rng.random() < 0.5:
+            tags["max_total_runtime"] = str(rng.choice((60, 90, 600)))
+        if self._world.setup.policy is None and rng.random() < 0.5:
+            tags["max_preemptions"] = rng.choice(("0", "1", "1"))
+        return tags
 
     def _fits_in_quota(self, resources: dict[str, Any], tags: dict[str, str]) -> bool:
         """Whether the policy of the ending has a quota in which a job may start that may not be stopped."""
@@ -162,9 +180,8 @@ class Actors:
                     if again == SUBMIT_TRIES - 1:
                         raise
                 except InvalidRequest:
-                    if "after" in (
-                        tag["Key"] for tag in request["Tags"]
-                    ):  # those that it names are not there, or failed
+                    # Jobs that it is to run after are not there or failed, or its deadline has passed.
+                    if {"after", "start_by"} & {tag["Key"] for tag in request["Tags"]}:
                         return
                     raise
             self._world.invariants.accepted[name] = accepted.record.job.submission
@@ -228,6 +245,7 @@ class Actors:
 
     def apply(self, policy: dict[str, Any]) -> Process:
         """An operator applies this policy, by force if it is refused because of live jobs."""
+        policy = with_limited_preemption(policy) if self._world.setup.deadlines else policy
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             before, held = sandbox.policy_service.current(), self._non_preemptible()

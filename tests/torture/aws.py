@@ -151,6 +151,7 @@ class SimulatedSageMaker(FakeTraining):
         self.refused: set[str] = set()  # submissions that it has refused for good
         self.limits: Mapping[str, int] = {}  # instances by pool, as the account's quotas
         self.releases_slowly = False
+        self.tells_times = False  # when instances came and attempts ended
         self.was_slow = False  # to release one
         self.quota_lag = 0.0  # seconds for which instances count toward the quota after their job has ended
         self.lag_refusals = 0  # launches that were refused because of it
@@ -235,6 +236,8 @@ class SimulatedSageMaker(FakeTraining):
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         super().end(name, status, secondary, failure)
+        if self.tells_times and not (failure or "").startswith("CapacityError") and name in self.launches:
+            self.run(name, self.created[name], self.clock())
         if (failure or "").startswith("CapacityError"):
             self.warm_pools.pop(name, None)
             self.lacking.update(self.jobs[name].instance_counts)
@@ -243,6 +246,7 @@ class SimulatedSageMaker(FakeTraining):
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         super().starve(name, secondary)
+        self.jobs[name] = replace(self.jobs[name], began=None, ended_at=None)  # its instances never came
         self.lacking.update(self.jobs[name].instance_counts)
         if self.warm_pools.pop(name, None):
             self._free(name, self.clock())

@@ -167,6 +167,9 @@ class Ending:
         if self._world.sagemaker.was_slow:
             return
         due = self._due()
+        if self._world.setup.deadlines:  # a time has passed, and the tick after that has not come yet
+            waiting = self._world.sandboxes[0].dry_run.cluster().waiting
+            due = {name for name in due if waiting[name].not_before is None and waiting[name].start_by is None}
         require(not due, "no wake-up is lost", f"{sorted(due)} can start")
         for_nothing = self._overdue()
         require(not for_nothing, WAITS_FOR_NOTHING, f"{sorted(for_nothing)}")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, LEASE, job_from, live_key
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
-from job_queue.domain.job import INTERRUPTED, Job, epoch
+from job_queue.domain.job import INTERRUPTED, LEAST_RUNTIME_SECONDS, Job, epoch
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
 from job_queue.scheduler import Settings
 from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables
 from tests.torture.process import LAMBDA_SECONDS
-from tests.torture.setups import Setup
+from tests.torture.setups import MOST_PREEMPTIONS, Setup
 
 if TYPE_CHECKING:
     from tests.torture.members import SimulatedCarriers
@@ -339,6 +339,8 @@ class Invariants:
         fixed = job.interactive and job.evicted_for is not None
         require(not fixed, "an interactive job is never preempted", f"{name} is to make room for {job.evicted_for}")
         self._check_guarantee(job, row)
+        if self._setup.deadlines:
+            self._check_deadlines(job, row, attempts)
         preempted = sum(it["outcome"] == "preempted" for it in row["attempts"])
         found = f"{name} counts {len(job.preempted)} preemptions of {preempted}"
         require(len(job.preempted) <= preempted, "a requeue is not counted as a preemption", found)
@@ -356,6 +358,34 @@ class Invariants:
         if job.state.finished:
             require(not alive, "a finished job has ended", f"{name} is {job.state} while {alive} lives")
             self._check_finished(job, row)
+
+    def _check_deadlines(self, job: Job, row: dict[str, Any], attempts: list[TrainingJob]) -> None:
+        """By the tags of the request, and by what SageMaker was asked and has run."""
+        tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
+        if "not_before" in tags:
+            early = [it.name for it in attempts if self._sagemaker.created[it.name] < epoch(tags["not_before"])]
+            require(not early, "no job starts before its time", f"{early} not before {tags['not_before']}")
+        if job.state == "stopping" and job.evicted_for is not None:
+            limits = [int(tags["max_preemptions"])] if "max_preemptions" in tags else []
+            limits += [MOST_PREEMPTIONS] if self._setup.policy else []
+            preempted = sum(it["outcome"] == "preempted" for it in row["attempts"])
+            found = f"{job.name} makes room for {job.evicted_for} after {preempted} preemptions"
+            most = min(limits, default=preempted + 1)
+            require(preempted < most, "no job is preempted more often than allowed", found)
+        if "max_total_runtime" in tags and not self._setup.deletions and not self._setup.shared:
+            self._check_total_runtime(int(tags["max_total_runtime"]), job, attempts)
+
+    def _check_total_runtime(self, total: int, job: Job, attempts: list[TrainingJob]) -> None:
+        """Each attempt gets at most what the attempts before it have left of the total, and a minute at least."""
+        left = float(total)
+        own = {it.name: it for it in attempts if self._sagemaker.launches[it.name].submission == job.submission}
+        for attempt in sorted(own.values(), key=lambda it: self._sagemaker.launches[it.name].attempt):
+            limit = self._sagemaker.requests[attempt.name]["StoppingCondition"]["MaxRuntimeInSeconds"]
+            found = f"{attempt.name} may run for {limit} s, and {left:.0f} s are left of {total}"
+            require(limit <= max(LEAST_RUNTIME_SECONDS, left + 1), "attempts do not exceed the total runtime", found)
+            require(left > 0, "no attempt begins when the total runtime is used up", found)
+            if attempt.began is not None and attempt.ended_at is not None:
+                left -= attempt.ended_at - attempt.began
 
     def _check_guarantee(self, job: Job, row: dict[str, Any]) -> None:
         """By the ends of its attempts, and not by the preemptions that the queue has counted."""
@@ -495,7 +525,7 @@ class Invariants:
             require(not made_room, "nobody fails who was asked to make room", said)
             refused_late = last is not None and "ValidationException" in (job.reason or "")
             require(not refused_late, "nobody is refused for good who was accepted once", said)
-        if job.state == "stopped":
+        if job.state == "stopped" and not self._ended_by_deadline(job, row, attempts):
             cancelled = job.cancelled or job.submission in self.cancelled or "cancelled" in (job.reason or "")
             if last is None and not cancelled:
                 asked = dependencies_of(row)
@@ -508,6 +538,24 @@ class Invariants:
             made_room = last in untold and row["history"][-2]["state"] == "stopping"
             told_late = by_itself and "MaxRuntimeInSeconds" in (job.reason or "")  # by an event after the deletion
             require(cancelled or told_late or not made_room, "a job that was asked to make room is preempted", said)
+
+    def _ended_by_deadline(self, job: Job, row: dict[str, Any], attempts: list[TrainingJob]) -> bool:
+        """Whether a stopped job had not started in time, or its attempts have used up its total runtime."""
+        tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
+        if job.start_missed and tags.get("start_by_action") == "cancel":
+            had_instances = [it.name for it in attempts if it.began is not None]
+            late = epoch(row["stateSince"]) >= epoch(tags["start_by"])
+            found = f"{job.name} ended {row['stateSince']}, to start by {tags['start_by']}; ran: {had_instances}"
+            require(late and not had_instances, "a job is stopped for its start only if it has missed it", found)
+            return True
+        if "max_total_runtime" not in tags or "max_total_runtime" not in (job.reason or ""):
+            return False
+        ran = sum(it.ended_at - it.began for it in attempts if it.began is not None and it.ended_at is not None)
+        spent = ran + len(attempts) >= int(tags["max_total_runtime"]) or self._setup.deletions or self._setup.shared
+        out_of_time = any(it.secondary == "MaxRuntimeExceeded" for it in attempts)
+        found = f"{job.name} is stopped ({job.reason}) after {ran:.0f} s"
+        require(spent or out_of_time, "a job is stopped for its total runtime only if that is used up", found)
+        return True
 
     def _number(self, attempt: TrainingJob) -> int:
         return self._sagemaker.launches[attempt.name].attempt

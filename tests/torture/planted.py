@@ -20,7 +20,7 @@ from job_queue.carrier_agent.mailbox import LARGEST, Mailbox, verified
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Comparison, Reconciler
-from job_queue.domain import policy, state_machine
+from job_queue.domain import cluster_state, policy, state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.warm_pools import Claims, Placement
@@ -496,6 +496,26 @@ def _preemptions_not_counted() -> list[Slip]:
     return [("job_queue.domain.job.Job.preemptions", lambda self, now: 0)]
 
 
+def _not_before_ignored() -> list[Slip]:
+    """A job may start at any time."""
+    waiting = cluster_state._waiting
+
+    def at_once(*args: Any, **named: Any) -> Any:
+        return replace(waiting(*args, **named), not_before=None)
+
+    return [("job_queue.domain.cluster_state._waiting", at_once)]
+
+
+def _runtime_not_summed() -> list[Slip]:
+    """Each attempt gets the total runtime again."""
+    return [("job_queue.domain.state_machine.run_seconds", lambda job, at, report: 0)]
+
+
+def _limit_on_preemptions_ignored() -> list[Slip]:
+    """A job is stopped to make room more often than its policy or tag allows."""
+    return [("job_queue.scheduler.victims.preempted_in_all", lambda job: 0)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -570,6 +590,9 @@ BUGS = {
     "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (431,)),
     "missing-attempt-stopped": Bug(_missing_attempt_stopped, (1724,)),
+    "not-before-ignored": Bug(_not_before_ignored, (31,)),
+    "runtime-not-summed": Bug(_runtime_not_summed, (217,)),
+    "limit-on-preemptions-ignored": Bug(_limit_on_preemptions_ignored),
     "preemptions-not-counted": Bug(_preemptions_not_counted, (107,)),
 }
 

@@ -19,7 +19,9 @@ THROTTLED_SHARE = 0.25  # of the walks
 QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
 DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
 DELETION_SECONDS = (1, 1, 30)
+DEADLINES = (*[0.0] * 10, 0.4, 0.8)
 REQUEUES = (*[0.0] * 10, 0.1, 0.3)
+MOST_PREEMPTIONS = 1  # of a job, in walks with deadlines
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
@@ -60,6 +62,7 @@ class Setup:
     deletions: float = 0.0  # chance, at each step, that a training job that has ended is deleted
     deletion_seconds: int = 30  # that a deletion takes
     requeues: float = 0.0  # chance, at each step, that a user requeues a job, holds it at once or releases it
+    deadlines: float = 0.0  # chance that a job has deadlines; then the policies limit preemptions, too
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
@@ -208,6 +211,18 @@ def with_deletions(setup: Setup, rng: random.Random) -> Setup:
 def with_requeues(setup: Setup, rng: random.Random) -> Setup:
     """Return the setup, in a sixth of the walks with users who requeue jobs and hold running ones."""
     return replace(setup, requeues=rng.choice(REQUEUES))
+
+
+def with_deadlines(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in a sixth of the walks with jobs that have deadlines, and limits on preemptions."""
+    deadlines = rng.choice(DEADLINES)
+    policy = with_limited_preemption(setup.policy) if setup.policy and deadlines else setup.policy
+    return replace(setup, deadlines=deadlines, policy=policy)
+
+
+def with_limited_preemption(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return the policy with a limit on the preemptions of each job."""
+    return {**policy, "settings": {**policy["settings"], "max_preemptions": MOST_PREEMPTIONS}}
 
 
 def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:

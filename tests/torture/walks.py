@@ -14,6 +14,7 @@ from tests.torture.setups import (
     a_setup,
     a_shared_setup,
     some_key_limits,
+    with_deadlines,
     with_deletions,
     with_quota_lag,
     with_requeues,
@@ -49,9 +50,12 @@ class Walk:
         # The number is chosen so that no known seed of a planted bug is a walk with requeues.
         self._requeues = random.Random(f"requeues 297 {rng.getstate()[1][:4]}")
         setup = with_requeues(with_deletions(setup, self._deletions), self._requeues)
+        # As for requeues: no known seed of a planted bug is a walk with deadlines, unless the bug is one of deadlines.
+        self._deadlines = random.Random(f"deadlines 191 {rng.getstate()[1][:4]}")
+        setup = with_deadlines(setup, self._deadlines)
         self._setup = replace(setup, key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
-        self._actors = Actors(self.world, rng)
+        self._actors = Actors(self.world, rng, self._deadlines)
         self._adversary = Adversary(self.world, self._actors, harm)
         self._ending = Ending(self.world, self._actors, rng)
 

@@ -123,6 +123,7 @@ class World:
             metered=lambda: self.running is not None,
         )
         self.sagemaker = SimulatedCarriers(self.ask, setup.pool_of)
+        self.sagemaker.tells_times = bool(setup.deadlines)
         self.sagemaker.releases_slowly = setup.releases_slowly
         self.sagemaker.quota_lag = setup.quota_lag
         self.sagemaker.deletion_seconds = setup.deletion_seconds

@@ -80,8 +80,8 @@ def _start_by(tag: TagValue) -> tuple[int, StartByAction | None]:
     """Return the time of a tag and, if the tag ends in one, such as `2026-11-28T18:00Z:cancel`, the action."""
     text, colon, last = tag.text.strip().rpartition(":")
     if colon and last.strip() in _ACTIONS:
-        return int(_time("start_by", TagValue(text, tag.field))), StartByAction(last.strip())
-    return int(_time("start_by", tag)), None
+        return math.ceil(_time("start_by", TagValue(text, tag.field))), StartByAction(last.strip())
+    return math.ceil(_time("start_by", tag)), None
 
 
 def _action(tag: TagValue, start_by: int | None, named: StartByAction | None) -> StartByAction:

@@ -104,14 +104,14 @@ def test_those_that_wait_and_those_outside_have_room_beside_those_that_run() -> 
     queue = Harness(slots=40)
     for number in range(60):
         queue.submit(f"job{number}")
-    for number in range(60):
+    for number in range(100):
         queue.start_outside(f"theirs{number}")
-    for _ in range(3):  # twenty are described in each
+    for _ in range(5):  # twenty are described in each
         queue.tick()
     cluster, decided = queue.forecast()
     plan = PublishedPlan.of(cluster, decided, queue.now)
     whole = queue_status(cluster, plan, queue.now, shows_values=lambda job: True)
-    assert (len(whole.active), len(whole.waiting), len(whole.external)) == (40, 20, 60)
+    assert (len(whole.active), len(whole.waiting), len(whole.external)) == (40, 20, 100)
     assert not (whole.more_active or whole.more_waiting or whole.more_external)
     for share in (2, 4, 8):
         room = bytes_of(whole) // share

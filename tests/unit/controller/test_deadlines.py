@@ -318,3 +318,9 @@ def test_a_known_job_is_returned_also_after_its_deadline() -> None:
     queue.submit("late", None, **request)
     queue.now += 1000
     assert queue.accept("late", None, **request).known
+
+
+def test_a_job_that_can_never_start_is_refused_also_if_it_must_wait_first() -> None:
+    queue = Harness(slots=1)
+    with pytest.raises(InvalidRequest, match="cannot be met"):
+        queue.accept("large", None, 2, **tagged(not_before=at(600)))
