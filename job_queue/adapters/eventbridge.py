@@ -234,10 +234,9 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             return notices.preempted(old.evicted_for)
         case JobEvent.REQUEUED:
             return notices.requeued(old.requeued_by or "", held=new.held)
-        case JobEvent.DRAINED:
-            return notices.drained(old.drained_by or "")
-        case JobEvent.LATE:
-            return notices.late(clock(new.start_by or 0), new.pools if new.pools != old.pools else ())
+        case JobEvent.DRAINED | JobEvent.LATE:
+            late = notices.late(clock(new.start_by or 0), new.pools if new.pools != old.pools else ())
+            return late if event is JobEvent.LATE else notices.drained(old.drained_by or "")
         case JobEvent.FINISHED:
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see

@@ -390,19 +390,23 @@ class PoolBackoff:
         ]
 
 
-def _possible_alternatives(
-    job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool], demands: _Demands
-) -> tuple[Slots, ...] | WaitReason:
-    """Return the alternatives that would fit into the empty pools, or why the job is not a candidate."""
-    now = snapshot.now
+def _own_reason(job: WaitingJob, now: float) -> WaitReason | None:
+    """Return why a job would not start whatever were free, or None."""
     if job.held:
         return WaitReason.HELD_BY_USER
     if job.not_before is not None and job.not_before > now:
         return WaitReason.NOT_BEFORE
     if job.after:
         return WaitReason.DEPENDENCY
-    if job.backoff_until is not None and job.backoff_until > now:
-        return WaitReason.BACKOFF
+    return WaitReason.BACKOFF if job.backoff_until is not None and job.backoff_until > now else None
+
+
+def _possible_alternatives(
+    job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool], demands: _Demands
+) -> tuple[Slots, ...] | WaitReason:
+    """Return the alternatives that would fit into the empty pools, or why the job is not a candidate."""
+    if (own := _own_reason(job, snapshot.now)) is not None:
+        return own
     fitting = demands.fitting(job.demand, pools)
     if isinstance(fitting, WaitReason):
         return fitting
