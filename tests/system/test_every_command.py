@@ -155,6 +155,12 @@ def fetch_results(smq: Smq) -> None:
     assert smq("checkpoints", "later").count("step-") == 2  # of checkpoints this new, two stay
 
 
+def drain_a_pool(smq: Smq) -> None:
+    assert "p5 is drained from" in smq("drain", "p5", "--at", "7d", "--reason", "new disks")
+    assert "new disks" in smq("status")
+    assert "p5 is not drained any more" in smq("undrain", "p5")
+
+
 def share_the_fleet(smq: Smq) -> None:
     """All that there is about policies."""
     Path("policy.yaml").write_text(POLICY)
@@ -168,3 +174,4 @@ def share_the_fleet(smq: Smq) -> None:
     assert smq.json("policy", "show")["policy"]["pools"][0]["name"] == "p5"
     assert smq.json("policy", "history")["versions"][0]["version"] == 1
     assert "Nothing to change" in smq("policy", "rollback", "1")
+    drain_a_pool(smq)

@@ -3,7 +3,7 @@
 import io
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -96,6 +96,38 @@ def test_requeued_and_held_jobs_resume_from_their_checkpoints(
     who = system.queue.whoami().owner
     causes = [it.cause for it in system.job("moved").history if it.state == "preempted"]
     assert causes == [f"requeued by {who}", f"requeued by {who}", f"released by {who}"]
+
+
+def test_a_scheduled_drain_stops_a_job_which_resumes_from_its_checkpoint_after_it(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in system.cloud.environment().items():
+        monkeypatch.setenv(name, value)
+    gate = tmp_path / "gate"
+    system.run("moved", count(100, gate))
+    at = datetime.now(UTC) + timedelta(seconds=3)
+    assert main(["drain", "default", "--at", at.isoformat(), "--reason", "new disks"]) == 0
+    assert "1 job is at that time stopped and waits again" in capsys.readouterr().out
+    system.submit("late", SHORT)
+    assert system.state("late") == "pending"
+    why = system.job("late").reason
+    assert why is not None
+    assert (why.code, "will be drained" in why.message, "(new disks)" in why.message) == ("DRAINED", True, True)
+    with system.frozen("moved-qstamp-1", "count"):
+        system.wait("the stop", lambda: system.state("moved") == "stopping", each_time=system.cloud.tick)
+    system.wait_state("moved", "preempted")
+    system.cloud.tick()
+    assert (system.state("moved"), system.state("late")) == ("preempted", "pending")
+    (pool,) = system.queue.queue().pools
+    assert pool.drain is not None
+    assert (pool.drain.in_force, pool.capacity, pool.used) == (True, 0, 0)
+    assert main(["undrain", "default"]) == 0
+    gate.touch()
+    for name in ("moved", "late"):
+        system.wait_state(name, "completed")
+    counted = [line for attempt in (1, 2) for line in system.log(f"moved-qstamp-{attempt}") if "count" in line]
+    assert counted == [f"count {number}" for number in range(1, 101)]  # nothing lost, nothing twice
+    assert [attempt.outcome for attempt in system.job("moved").attempts] == ["drained", "completed"]
 
 
 def test_a_gang_runs_on_all_its_instances_at_once(system: System, tmp_path: Path) -> None:

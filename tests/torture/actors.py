@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Unavailable
 from job_queue.domain.job import iso
-from job_queue.scheduler import JobState
+from job_queue.scheduler import DrainStops, JobState
 from tests.jobs import OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
@@ -224,6 +225,44 @@ class Actors:
         if names:
             hold_now = {"held": True, "now": True}
             self.change_job(rng.choice(names), rng.choice(({"requeue": True}, hold_now, {"held": False})))
+
+    def drain(self, rng: random.Random) -> None:
+        """An admin drains a pool, now or later, or ends a drain.
+
+        :param rng: of its own, so that all else is the same in walks without drains.
+        """
+        pool, ahead = rng.choice(list(self._world.setup.pools)), rng.choice((None, 0, 30, 300, 1500))
+        if ahead is None:
+            self.undrain(pool)
+            return
+        self.drain_pool(pool, ahead, rng.choice(list(DrainStops)))
+
+    def drain_pool(self, pool: str, ahead: float, stops: DrainStops) -> Process:
+        """An admin drains this pool in `ahead` seconds."""
+        at = datetime.fromtimestamp(self._world.now + ahead, UTC)
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            try:
+                sandbox.drains.drain(pool, OWNER, at=at, stops=stops)
+            except QueueError as error:
+                self._world.say(f"drain: {error.message}")
+                return
+            sandbox.controller.wake(invocation)
+
+        return self._world.begin(f"drain {pool} in {ahead} s: {stops}", program)
+
+    def undrain(self, pool: str) -> Process:
+        """An admin ends the drain of a pool."""
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            try:
+                sandbox.drains.undrain(pool, OWNER)
+            except QueueError as error:
+                self._world.say(f"undrain: {error.message}")
+                return
+            sandbox.controller.wake(invocation)
+
+        return self._world.begin(f"undrain {pool}", program)
 
     def change_job(self, name: str, wanted: dict[str, Any]) -> Process:
         """A user changes this job."""

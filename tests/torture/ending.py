@@ -1,17 +1,21 @@
 """The end of every run: faults stop, and within a bounded number of ticks every job is finished exactly once."""
 
+import json
 import random
+from typing import Any
 
-from job_queue.adapters.items import CONTROL, OWNERS, job_from
+from job_queue.adapters.items import ACTIVE, CONTROL, OWNERS, job_from
 from job_queue.adapters.records.claimed_places import LOCKS
 from job_queue.adapters.records.policy_history import DOCUMENTS, HISTORY
 from job_queue.adapters.records.published_plan import PUBLISHED
+from job_queue.domain.job import Job
 from job_queue.domain.names import QUEUE_NAME, QUEUE_TAG
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import JobState
+from job_queue.scheduler import Drains, DrainStops, JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
 from tests.torture.aws import LINES
+from tests.torture.invariants import POLICY as POLICY_ROW
 from tests.torture.invariants import require
 from tests.torture.process import Process
 from tests.torture.setups import with_quota_for_everybody
@@ -48,6 +52,8 @@ class Ending:
         if world.sagemaker.was_slow:
             self._tick()  # the second tick may have released a warm pool for a job that the first brought into view
         self.check_progress(could_start, overdue)
+        if world.setup.drains:
+            self._let_drains_end()
         if world.setup.policy is not None:
             self._run(self._actors.apply(with_quota_for_everybody(world.setup.policy)))
         for name in self._actors.unfinished(held=True):
@@ -61,6 +67,55 @@ class Ending:
         self._tick()
         self._tick()
         self._check_nothing_is_left()
+
+    def _let_drains_end(self) -> None:
+        """Wait for the times of all drains and the ends of all jobs in their pools, and end the drains.
+
+        Then jobs start again, all pools are drained once more, and each running job has to stop.
+        """
+        self._empty_pools()
+        self._tick()
+        for pool in self._world.setup.pools:
+            self._run(self._actors.drain_pool(pool, TICK_SECONDS / 2, DrainStops.ALL))
+        self._empty_pools()
+
+    def _empty_pools(self) -> None:
+        drains, rows = self._drains(), self._world.tables.rows
+        if drains:
+            last = max(drain.at for drain in drains.values())
+            self._tick(max(TICK_SECONDS, last + 1 - self._world.now))
+            for _ in range(3):
+                self._tick()
+            self.check_progress(set(), set())
+        for _ in range(MOST_TICKS if drains else 0):
+            active = (row for where, row in rows.items() if where[:2] == (LINES, ACTIVE))
+            left = [row["jobName"] for row in active if drains.keys() & set(self._world.invariants.pools_of(row))]
+            if not left:
+                break
+            self._go_on()
+        else:
+            require(not drains, "a drained pool is empty within a bounded number of ticks", f"{drains}")
+        for pool in drains:
+            self._run(self._actors.undrain(pool))
+
+    def _drains(self) -> Drains:
+        """Return all drains, also those of pools that the policy no longer has."""
+        return self._world.sandboxes[0].repository.drains().by_pool
+
+    def _is_drained(self, job: Job, drains: Drains) -> bool:
+        """Return whether a drain that has been in force for two ticks stops a running job."""
+        row = self._world.tables.rows[LINES, ACTIVE, job.name]
+        known = {pool["name"] for pool in self._policy()["pools"]} if self._world.setup.policy else {"default"}
+        if job.carries is not None:
+            return False
+        pools = known & set(self._world.invariants.pools_of(row))
+        before = self._world.now - 2 * TICK_SECONDS - 1
+        stops = (DrainStops.ALL, DrainStops.PREEMPTIBLE) if job.preemptible else (DrainStops.ALL,)
+        return any(drains[pool].at < before and drains[pool].stops in stops for pool in pools & drains.keys())
+
+    def _policy(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self._world.tables.rows[POLICY_ROW]["document"])
+        return document
 
     def _go_on(self) -> None:
         world, rng = self._world, self._rng
@@ -106,6 +161,7 @@ class Ending:
         world = self._world
         rows = [job_from(row) for row in MemoryTables.query(world.tables, LINES, "active")]
         alive = set(world.sagemaker.alive_names())
+        drains = self._drains()
         for job in rows:
             if job.state is JobState.STARTING or job.launched in world.sagemaker.untold:
                 continue  # in doubt as long as a call for it may land
@@ -126,6 +182,8 @@ class Ending:
             stops = attempt.status == "Stopping" or denied
             require(not job.cancelled or stops, "a cancelled job is stopped within two ticks", job.name)
             require(job.requeued_by is None or stops, "a requeued job is stopped within two ticks", job.name)
+            drained = self._is_drained(job, drains)
+            require(not drained or stops, "a job in a drained pool is stopped within two ticks", f"{job.name} {drains}")
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         strangers = self._strangers()
         own = (job for job in rows if job.state is JobState.STARTING or job.launched not in strangers)

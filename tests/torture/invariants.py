@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, LEASE, job_from, live_key
+from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, LEASE, drains_from, job_from, live_key
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
 from job_queue.domain.job import INTERRUPTED, LEAST_RUNTIME_SECONDS, Job, epoch
@@ -88,6 +89,7 @@ class Invariants:
         self._places: dict[str, set[tuple[str, ...]]] = {}  # ... and the other way round
         self._accounts: dict[str, dict[tuple[str, ...], int]] = {}  # submission -> place of a history's row -> attempt
         self._ends: dict[str, set[str]] = {}  # job name -> how jobs of the name have ended
+        self._decided: set[tuple[str, ...]] = set()  # places of the rows of jobs whose start was checked
         self._replaced: set[str] = set()  # names that another job has had later
 
     def row(self, name: str) -> dict[str, Any] | None:
@@ -99,10 +101,12 @@ class Invariants:
         self.lease.check()
         names: dict[str, None] = {}
         for where in self._tables.changed:
-            if where == POLICY:
+            if where == POLICY and "document" in self._tables.rows[where]:
                 self._capacity_of(json.loads(self._tables.rows[where]["document"]))
             if where[:2] == (LINES, CONTROL) and where[2].startswith(BACKOFF_PREFIX):
                 self._check_quota_lag(where, now)
+            if where[:2] == (LINES, ACTIVE):
+                self._check_drain(where)
             names |= dict.fromkeys(self._moved(where))
             if where[:2] == (LINES, EXTERNAL):
                 self._counted.setdefault(where[2], now)
@@ -138,6 +142,32 @@ class Invariants:
         for project in {row["project"] for row in active}:
             names = [row["jobName"] for row in active if row["project"] == project]
             require(len(names) <= together, "no group has more active jobs than it may", f"{names}, {together} may be")
+
+    # --- drained pools ---------------------------------------------------------------------------
+
+    def _check_drain(self, where: tuple[str, ...]) -> None:
+        """Check a start when it is recorded. Drains that are stored later stop the job."""
+        row = self._tables.rows.get(where)
+        if row is None or row["jobState"] != "starting":
+            self._decided.discard(where)
+            return
+        if where in self._decided:
+            return
+        self._decided.add(where)
+        drains, since = drains_from(self._tables.rows.get(POLICY)).by_pool, epoch(row["stateSince"])
+        for pool in self.pools_of(row):
+            drain = drains.get(pool)
+            is_carrier = row.get("carries") is not None
+            if drain is None or (is_carrier and not drain.is_in_force(since)):
+                continue
+            may = drain.at > since and since + (row.get("maxRuntime") or DAY) <= drain.at
+            require(may, "no job starts in a drained pool", f"{row['jobName']} in {pool}, which is {drain}")
+
+    def pools_of(self, row: Mapping[str, Any]) -> list[str]:
+        """Return the pools in which an active job has instances; for a member, the pool of its carrier."""
+        seat = row.get("seat")
+        carrier = self._tables.rows.get((LINES, ACTIVE, seat["carrier"])) if seat else None
+        return list((carrier or row)["slots"])
 
     # --- interactive jobs ------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-"""Fifty-one bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Fifty-seven bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -193,6 +193,34 @@ def _requeue_is_an_eviction() -> list[Slip]:
         return state_machine.evict(job, str(job.requeued_by), "preempt", now)
 
     return [("job_queue.domain.state_machine.stop_requeued", evicting)]
+
+
+def _plan_from_before_a_drain() -> list[Slip]:
+    """A plan is recorded although a pool was drained after the plan was made."""
+
+    def in_any_version(version: int) -> ConditionBase:  # noqa: ARG001
+        return Attr("drainsVersion").exists() | Attr("drainsVersion").not_exists()
+
+    return [("job_queue.adapters.job_repository.drains_are", in_any_version)]
+
+
+def _drain_leaves_members() -> list[Slip]:
+    """A drain looks for the slots of jobs. Members have none."""
+
+    def own_slots(self: ClusterState, job: Job) -> Iterable[str]:  # noqa: ARG001
+        return job.slots.keys()
+
+    return [("job_queue.domain.cluster_state.ClusterState.pools_of", own_slots)]
+
+
+def _drained_job_counts_as_stopped() -> list[Slip]:
+    """The end of an attempt that a drain has stopped is taken for a stop by other people."""
+    interrupted = Job.is_interrupted.fget  # type: ignore[attr-defined]
+
+    def without_drains(self: Job) -> bool:
+        return bool(interrupted(replace(self, drained_by=None)))
+
+    return [("job_queue.domain.job.Job.is_interrupted", property(without_drains))]
 
 
 def _write_without_version() -> list[Slip]:
@@ -552,6 +580,9 @@ BUGS = {
     "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (1,)),
     "requeue-frees-slot-at-stop-request": Bug(_requeue_frees_slot_at_stop_request, (55,)),
     "requeue-is-an-eviction": Bug(_requeue_is_an_eviction, (72,)),
+    "plan-from-before-a-drain": Bug(_plan_from_before_a_drain, (69,)),
+    "drain-leaves-members": Bug(_drain_leaves_members, (5,), kind=Kind.SHARED),
+    "drained-counts-as-stopped": Bug(_drained_job_counts_as_stopped, (21,)),
     "write-without-version": Bug(_write_without_version, (2,)),
     "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (106,)),
     "reconciliation-off": Bug(_reconciliation_off, (0,)),

@@ -20,6 +20,7 @@ QUOTA_LAGS = (0.0, 0.0, 0.0, 20.0, 60.0, 180.0)  # seconds
 DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
 DELETION_SECONDS = (1, 1, 30)
 DEADLINES = (*[0.0] * 10, 0.4, 0.8)
+DRAINS = (*[0.0] * 10, 0.05, 0.15)
 REQUEUES = (*[0.0] * 10, 0.1, 0.3)
 MOST_PREEMPTIONS = 1  # of a job, in walks with deadlines
 WINDOWS = (100, 1, 100, 2)
@@ -63,6 +64,7 @@ class Setup:
     deletion_seconds: int = 30  # that a deletion takes
     requeues: float = 0.0  # chance, at each step, that a user requeues a job, holds it at once or releases it
     deadlines: float = 0.0  # chance that a job has deadlines; then the policies limit preemptions, too
+    drains: float = 0.0  # chance, at each step, that an admin drains a pool, now or later, or ends a drain
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
@@ -223,6 +225,11 @@ def with_deadlines(setup: Setup, rng: random.Random) -> Setup:
 def with_limited_preemption(policy: dict[str, Any]) -> dict[str, Any]:
     """Return the policy with a limit on the preemptions of each job."""
     return {**policy, "settings": {**policy["settings"], "max_preemptions": MOST_PREEMPTIONS}}
+
+
+def with_drains(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in a sixth of the walks with an admin who drains pools."""
+    return replace(setup, drains=rng.choice(DRAINS))
 
 
 def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:

@@ -16,6 +16,7 @@ from tests.torture.setups import (
     some_key_limits,
     with_deadlines,
     with_deletions,
+    with_drains,
     with_quota_lag,
     with_requeues,
 )
@@ -53,7 +54,9 @@ class Walk:
         # As for requeues: no known seed of a planted bug is a walk with deadlines, unless the bug is one of deadlines.
         self._deadlines = random.Random(f"deadlines 191 {rng.getstate()[1][:4]}")
         setup = with_deadlines(setup, self._deadlines)
-        self._setup = replace(setup, key_limits=limits)
+        # The number is chosen so that no known seed of another planted bug is a walk with drains.
+        self._drains = random.Random(f"drains 310 {rng.getstate()[1][:4]}")
+        self._setup = replace(with_drains(setup, self._drains), key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng, self._deadlines)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -92,6 +95,7 @@ class Walk:
             rng.choices([act for act, _ in actions], [weight for _, weight in actions])[0]()
             self._delete()
             self._requeue()
+            self._drain()
             self._run_processes()
             self._actors.tell_of_agents()
         self._ending.run()
@@ -172,6 +176,10 @@ class Walk:
     def _requeue(self) -> None:
         if self._setup.requeues and self._requeues.random() < self._setup.requeues:
             self._actors.requeue(self._requeues)
+
+    def _drain(self) -> None:
+        if self._setup.drains and self._drains.random() < self._setup.drains:
+            self._actors.drain(self._drains)
 
     def _pass_time(self) -> None:
         self.world.now += self._rng.choice((1, 5, 11, 30, 60)) if not self.world.processes else self._rng.random()

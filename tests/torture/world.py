@@ -21,6 +21,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import QueueError, Refused, Signal
 from job_queue.domain.job import Job
+from job_queue.services.drains import DrainService
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.validation import service_model
@@ -61,6 +62,7 @@ class Sandbox(Harness):
         self.woken = world.woken
         self.commands = JobCommands(self.repository, self.policies, self.settings, self.clock)
         self.policy_service = PolicyService(self.repository, self.policies, self.dry_run.cluster, self.clock)
+        self.drains = DrainService(self.repository, self.dry_run.cluster, self.clock)
 
     def clock(self) -> float:
         return self._world.now

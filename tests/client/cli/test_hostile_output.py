@@ -75,8 +75,11 @@ PREVIEW = {
     "projects": [{"project": EVIL, "waitNow": 1.0, "usedNow": {EVIL: 1}}],
     **{"inUse": [EVIL], "warnings": [EVIL], "notLookedAt": [EVIL]},
 }
+DRAIN = {"at": "2026-11-21T10:05:30Z", "inForce": True, "by": EVIL, "reason": EVIL, "stops": "all"}
+DRAINED = {"pool": EVIL, "drain": {**DRAIN, "inForce": False}, "wasDrained": True, "stopping": 2, "staying": 1}
 QUEUE = {
     **poisoned(STATUS),
+    "pools": [{**pool, "drain": DRAIN} for pool in poisoned(STATUS)["pools"]],
     "active": [JOB],
     "waiting": [JOB],
     "external": [{"trainingJobName": EVIL, "slots": {EVIL: 1}, "since": None, "stopping": False}],
@@ -108,6 +111,8 @@ CASES: list[tuple[list[str], Any]] = [
     (["hold", "job1"], JOB),
     (["release", "job1"], JOB),
     (["requeue", "job1"], JOB),
+    (["drain", "p5"], DRAINED),
+    (["undrain", "p5"], DRAINED),
     (["cancel", "job1"], {**JOB, "wasFinished": False}),
     (["resubmit", "job1", "--no-preflight"], {**SUBMISSION, "request": DETAIL["request"]}),
     (["status"], QUEUE),
