@@ -87,6 +87,8 @@ Deadlines are tags, too: `not_before` (a time in ISO 8601; the job does not star
 `start_by_action` (`notify`, `cancel` or `next_pool`: what happens if the job has not started by then; `notify` without
 it; `start_by` may also end in it, as in `TIME:cancel`), and `max_total_runtime` (seconds, or `90m`, `12h`, `3d`: how
 long all attempts may run together). `max_preemptions` (0 to 1,000) says how often the job may be stopped to make room.
+`retry_on` has rules for failures (exit codes, classes, or `text:` and a part of the reason; then `=` and `fail`,
+`retry`, `retry-free`, `retry-fresh` or `retry-free-fresh`), before those of the policy.
 Submitting the very same request again changes nothing and answers with the job as it is, so it is safe to repeat a
 call whose answer was lost. A request that is certain to come to nothing (pre-flight) is refused, too, unless it was
 taken before.""",

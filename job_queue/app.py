@@ -20,6 +20,7 @@ from job_queue.adapters.dynamodb import DynamoDBTables, Tables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoint_lookup import NewestObject
+from job_queue.adapters.lookups.failure_log import FailureLog
 from job_queue.adapters.lookups.utilization import GpuUtilization, InstanceMetrics
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import log_event, notify_all
@@ -109,6 +110,7 @@ class App:
             clock,
             parallel,
             newest_object,
+            FailureLog(boto3.client("logs", config=brief), time.monotonic) if settings.failure_logs else None,
             create_rate=CreateRate(settings.create_rate, settings.create_burst),
             sleep=time.sleep,
             wake_up=self._notifier.wake_up,

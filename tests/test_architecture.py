@@ -428,6 +428,7 @@ def test_all_packages_are_looked_at() -> None:
     stores = {"DynamoDBTables", "JobRepository", "KmsOrderKey", "Mailboxes", "Policies"}
     assert built_by_the_composition_root() == stores | {
         "AgentLog",
+        "FailureLog",
         "GpuUtilization",
         "InstanceMetrics",
         "NewestObject",

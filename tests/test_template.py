@@ -95,6 +95,7 @@ def test_parameters_and_their_defaults() -> None:
         "CheckpointBuckets": "",
         "WorkBucket": "",
         "IdleMinutes": "30",
+        "FailureLogs": "true",
         "VpcEndpointIds": "",
         "EndpointVpcId": "",
         "EndpointSubnetIds": "",
@@ -297,7 +298,7 @@ def test_each_text_of_the_functions_environment_has_a_greatest_length(resources:
     variables = resources["QueueFunction"]["Properties"]["Environment"]["Variables"]
     names = {value["Ref"] for value in variables.values() if isinstance(value, dict) and "Ref" in value}
     assert "AllowedRoleArns" in names
-    unbounded = {name for name in names if "MaxLength" not in TEMPLATE["Parameters"][name]}
+    unbounded = {name for name in names if not {"MaxLength", "AllowedValues"} & TEMPLATE["Parameters"][name].keys()}
     assert unbounded == {*WHOLE_NUMBERS, "CreateRate"} & names, "their patterns limit them"
 
 

@@ -25,9 +25,10 @@ from job_queue.domain.domain_events import (
     UnsavedJob,
     job_event,
 )
+from job_queue.domain.failures import FailureClass, remedy_for
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
-from job_queue.domain.state_machine import JobTransition
+from job_queue.domain.state_machine import JobTransition, new_failure
 from job_queue.scheduler import Drain, clock, duration
 
 if TYPE_CHECKING:
@@ -216,8 +217,15 @@ def _details(event: JobEvent, transition: JobTransition) -> dict[str, Any]:
         case JobEvent.LATE:
             details = {"startBy": iso(new.start_by or 0), "action": new.start_by_action.value, "pools": list(new.pools)}
         case JobEvent.FINISHED:
-            details = {"reason": new.reason and new.reason[:LONGEST_TEXT]}
+            details = {"reason": new.reason and new.reason[:LONGEST_TEXT], **_failure_details(transition)}
     return {"trainingJobName": new.launched or old.launched, **details}
+
+
+def _failure_details(transition: JobTransition) -> dict[str, Any]:
+    if (failure := new_failure(transition)) is None:
+        return {}
+    covered = {"noticeOf": transition.covered_by} if transition.covered_by else {}
+    return {"failureClass": failure.failure_class, "failure": failure.sentence, **covered}
 
 
 def _news(event: JobEvent, transition: JobTransition, after: float) -> str | None:
@@ -237,8 +245,12 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
         case JobEvent.DRAINED | JobEvent.LATE:
             late = notices.late(clock(new.start_by or 0), new.pools if new.pools != old.pools else ())
             return late if event is JobEvent.LATE else notices.drained(old.drained_by or "")
-        case JobEvent.FINISHED:
+        case JobEvent.FINISHED if not transition.covered_by:  # else the notice of an earlier job covers this job
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see
-            return notices.finished(new.state.value, duration(waited), new.name, None if is_output else reason)
+            failure = new_failure(transition)
+            known = failure.failure_class if failure and failure.failure_class != FailureClass.UNKNOWN else None
+            shown = None if is_output else reason
+            remedy = remedy_for(known or "")
+            return notices.finished(new.state.value, duration(waited), new.name, shown, known, remedy)
     return None

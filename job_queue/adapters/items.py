@@ -135,12 +135,23 @@ def _camel(name: str) -> str:
 # --- jobs --------------------------------------------------------------------------------------------
 
 _LEFT_OUT_WHILE_EMPTY = (
-    *("after", "founders", "lastSlots", "leftIdle", "places", "plans", "preempted", "preemptedInAll", "runSeconds"),
+    *(
+        "after",
+        "founders",
+        "freeRetried",
+        "lastSlots",
+        "leftIdle",
+        "places",
+        "plans",
+        "preempted",
+        "preemptedInAll",
+        "runSeconds",
+    ),
     *("startMissed", "unheard"),
 )
 _JOB = Form(Job, if_any=_LEFT_OUT_WHILE_EMPTY)
 HISTORY = Form(HistoryEntry)
-ATTEMPT = Form(EndedAttempt, if_any=("carrier",), nulls=True)
+ATTEMPT = Form(EndedAttempt, if_any=("carrier", "failureClass"), nulls=True)
 
 
 def job_item(job: Job) -> Item:

@@ -27,6 +27,7 @@ class DeploymentSettings:
     work_bucket: str = ""  # for carriers' mailboxes; empty: no shared instances
     order_key: str = ""  # ARN of the KMS key that signs orders to agents
     idle_minutes: int = 30  # time after which a job whose GPUs do nothing counts as idle; 0: no look-ups
+    failure_logs: bool = True  # whether the function may read the log lines of failed attempts
     notice_after_minutes: int = 10  # time in the queue after which a start is news for people
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
@@ -53,6 +54,7 @@ class DeploymentSettings:
             work_bucket=environment.get("WORK_BUCKET", cls.work_bucket),
             order_key=environment.get("ORDER_KEY", cls.order_key),
             idle_minutes=int(environment.get("IDLE_MINUTES", cls.idle_minutes)),
+            failure_logs=environment.get("FAILURE_LOGS", "true") == "true",
             notice_after_minutes=int(environment.get("NOTICE_AFTER_MINUTES", cls.notice_after_minutes)),
             jobs_table=environment.get("JOBS_TABLE", cls.jobs_table),
             lines_table=environment.get("LINES_TABLE", cls.lines_table),

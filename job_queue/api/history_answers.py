@@ -53,6 +53,7 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         gpu_memory_p95_percent=used.gpu_memory_p95,
         memory_mean_percent=used.memory_mean,
         memory_p95_percent=used.memory_p95,
+        failure_class=found.failure_class,
     )
 
 

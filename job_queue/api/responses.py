@@ -16,6 +16,7 @@ from api_contract.models import (
     Expectation,
     ExternalJob,
     JobDetail,
+    JobFailure,
     JobSummary,
     PastPolicy,
     Pause,
@@ -29,18 +30,21 @@ from api_contract.models import (
     Transition,
     Why,
 )
+from job_queue.adapters.items import stored_request
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.redaction import redacted
 from job_queue.api.sizes import MOST_BYTES, bytes_of, take_fitting
-from job_queue.domain.access.program_output import without_program_output
+from job_queue.domain.access.program_output import REDACTED, without_program_output
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
+from job_queue.domain.failures import chosen_again, remedy_for
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import (
     EndedAttempt,
     ExternalTrainingJob,
+    FailedAttempt,
     HistoryEntry,
     Job,
     JobRecord,
@@ -49,6 +53,7 @@ from job_queue.domain.job import (
     live_position,
 )
 from job_queue.domain.policy import AppliedPolicy, PolicyVersion, slots_of
+from job_queue.domain.state_machine import failure_class_in
 from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project, clock
 from job_queue.services.drains import DrainChange
 
@@ -95,6 +100,8 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         started=_time(job.started),
         retries=job.retries,
         retried=job.retried,
+        free_retries=job.free_retried,
+        failure_class=job.failure.failure_class if job.failure else failure_class_in(job.reason),
         idle_since=positions.idle_since(job),
         unsaved_since=positions.unsaved_since(job),
         cut_off=_time(iso(job.cut_off)) if job.cut_off else None,
@@ -117,8 +124,17 @@ def _at(seconds: int | None) -> datetime | None:
     return None if seconds is None else _time(iso(seconds))
 
 
-def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], shows_values: ShowsValues) -> JobDetail:
-    """Return the full description of a job: its summary, request, history, attempts and reasons to wait."""
+def detail(
+    record: JobRecord,
+    positions: QueuePosition,
+    advice: Sequence[str],
+    shows_values: ShowsValues,
+    policy: Policy | None = None,
+) -> JobDetail:
+    """Return the full description of a job: its summary, request, history, attempts and reasons to wait.
+
+    :param policy: the policy in force, whose rules are compared with a failure. None: they are not compared.
+    """
     job, request = record.job, json.loads(record.details)
     full = shows_values(job)
     attempts = [_attempt(attempt) for attempt in record.attempts]
@@ -136,8 +152,32 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
         attempts=tuple(attempts),
         request=request if full else redacted(request),
         why=positions.why(job, advice),
+        failure=_failure(record, job.failure, policy, full=full) if job.failure else None,
         ask_again_after=positions.ask_again_after(job),
     )
+
+
+def _failure(record: JobRecord, failed: FailedAttempt, policy: Policy | None, *, full: bool) -> JobFailure:
+    now = chosen_again(record.job, failed, _retry_on(record), policy) if policy else None
+    return JobFailure(
+        failure_class=failed.failure_class,
+        attempt=failed.attempt,
+        sentence=failed.sentence if full else REDACTED,
+        remedy=remedy_for(failed.failure_class),
+        rank=failed.rank,
+        lines=failed.lines if full else (),
+        exit_code=failed.exit_code,
+        action=failed.action,
+        rule=failed.rule,
+        fresh_instances=failed.fresh_instances,
+        action_now=now.action if now else None,
+        rule_now=now.rule if now else None,
+    )
+
+
+def _retry_on(record: JobRecord) -> str | None:
+    tag = stored_request(record.details).tag_values.get("retry_on")
+    return tag.text if tag else None
 
 
 def _attempt(ended: EndedAttempt) -> Attempt:
@@ -150,6 +190,7 @@ def _attempt(ended: EndedAttempt) -> Attempt:
         ended.outcome,
         ended.instances,
         ended.carrier,
+        ended.failure_class,
     )
 
 

@@ -177,7 +177,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     def show_job(name: str) -> tuple[int, JobDetail]:
         wanted, record = read_query(JobSelection, _query(api)), commands.record(name)
         if not (wanted.advice and record.job.state.waits):
-            return 200, detail(record, _positions(shared_reader, record.job), [], _shows_values())
+            policy = shared_reader.policy() if record.job.failure else None
+            return 200, detail(record, _positions(shared_reader, record.job), [], _shows_values(), policy)
         with repository.heavy_requests.permit(_caller(api), dry_run.now(), DRY_RUN_PERMITS):
             cluster, decided, advice = dry_run.advice(record.job.name)
             plan = PublishedPlan.of(cluster, decided, dry_run.now())

@@ -29,7 +29,7 @@ from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.controller.publication import Publication
-from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconciler
+from job_queue.controller.reconciler import Adoption, Comparison, Known, LastLines, Reconciler
 from job_queue.controller.stops import Stops
 from job_queue.controller.waiting.deadlines import MissedStarts, next_deadlines
 from job_queue.controller.waiting.dependencies import Dependencies, has_dependents
@@ -83,6 +83,7 @@ class Controller(ControllerPart):
     :param parallel: runs independent AWS calls.
     :param newest_object: returns the time at which an object was last written under an address in S3 (epoch seconds),
         or None if there is none or access is denied.
+    :param failure_log: returns the last log lines of a failed attempt. None: no lines are read.
     :param create_rate: the rate at which attempts may be launched.
     :param sleep: waits for a number of seconds.
     :param wake_up: starts another invocation, which may wait, to keep the promise of the given holder.
@@ -96,6 +97,7 @@ class Controller(ControllerPart):
         clock: Callable[[], float],
         parallel: Parallel,
         newest_object: Callable[[str], float | None] | None = None,
+        failure_log: LastLines | None = None,
         *,
         create_rate: CreateRate | None = None,
         sleep: Callable[[float], None] = lambda seconds: None,
@@ -107,7 +109,7 @@ class Controller(ControllerPart):
         self._create_rate = create_rate or CreateRate()
         self._sleep = sleep
         self._wake_up = wake_up
-        self.reconciler = Reconciler(backend)
+        self.reconciler = Reconciler(backend, failure_log)
         self._checkpoints = CheckpointTimes(backend, newest_object) if newest_object else None
         self._warm_pools = WarmPools(backend)
         self._training_plans = TrainingPlans(backend)

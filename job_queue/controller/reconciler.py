@@ -3,18 +3,20 @@
 Events may be late, repeated, out of order or lost. No result depends on their order. Ends are final.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from job_queue.adapters.items import stored_request
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, DELETING, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
 from job_queue.controller.fleet.survey import survey
-from job_queue.controller.part import ControllerPart
+from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain import state_machine
+from job_queue.domain.access.program_output import is_failure_of_program
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import (
     CapacityBackoff,
@@ -27,6 +29,7 @@ from job_queue.domain.capacity_backoff import (
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.domain_events import ForgedAttempt
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
+from job_queue.domain.failures import FailureClass, LoggedLine, NamedRule, rules_for
 from job_queue.domain.fleet.listing import Walk, next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import ExternalTrainingJob, Job, JobRecord, WarmPool, epoch, iso
@@ -35,13 +38,16 @@ from job_queue.domain.launching.quota_lag import of_the_quota
 from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
-from job_queue.domain.state_machine import JobTransition
+from job_queue.domain.state_machine import JobTransition, failed_attempt, new_failure
 from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # tries to change a job that other invocations change at the same time
+MOST_LOGS = 5  # logs of failed attempts read in one comparison, because the next cycle waits for the comparison
 MOST_DESCRIBED = 20  # training jobs of each kind described in one comparison; programs share the rate of these calls
 
 T = TypeVar("T")
+LastLines = Callable[[str, str | None, float], list[LoggedLine]]
+"""Returns the last log lines of an attempt, by its name, its carrier's attempt, and the time of its end."""
 
 
 class Known(NamedTuple):
@@ -69,7 +75,15 @@ class Comparison:
 
 
 class Reconciler(ControllerPart):
-    """The comparison of the queue's records with SageMaker, and the correction of the records."""
+    """The comparison of the queue's records with SageMaker, and the correction of the records.
+
+    The log of a failed attempt is read before the end is recorded, with a strict limit, so that one write records the
+    end and the class. An attempt whose end is found in a cycle is classified without its log: a cycle waits for no log.
+    """
+
+    def __init__(self, backend: Backend, last_lines: LastLines | None = None) -> None:
+        super().__init__(backend)
+        self._last_lines = last_lines
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -87,21 +101,21 @@ class Reconciler(ControllerPart):
         """
         reported = _reported(detail)
         if reported is None:
-            return self.examine(str(detail["TrainingJobName"]))
+            return self.examine(str(detail["TrainingJobName"]), logs=_Reads(1))
         if reported.of_queue and reported.ended:
             self._report_if_forged(reported, known)
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended and reported.keep_alive:
-            return self.examine(reported.name, reported) or resumed  # the instances may be kept warm
+            return self.examine(reported.name, reported, _Reads(1)) or resumed  # the instances may be kept warm
         if reported.ended:
-            ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
+            ours = reported.of_queue and self.apply_end(reported, None if resumed else known, _Reads(1))
             return ours or self._repository.drop_external(reported.name) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
             return resumed  # the next comparison checks whether the training job is an attempt
         counted = self._repository.external_job(reported.name)
         if counted and counted.instance_counts == reported.instance_counts:  # the training job was described before
             return False
-        return self.examine(reported.name)
+        return self.examine(reported.name, logs=_Reads(1))
 
     def count_external(self, found: TrainingJob) -> None:
         """Count a live training job as an external job, because no job records it as a current attempt.
@@ -121,31 +135,36 @@ class Reconciler(ControllerPart):
         if forged and not (before and before.forged):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
 
-    def apply_end(self, ended: TrainingJob, known: Known | None = None) -> bool:
-        """Record the end of an attempt that is current in its job's record. Return whether the end was recorded."""
+    def apply_end(self, ended: TrainingJob, known: Known | None = None, logs: "_Reads | None" = None) -> bool:
+        """Record the end of an attempt that is current in its job's record. Return whether the end was recorded.
+
+        :param logs: the permission to read logs; None in a cycle.
+        """
+        logs = logs or _Reads(0)
         for _ in range(TRIES):
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_current_attempt_of(record.job):
                 return False
             if not ended.tells_end:  # the training job is being deleted: `_check` waits for an event with the end
                 return False
-            if self.end(record, ended, metadata):
+            if self.end(record, ended, metadata, logs):
                 return True
             known = None
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
-    def examine(self, name: str, reported: TrainingJob | None = None) -> bool:
+    def examine(self, name: str, reported: TrainingJob | None = None, logs: "_Reads | None" = None) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
         A new external job also needs a cycle. If it takes slots for which jobs are being stopped, more jobs must be
         stopped. The training job is described first, because a late event could report an ended training job as alive.
 
         :param reported: the end according to an event, used if the training job was deleted since.
+        :param logs: the permission to read logs; None in a cycle.
         """
         found = self._training.describe(name)
         if found is None or found.ended:
             end = found or reported
-            if end and end.of_queue and self.apply_end(end):
+            if end and end.of_queue and self.apply_end(end, logs=logs):
                 return True
             counted = self._repository.external_job(name) if found and found.warm else None
             return self._drop_or_keep_warm(name, found, counted.warm if counted else None)
@@ -177,12 +196,13 @@ class Reconciler(ControllerPart):
         counted = of_the_quota(quota, wanted, self._policies.of(metadata.policy).policy)
         return after_refusal(known, counted, sent_at, self._clock(), lag=lag)
 
-    def examine_attempt(self, job: Job) -> bool:
+    def examine_attempt(self, job: Job, *, in_cycle: bool = False) -> bool:
         """Describe a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
+        logs = None if in_cycle else _Reads(1)
         if job.carrier_attempt is None:
-            return self.examine(job.launched or "")
+            return self.examine(job.launched or "", logs=logs)
         found = self._training.describe_attempt(job)
-        return found is not None and found.ended and self.apply_end(found)
+        return found is not None and found.ended and self.apply_end(found, logs=logs)
 
     # --- the comparison with each tick -----------------------------------------------------------
 
@@ -208,8 +228,9 @@ class Reconciler(ControllerPart):
         known = {job.launched for job in active if job.carrier_attempt is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
+        logs = _Reads(MOST_LOGS)
         unclear = [job for job in active if job.allocation is None and _must_be_described(job, walk, refused_since)]
-        steps += [(job.name, partial(self._check, job, metadata)) for job in self._batch(unclear)]
+        steps += [(job.name, partial(self._check, job, metadata, logs)) for job in self._batch(unclear)]
         accepted = {job.launched for job in active if _is_accepted(job)}
         gone = [
             job
@@ -261,7 +282,7 @@ class Reconciler(ControllerPart):
             log.exception("not reconciled", job=name, exc_info=error)
             return False, None
 
-    def _check(self, job: Job, metadata: Metadata) -> None:
+    def _check(self, job: Job, metadata: Metadata, logs: "_Reads") -> None:
         found = self._training.describe_attempt(job)
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
@@ -277,7 +298,7 @@ class Reconciler(ControllerPart):
             return
         self._end_capacity_backoffs(found)
         if found.ended:
-            self.end(record, found)
+            self.end(record, found, logs=logs)
         elif job.missing_since:
             self._note(state_machine.found_again(record.job, self._clock()))
 
@@ -356,11 +377,23 @@ class Reconciler(ControllerPart):
 
     # --- pieces ----------------------------------------------------------------------------------
 
-    def end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
-        """Record how an attempt has ended. Return False if its job was changed by another invocation."""
+    def end(
+        self,
+        record: JobRecord,
+        ended: TrainingJob,
+        metadata: Metadata | None = None,
+        logs: "_Reads | None" = None,
+    ) -> bool:
+        """Record how an attempt has ended. Return False if its job was changed by another invocation.
+
+        :param logs: the permission to read logs; None in a cycle.
+        """
         job, metadata = record.job, metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
         ending = self._ending(record, ended, metadata, policy)
+        if ending.must_be_classified(job):
+            lines = self._lines_of(ended, job, logs or _Reads(0))
+            ending = replace(ending, failed=failed_attempt(record.job, ending, lines, _rules_for(record, policy)))
         if ending.lacks_capacity:
             backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since), metadata=metadata)
             transition = state_machine.end(record, ending, self._clock(), backoffs)
@@ -368,6 +401,7 @@ class Reconciler(ControllerPart):
             held = instances_by_capacity_key(job, job.slots, policy)
             backoffs = after_end(metadata.capacity_backoffs, held, self._clock())
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
+        transition = self._with_notice(transition)
         if ended.warm:
             pool = next(iter(job.slots), None)
             ended = replace(ended, warm=replace(ended.warm, pool=pool))
@@ -398,6 +432,25 @@ class Reconciler(ControllerPart):
         plan = cut_off_by(record.job, metadata.training_plans, policy, at)
         report = end_report(record, ended, metadata, policy)
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
+
+    def _with_notice(self, transition: JobTransition) -> JobTransition:
+        """Return the same transition with the job whose notice covers it, if similar jobs have failed just before."""
+        failure = new_failure(transition)
+        if failure is None or transition.new.state is not JobState.FAILED:
+            return transition
+        if failure.failure_class == FailureClass.UNKNOWN:  # the causes of two such failures may differ
+            return transition
+        notices = self._repository.failure_notices
+        first = notices.covered_by(transition.new, failure.failure_class, self._clock())
+        return replace(transition, covered_by=first)
+
+    def _lines_of(self, ended: TrainingJob, job: Job, logs: "_Reads") -> list[LoggedLine]:
+        """Return the last log lines of a failed attempt, if its program failed and its log may be read."""
+        if self._last_lines is None or not is_failure_of_program(ended.failure):
+            return []
+        at = self._clock() if ended.ended_at is None else ended.ended_at
+        read = partial(self._last_lines, job.launched or ended.name, job.carrier_attempt, at)
+        return logs.lines(ended.name, read)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
         """End the backoffs of an attempt's capacity keys if its instances came. Return whether a backoff has ended."""
@@ -446,6 +499,27 @@ class Reconciler(ControllerPart):
             return False
         accepted = (job for job in self._repository.active() if job.launched == found.name and _is_accepted(job))
         return any(not found.is_newer_than_launch_of(job) for job in accepted)
+
+
+class _Reads:
+    """The permission to read the logs of a number of attempts, each once."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._known: dict[str, list[LoggedLine]] = {}
+
+    def lines(self, attempt: str, read: Callable[[], list[LoggedLine]]) -> list[LoggedLine]:
+        """Return the lines of an attempt, or none if no further log may be read."""
+        if attempt not in self._known and self._left > 0:
+            self._left -= 1
+            self._known[attempt] = read()
+        return self._known.get(attempt, [])
+
+
+def _rules_for(record: JobRecord, policy: Policy) -> Iterator[NamedRule]:
+    """Yield the rules for a job, whose tag is in its request."""
+    tag = stored_request(record.details).tag_values.get("retry_on")
+    yield from rules_for(tag.text if tag else None, record.job.project, policy)
 
 
 def _is_accepted(job: Job) -> bool:

@@ -51,7 +51,7 @@ class Stops(ControllerPart):
         """
         result = self._training.stop_attempt(job)
         try:
-            if result is StopResult.ENDED_ALREADY and not self._reconciler.examine_attempt(job):
+            if result is StopResult.ENDED_ALREADY and not self._reconciler.examine_attempt(job, in_cycle=True):
                 return StopResult.UNKNOWN
             if result is StopResult.DENIED:
                 found = self._training.describe_attempt(job)

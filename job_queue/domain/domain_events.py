@@ -7,7 +7,7 @@ from enum import StrEnum
 from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.job import Job
 from job_queue.domain.policy import StoredPolicy
-from job_queue.domain.state_machine import JobTransition
+from job_queue.domain.state_machine import JobTransition, new_failure
 from job_queue.scheduler import Drain, JobState, Plan
 
 
@@ -147,7 +147,7 @@ def job_event(transition: JobTransition) -> JobEvent | None:
         return JobEvent.LATE
     if new.state is JobState.RUNNING:
         return _of_running(old, new)
-    if new.retried > old.retried:
+    if new_failure(transition) is not None and new.tries == 0:
         return None  # a failure of the job itself is no backoff; there is an event when no retries are left
     if old.state.holds_slots and new.state.waits:
         outcome = transition.ended.outcome if transition.ended is not None else None
@@ -159,5 +159,5 @@ def _of_running(old: Job, new: Job) -> JobEvent | None:
     if new.stop_denied not in (None, old.stop_denied):
         return JobEvent.UNSTOPPABLE
     if old.state is not JobState.RUNNING:
-        return JobEvent.RESUMED if old.ran or old.retried else JobEvent.STARTED
+        return JobEvent.RESUMED if old.ran or old.retried or old.free_retried else JobEvent.STARTED
     return JobEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None

@@ -85,6 +85,22 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """The classified failure of an attempt, and the queue's action."""
+
+    attempt: int
+    failure_class: str  # a FailureClass; a text, so that rows of later versions can be read
+    sentence: str  # for people; may contain output of the program
+    action: str  # a FailureAction: the action that the queue has taken
+    rule: str  # the rule that chose the action, or the reason why there is no retry
+    rank: str | None = None  # the rank that failed first, if there are log lines
+    lines: tuple[str, ...] = ()  # the last log lines of that rank
+    exit_code: int | None = None
+    fresh_instances: bool = False  # the next attempt must not reuse the instances
+    early: bool = False  # the attempt failed soon after its start
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """The data of a job for planning and launching. A Job is immutable: a transition makes a new one.
 
@@ -140,6 +156,8 @@ class Job:
     refused: tuple[int, int] | None = None  # epoch seconds of the first and the last of these refusals
     retries: int = 0  # allowed retries after failures of the job itself
     retried: int = 0  # retries so far
+    free_retried: int = 0  # retries in a row that did not count
+    failure: FailedAttempt | None = None  # the failure of the last failed attempt
     missing_since: int | None = None  # epoch seconds since which SageMaker has not known the attempt
     stop_denied: int | None = None  # epoch seconds at which SageMaker denied a stop of the attempt
     max_runtime: int | None = None  # seconds
@@ -321,6 +339,7 @@ class EndedAttempt:
     outcome: str  # final state of the job; or preempted, requeued, drained, failed or stopped if it waits again
     instances: int | None = None  # instances of the attempt; None: recorded by an earlier version, or on a carrier
     carrier: str | None = None  # the carrier's attempt
+    failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,15 @@ from job_queue.domain.access.resources import bucket_issue, role_issue
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.identity import pattern_issue
 from job_queue.scheduler import (
+    MOST_FAILURE_RULES,
     MOST_POOLS,
     MOST_PRICES,
     MOST_QUOTA_HOLDERS,
     UNLIMITED,
     Department,
     DocumentError,
+    FailureClass,
+    FailureRule,
     Policy,
     Project,
     out_of_bounds,
@@ -54,7 +57,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     yield from sized
     if sized:
         return  # the other rules would take time that grows with these sizes
-    for rule in (out_of_bounds, _pools, _patterns):
+    for rule in (out_of_bounds, _pools, _patterns, _failure_rules):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
     for holder in _quota_holders(policy):
@@ -84,6 +87,27 @@ def _sizes(policy: Policy) -> Iterator[str]:
         yield f"it has prices of {len(policy.prices)} instance types, and may have {MOST_PRICES}"
     if len(_quota_holders(policy)) > MOST_QUOTA_HOLDERS:
         yield f"it has {len(_quota_holders(policy))} departments and projects, and may have {MOST_QUOTA_HOLDERS}"
+    for holder, rules in _rule_lists(policy):
+        if len(rules) > MOST_FAILURE_RULES:
+            yield f"{holder} has {len(rules)} failure_rules, and may have {MOST_FAILURE_RULES}"
+
+
+def _rule_lists(policy: Policy) -> Iterator[tuple[str, tuple[FailureRule, ...]]]:
+    yield "it", policy.failure_rules
+    for project in policy.projects:
+        yield project.name, project.failure_rules
+
+
+def _failure_rules(policy: Policy) -> Iterator[str]:
+    for holder, rules in _rule_lists(policy):
+        for number, rule in enumerate(rules, 1):
+            place = f"number {number} of the failure_rules" + (f" of {holder}" if holder != "it" else "")
+            if rule.match is None and rule.exit_code is None and rule.failure_class is None:
+                yield f"{place} says of no failure that it applies: it needs match, exit_code or failure_class"
+            if rule.match is not None and not rule.match.strip("* "):
+                yield f"{place} has a match without a text, which every failure contains"
+            if rule.failure_class is FailureClass.CAPACITY:
+                yield f"{place} is about capacity, for which a job waits in any case"
 
 
 def _pools(policy: Policy) -> Iterator[str]:

@@ -8,7 +8,8 @@
 docs/design.md has the rules: "A job's life", "Launching exactly once".
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,15 +17,30 @@ from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, attem
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
+from job_queue.domain.failures import (
+    FailureAction,
+    FailureClass,
+    LoggedLine,
+    NamedRule,
+    choose,
+    classify,
+    decided,
+    exit_code_of,
+    first_failed,
+    is_built_in,
+)
 from job_queue.domain.job import (
     MANY_REFUSALS,
     Dependency,
     EndedAttempt,
+    FailedAttempt,
     Job,
     JobRecord,
     LateLaunch,
     LaunchCall,
     StartByAction,
+    clipped,
+    epoch,
     iso,
 )
 from job_queue.domain.launching.numbers import with_number, without_number
@@ -32,7 +48,12 @@ from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import Drain, JobState, clock, duration, join
 
 MISSING_SECONDS = 15 * 60  # time after which an attempt that SageMaker does not know counts as deleted
+MOST_COMPARED = 200  # last log lines that rules are compared with
+MOST_REASON_BYTES = 1500  # of SageMaker's reason in a job's reason; the rest is for the cause
 ASK_AGAIN_SECONDS = 60  # pause before another call for a launch that was refused and whose outcome is still open
+
+_ROUND_BRACKETS = str.maketrans("[]", "()")
+_CLASS_IN_REASON = re.compile(rf" \[({'|'.join(FailureClass)}): [^\[]*\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +67,7 @@ class JobTransition:
     ended: EndedAttempt | None = None  # the attempt that ended with the transition
     account: AttemptRecord | None = None  # the attempt record of the ended attempt
     record: JobRecord | None = None  # the whole record, if it was read; needed to truncate a very long history
+    covered_by: str | None = None  # the job whose notice also covers this failure; None: the failure has its own
     backoffs: tuple[CapacityBackoff, ...] = ()  # capacity backoffs that begin or change with the transition
 
 
@@ -397,8 +419,10 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
       attempt ran out of time. SageMaker may report Failed, because a process may end with an error when it is
       stopped. An attempt that failed for lack of capacity backs off instead. Neither a requeue nor a drain is a
       preemption for the guaranteed runtime.
-    - After lack of capacity or an error of SageMaker, the job waits again. Neither is a failure of the job.
-    - After any other failure, the job waits again if it has retries left. Otherwise the job is failed.
+    - After lack of capacity, the job waits again. This is no failure of the job. The same applies to an error of
+      SageMaker, unless a rule says otherwise.
+    - After any other failure, the job waits again if the rules and the limits of retries say so (`failures.decided`).
+      Otherwise the job is failed.
     - If the attempt was deleted before its end was known, the job is stopped. The job is not run again, because the
       attempt may have completed.
     - After any other stop, by hand or because the time is over, the job is stopped.
@@ -489,13 +513,82 @@ def _after_failure(
     record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]
 ) -> JobTransition:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
-    if ending.lacks_capacity or ending.is_error_of_sagemaker:
-        return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
-    if job.retried < job.retries:
-        new = _to_waiting(job, now, job.attempt + 1, retried=job.retried + 1, tries=0, reason=why)
-        return _ended(record, now, new, f"failed, retry {new.retried} of {new.retries}: {why}", outcome="failed")
-    spent = f" after {job.retried} of {job.retries} retries" if job.retries else ""
-    return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed{spent}: {why}")
+    if ending.lacks_capacity:
+        ended = _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
+        return _with_failure_class(ended, FailureClass.CAPACITY.value)
+    failed = ending.failed or failed_attempt(job, ending, ())
+    if ending.is_error_of_sagemaker and is_built_in(failed):
+        back_off = _back_off(job, now, why, job.attempt + 1, backoffs, failure=failed)
+        return _with_failure_class(_with_ended_attempt(back_off, record, now, "failed"), failed.failure_class)
+    failed, free = decided(job, failed, _seconds_run(job, ending, now))
+    why = _with_cause(why, failed)
+    if failed.action == FailureAction.FAIL:
+        over = replace(_finished(job, now, JobState.FAILED, why), failure=failed, free_retried=free)
+        return _with_failure_class(_ended(record, now, over, _cause_of_end(job, failed, why)), failed.failure_class)
+    retried = job.retried + (failed.action == FailureAction.RETRY)
+    changes = {"retried": retried, "free_retried": free, "failure": failed}
+    new = _to_waiting(job, now, job.attempt + 1, tries=0, reason=why, **changes)
+    how = f"retry {retried} of {job.retries}" if retried > job.retried else "retried free"
+    ended = _ended(record, now, new, f"failed, {how}: {why}", outcome="failed")
+    return _with_failure_class(ended, failed.failure_class)
+
+
+def failed_attempt(
+    job: Job, ending: Ending, lines: Sequence[LoggedLine], rules: Iterable[NamedRule] = ()
+) -> FailedAttempt:
+    """Return the classified failure of a job's attempt, with the action that the rules choose.
+
+    :param lines: the last log lines of the attempt, of all ranks; empty if they are not known.
+    """
+    exit_code = exit_code_of(ending.failure)
+    texts = [line.text for line in lines]
+    failure = classify(ending.failure, exit_code, texts)
+    rank, last = first_failed(lines)
+    compared = [ending.failure or "", *texts[-MOST_COMPARED:]]
+    return choose(job.attempt, failure, exit_code, compared, rules, rank=rank, lines=last)
+
+
+def _seconds_run(job: Job, ending: Ending, now: float) -> float:
+    """Return the seconds from the start of an attempt to its end. Without SageMaker's times, use the queue's own."""
+    began = ending.report.began
+    if began is None:
+        began = epoch(job.started) if job.started else now
+    ended = now if ending.report.ended is None else ending.report.ended
+    return max(0.0, ended - began)
+
+
+def _with_cause(why: str, failed: FailedAttempt) -> str:
+    """Return SageMaker's reason with the class and the cause at its end, in the form that `failure_class_in` reads.
+
+    The cause follows SageMaker's reason, because callers who may not see the program's output do not see the rest of
+    the reason (`access.program_output`).
+    """
+    if failed.failure_class == FailureClass.UNKNOWN:
+        return why
+    sentence = failed.sentence.translate(_ROUND_BRACKETS)
+    return f"{clipped(why, MOST_REASON_BYTES)} [{failed.failure_class}: {sentence}]"
+
+
+def new_failure(transition: JobTransition) -> FailedAttempt | None:
+    """Return the failure that a transition has recorded; None if it has recorded none."""
+    failure = transition.new.failure
+    return failure if failure is not transition.old.failure else None
+
+
+def failure_class_in(reason: str | None) -> str | None:
+    """Return the class in the reason of a failed job; None if there is none.
+
+    The index of finished jobs has no other attribute with the class.
+    """
+    found = _CLASS_IN_REASON.search(reason or "")
+    return found[1] if found else None
+
+
+def _cause_of_end(job: Job, failed: FailedAttempt, why: str) -> str:
+    if job.retried >= job.retries:
+        spent = f" after {job.retried} of {job.retries} retries" if job.retries else ""
+        return f"failed{spent}: {why}"
+    return f"failed, not tried again ({failed.rule}): {why}"
 
 
 def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
@@ -611,6 +704,12 @@ def _with_ended_attempt(transition: JobTransition, record: JobRecord, now: float
     instances = sum(job.slots.values()) or None
     ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.carrier_attempt)
     return replace(transition, ended=ended, record=record)
+
+
+def _with_failure_class(transition: JobTransition, failure_class: str) -> JobTransition:
+    """Return the same transition with the class of the failure in the ended attempt."""
+    assert transition.ended is not None
+    return replace(transition, ended=replace(transition.ended, failure_class=failure_class))
 
 
 def _with_attempt_record(transition: JobTransition, report: EndReport) -> JobTransition:

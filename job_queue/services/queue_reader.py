@@ -10,6 +10,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import LastCycle, PublishedPlan
 from job_queue.domain.job import Job
+from job_queue.scheduler import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,10 @@ class QueueReader:
             return self.published()
         outlook = self._repository.outlook.for_readers() if job.state.holds_slots else Outlook()
         return Published(PublishedPlan(), outlook.fresh(self._clock()))
+
+    def policy(self) -> Policy:
+        """Return the policy in force."""
+        return self._policies.of(self._repository.policy()).policy
 
     def queue(self) -> tuple[ClusterState, Published]:
         """Return the cluster state, and the published plan and outlook."""

@@ -230,7 +230,7 @@ def stops(twin: Twin) -> bool:
     return twin.training.stop(an_attempt(twin)) is StopResult.ASKED
 
 
-def reads_keys_of_agents(twin: Twin) -> bool:
+def reads_logs(twin: Twin) -> bool:
     return succeeds(lambda: AgentLog(twin.client("logs")).key_lines("carrier--nobody-qstamp-1"))
 
 
@@ -362,7 +362,7 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("AssignMembers", "s3:PutObject"): assigns_a_member,
     ("HearOfMembers", "s3:GetObject"): hears_of_a_member,
     ("RemoveOrders", "s3:DeleteObject"): removes_orders,
-    ("ReadTheKeysOfAgents", "logs:FilterLogEvents"): reads_keys_of_agents,
+    ("ReadTheLogsOfTrainingJobs", "logs:FilterLogEvents"): reads_logs,
     ("ReceiveReports", "sqs:ReceiveMessage"): lambda twin: receives_reports(twin, "ReceiveMessage"),
     ("ReceiveReports", "sqs:DeleteMessage"): lambda twin: receives_reports(twin, "DeleteMessage"),
     ("ReceiveReports", "sqs:GetQueueAttributes"): lambda twin: receives_reports(twin, "GetQueueAttributes"),

@@ -7,6 +7,11 @@ REDACTED = "***"
 _FAILURE_OF_PROGRAM = re.compile(r"\bAlgorithmError\b.*", re.DOTALL)  # the beginning of SageMaker's FailureReason
 
 
+def is_failure_of_program(reason: str | None) -> bool:
+    """Return whether the job's own program failed, by SageMaker's FailureReason."""
+    return _FAILURE_OF_PROGRAM.search(reason or "") is not None
+
+
 def without_program_output(text: str) -> str:
     """Return a reason, or a cause in the history, with the output of the job's failed program redacted."""
     return _FAILURE_OF_PROGRAM.sub(f"AlgorithmError: {REDACTED}", text)

@@ -79,6 +79,7 @@ class AttemptRecord:
     carrier: str | None = None  # for a member: its carrier, to which the instance is charged
     carries: int | None = None  # for a carrier: its GPUs
     utilization: MeasuredUtilization | None = None  # added some minutes after the end; None: not measured
+    failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:
@@ -117,6 +118,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         gpus=job.gpus,
         carrier=job.allocation.carrier if job.allocation else None,
         carries=job.carries,
+        failure_class=ended.failure_class,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from job_queue.domain.accounting.attempts import EndReport
+from job_queue.domain.job import FailedAttempt, Job
 
 # Prefixes of SageMaker's FailureReason when the cause is not the job.
 _LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second one if a training plan has no instances
@@ -23,6 +24,7 @@ class Ending:
     starved: bool = False  # stopped because the instances did not come in time
     cut_off_by: str | None = None  # training plan whose end took the instances
     report: EndReport = EndReport()
+    failed: FailedAttempt | None = None  # the classified failure; None: classified by its reason and built-in actions
 
     @property
     def is_known(self) -> bool:
@@ -38,6 +40,11 @@ class Ending:
     def is_error_of_sagemaker(self) -> bool:
         """Whether SageMaker itself failed."""
         return (self.failure or "").startswith(_ERROR_OF_SAGEMAKER)
+
+    def must_be_classified(self, job: Job) -> bool:
+        """Return whether the end is a failure whose class decides what becomes of the job."""
+        failed = self.status == "Failed" and not self.lacks_capacity
+        return failed and job.carries is None and not job.cancelled and not job.is_interrupted
 
     @property
     def out_of_time(self) -> str | None:

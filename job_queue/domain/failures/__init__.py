@@ -3,19 +3,44 @@
 Import public names from this package only.
 """
 
-from job_queue.domain.failures.classes import DEFAULT_ACTIONS, MEANINGS, REMEDIES, Failure, FailureAction, FailureClass
+from job_queue.domain.failures.classes import DEFAULT_ACTIONS, MEANINGS, REMEDIES, Failure
 from job_queue.domain.failures.classification import classify, exit_code_of
 from job_queue.domain.failures.first_failure import LoggedLine, first_failed
+from job_queue.domain.failures.rules import (
+    DEFAULT_RETRIES,
+    NamedRule,
+    RuleError,
+    asks_for_retries,
+    choose,
+    chosen_again,
+    decided,
+    is_built_in,
+    remedy_for,
+    rules_for,
+    rules_of_tag,
+)
+from job_queue.scheduler import FailureAction, FailureClass
 
 __all__ = [
     "DEFAULT_ACTIONS",
+    "DEFAULT_RETRIES",
     "Failure",
     "FailureAction",
     "FailureClass",
     "LoggedLine",
     "MEANINGS",
+    "NamedRule",
     "REMEDIES",
+    "RuleError",
+    "asks_for_retries",
+    "choose",
+    "chosen_again",
     "classify",
+    "decided",
     "exit_code_of",
     "first_failed",
+    "is_built_in",
+    "remedy_for",
+    "rules_for",
+    "rules_of_tag",
 ]

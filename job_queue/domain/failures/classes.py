@@ -2,34 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from job_queue.scheduler import FailureAction, FailureClass
 
-class FailureClass(StrEnum):
-    """The cause of a failed attempt, in one or two words."""
-
-    USER_ERROR = "user_error"
-    GPU_MEMORY = "gpu_memory"
-    MEMORY = "memory"
-    DISK_FULL = "disk_full"
-    COMMUNICATION = "communication"
-    HARDWARE = "hardware"
-    MISSING_DATA = "missing_data"
-    ACCESS_DENIED = "access_denied"
-    INTERNAL = "internal"
-    CAPACITY = "capacity"
-    QUOTA = "quota"
-    TIME_LIMIT = "time_limit"
-    STOPPED = "stopped"
-    UNKNOWN = "unknown"
-
-
-class FailureAction(StrEnum):
-    """The action of the queue after a failed attempt."""
-
-    FAIL = "fail"  # the job fails
-    RETRY = "retry"  # another attempt, counted against the job's `retries`
-    RETRY_FREE = "retry free"  # another attempt, not counted
+__all__ = ["DEFAULT_ACTIONS", "MEANINGS", "REMEDIES", "Failure", "FailureAction", "FailureClass"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Read the tags that schedule a job (project, priority, pools, after, ...), and check them against the policy."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
@@ -8,6 +9,7 @@ from itertools import pairwise
 from job_queue.domain.access.rights import Rights, is_member
 from job_queue.domain.carriers.members import accepted_gpus
 from job_queue.domain.errors import Forbidden, InvalidRequest
+from job_queue.domain.failures import DEFAULT_RETRIES, NamedRule, RuleError, asks_for_retries, rules_of_tag
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
@@ -79,7 +81,7 @@ def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> 
         preemptible=_preemptible(tags.get("preemptible"), interactive=interactive),
         interactive=interactive,
         pools=_pools(tags["pools"], project, policy, interactive=interactive) if "pools" in tags else (),
-        retries=_retries(tags["retries"]) if "retries" in tags else 0,
+        retries=_allowed_retries(tags),
         sizes=accepted_sizes(request),
         gpus=accepted_gpus(request),
         max_preemptions=_max_preemptions(tags["max_preemptions"]) if "max_preemptions" in tags else None,
@@ -203,6 +205,21 @@ def _max_preemptions(tag: TagValue) -> int:
             field=tag.field,
         )
     return int(tag.text)
+
+
+def _allowed_retries(tags: Mapping[str, TagValue]) -> int:
+    """Return the retries in the tag `retries`, else the default of a tag `retry_on` that asks for retries, else 0."""
+    rules = _retry_rules(tags["retry_on"]) if "retry_on" in tags else ()
+    if "retries" in tags:
+        return _retries(tags["retries"])
+    return DEFAULT_RETRIES if asks_for_retries(rules) else 0
+
+
+def _retry_rules(tag: TagValue) -> tuple[NamedRule, ...]:
+    try:
+        return rules_of_tag(tag.text)
+    except RuleError as error:
+        raise InvalidRequest(str(error), field=tag.field, remedy=error.remedy) from None
 
 
 def _max_parallel(tag: TagValue, group: str | None) -> int:

@@ -24,6 +24,7 @@ MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time gro
 MOST_INSTANCES = 1_000_000  # also the maximum of a project's weight
 MOST_PRICES = 500
 MOST_PREEMPTIONS = 1000  # largest `max_preemptions`
+MOST_FAILURE_RULES = 50  # rules of the policy, and of each project, because each is compared with log lines
 HIGHEST_PRICE = 1_000_000  # price of an hour, in any currency
 MAX_PRIORITY = 999_999_999  # largest absolute value of a priority, so that inverted priorities have ten digits
 MOST_WAITING = 100_000
@@ -139,6 +140,54 @@ class BudgetKind(StrEnum):
 
     HARD = "hard"  # no job starts before the next period
     SOFT = "soft"  # the jobs come after all others; beyond quota they get only slots that no other job needs
+
+
+class FailureClass(StrEnum):
+    """The cause of a failed attempt, in one or two words."""
+
+    USER_ERROR = "user_error"
+    GPU_MEMORY = "gpu_memory"
+    MEMORY = "memory"
+    DISK_FULL = "disk_full"
+    COMMUNICATION = "communication"
+    HARDWARE = "hardware"
+    MISSING_DATA = "missing_data"
+    ACCESS_DENIED = "access_denied"
+    INTERNAL = "internal"
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    TIME_LIMIT = "time_limit"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+class FailureAction(StrEnum):
+    """The action of the queue after a failed attempt."""
+
+    FAIL = "fail"  # the job fails
+    RETRY = "retry"  # another attempt, counted against the job's `retries`
+    RETRY_FREE = "retry free"  # another attempt, not counted
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRule:
+    """A rule for failed attempts. Each of `match`, `exit_code` and `failure_class` that the rule has must apply."""
+
+    action: FailureAction
+    """The action after the failure: `fail` ends the job, `retry` uses one of the job's retries, and `retry free` uses
+    none. The queue ends a job with too many early failures in any case."""
+    match: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """A text that the FailureReason or one of the last log lines contains, in upper or lower case; `*` matches any
+    characters."""
+    exit_code: Annotated[int, Meta(ge=-255, le=255)] | None = None
+    """The exit code of the program."""
+    failure_class: FailureClass | None = None
+    """The class of the failure."""
+    fresh_instances: bool = False
+    """True if the next attempt must not reuse the instances, if they are kept warm."""
+
+
+FailureRules = Annotated[tuple[FailureRule, ...], Meta(max_length=MOST_FAILURE_RULES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +314,9 @@ class Project:
     """The budget of all jobs of the project together."""
     owner_budget: Budget | None = None
     """The budget of each owner's jobs in the project."""
+    failure_rules: FailureRules = ()
+    """Rules for failed attempts of the project's jobs, before those of the policy. The first rule that applies
+    decides."""
     owners_share: bool = False
     """True if jobs of different owners in the project may share an instance (docs/sharing.md)."""
 
@@ -365,6 +417,9 @@ class Policy:
     """Settings for all pools, departments and projects."""
     interactive: Interactive = field(default_factory=Interactive)
     """Settings for interactive jobs."""
+    failure_rules: FailureRules = ()
+    """Rules for failed attempts, after those of the job's tag `retry_on` and of its project, and before the built-in
+    actions. The first rule that applies decides."""
     prices: Annotated[
         Mapping[InstanceType, Price | Prices],
         Meta(max_length=MOST_PRICES, extra={"content": "instance types to prices an hour", "entry": "a price of"}),

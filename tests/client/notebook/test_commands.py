@@ -74,6 +74,8 @@ def test_a_notebook_can_complete_the_keywords(method: Any) -> None:
         ({"data": {"sets/a": "s3://own/sets"}, "fast_file": True}, ["--data", "sets/a=s3://own/sets", "--fast-file"]),
         ({"env": {"A": 1}, "tag": {"team": "x"}}, ["--env", "A=1", "--tag", "team=x"]),
         ({"after": "first", "retries": 2}, ["--after", "first", "--retries", "2"]),
+        ({"retry_on": "137 communication=retry free"}, ["--retry-on", "137 communication=retry-free"]),
+        ({"retry_on": ["137", "memory=fail"]}, ["--retry-on", "137", "--retry-on", "memory=fail"]),
         ({"after": ["a", "b:any"], "project": "vision"}, ["--after", "a", "--after", "b:any", "--project", "vision"]),
         ({"launcher": "torchrun", "processes": 4}, ["--launcher", "torchrun", "--processes", "4"]),
         ({"more": {"EnableNetworkIsolation": True}}, ["--request", "more.json"]),

@@ -42,7 +42,7 @@ def test_it_is_tried_again_until_its_retries_are_used() -> None:
     ("status", "secondary", "failure", "state", "retried"),
     [
         ("Failed", "Failed", FAILURE, "running", 1),
-        ("Failed", "Failed", "ClientError: no such bucket", "running", 1),
+        ("Failed", "Failed", "ClientError: no such bucket", "failed", 0),
         ("Failed", "Failed", None, "running", 1),
         ("Failed", "Failed", "InternalServerError: try again", "pending", 0),
         ("Failed", "Failed", "CapacityError: no p5 left", "pending", 0),

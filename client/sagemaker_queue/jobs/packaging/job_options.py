@@ -143,6 +143,20 @@ def _dependencies_tag(jobs: Union[str, Iterable[str]]) -> Optional[str]:
     return " ".join(map(_dependency, [jobs] if isinstance(jobs, str) else jobs)) or None
 
 
+def _retry_rule(text: str) -> str:
+    """Return rules of the tag ``retry_on``, in which an action is one word, else raise InvalidOption."""
+    rules = " ".join(text.replace("retry free", "retry-free").split())
+    if not rules:
+        raise InvalidOption(
+            f"{text!r} is no rule: name an exit code or a class, such as 137 or communication=retry-free."
+        )
+    return rules
+
+
+def _retry_tag(rules: Union[str, Iterable[str]]) -> Optional[str]:
+    return " ".join(map(_retry_rule, [rules] if isinstance(rules, str) else rules)) or None
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name:
@@ -295,6 +309,20 @@ class JobKeywords(TypedDict, total=False):
         "int", _right("--retries N", "how often it is tried again after it failed by itself", read=int, tag="retries")
     ]
     """Maximum number of retries after the job failed by itself."""
+    retry_on: Annotated[
+        "str | Iterable[str]",
+        _right(
+            "--retry-on RULE",
+            "what to do after a failure: an exit code or a class, and an action: 137, communication=retry-free, "
+            "user_error=fail. Several are possible",
+            read=_retry_rule,
+            collect=tuple,
+            tag="retry_on",
+            tag_text=_retry_tag,
+        ),
+    ]
+    """Rules for failures, before those of the policy: ``137``, ``communication=retry-free`` or ``text:lost_peer=fail``.
+    Without ``retries``, a rule that retries allows three retries."""
     max_parallel: Annotated[
         "int",
         _right(

@@ -1,0 +1,90 @@
+"""The look-up of the last log lines of a failed attempt, with limits for calls, bytes and time."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from job_queue.adapters.carriers.agent_log import LOG_GROUP
+from job_queue.adapters.telemetry import log
+from job_queue.domain.failures import LoggedLine
+
+if TYPE_CHECKING:
+    from mypy_boto3_logs.client import CloudWatchLogsClient
+    from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
+
+LAST_SECONDS = 300  # lines of this time before the end are read
+FEW_SECONDS = 15  # lines of this time, if there are too many in `LAST_SECONDS`
+MOST_CALLS = 4  # a call returns at most 1 MB
+SECONDS = 3.0  # after this time no further call is sent, because the end of the attempt is not recorded yet
+MOST_LINES = 2000
+MOST_CHARACTERS = 2000  # of a line
+
+_MISSING = "ResourceNotFoundException"
+
+
+class FailureLog:
+    """The log lines of failed attempts in CloudWatch Logs.
+
+    :param client: a boto3 client of CloudWatch Logs with short timeouts and without retries.
+    :param clock: returns seconds, to limit the duration of the look-up.
+    """
+
+    def __init__(self, client: "CloudWatchLogsClient", clock: Callable[[], float]) -> None:
+        self._client = client
+        self._clock = clock
+
+    def __call__(self, attempt: str, carrier: str | None, ended: float) -> list[LoggedLine]:
+        """Return the last lines of an attempt; none if they cannot be read. An error is only logged.
+
+        CloudWatch returns the earliest lines first. If the calls do not suffice to read all lines, the last call reads
+        the lines of the last seconds.
+
+        :param attempt: the attempt's name in SageMaker.
+        :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own.
+        :param ended: epoch seconds at which the attempt ended.
+        """
+        began = self._clock()
+        found: deque[LoggedLine] = deque(maxlen=MOST_LINES)
+        try:
+            token = self._read(attempt, carrier, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
+            if token is not None and self._has_time(began):
+                latest: deque[LoggedLine] = deque(maxlen=MOST_LINES)
+                self._read(attempt, carrier, ended - FEW_SECONDS, 1, began, latest)
+                found = latest or found
+        except (BotoCoreError, ClientError) as error:
+            missing = isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING
+            if not missing:  # the log group does not exist before the first training job writes to it
+                log.warning("log of a failed attempt not read", attempt=attempt, why=str(error))
+        return sorted(found, key=lambda line: line.at)
+
+    def _has_time(self, began: float) -> bool:
+        return self._clock() - began < SECONDS
+
+    def _read(
+        self, attempt: str, carrier: str | None, since: float, calls: int, began: float, found: deque[LoggedLine]
+    ) -> str | None:
+        """Add the lines since a time. Return the token of the next page if there are more lines."""
+        own = f"{attempt}| " if carrier else ""
+        stream = f"{carrier or attempt}/"
+        request: FilterLogEventsRequestTypeDef = {
+            "logGroupName": LOG_GROUP,
+            "logStreamNamePrefix": stream,
+            "startTime": max(0, int(since * 1000)),
+        }
+        if own:
+            request["filterPattern"] = f'"{own}"'
+        for _ in range(calls):
+            page = self._client.filter_log_events(**request)
+            for event in page["events"]:
+                name, message = event.get("logStreamName", ""), event.get("message", "")
+                if name.startswith(stream) and message.startswith(own):
+                    text = message.removeprefix(own)[:MOST_CHARACTERS].rstrip("\r\n")
+                    found.append(LoggedLine(name, event.get("timestamp", 0), text))
+            if not (token := page.get("nextToken")):
+                return None
+            request["nextToken"] = token
+            if not self._has_time(began):
+                break
+        return request.get("nextToken")

@@ -1,0 +1,41 @@
+"""The records of notices about failed jobs, so that similar failures of one owner produce one notice.
+
+The first failed job of an owner with a class takes a row of the lines table for some minutes. Meanwhile, further jobs
+of the same owner and class get no notice of their own: their events name the job that had it.
+"""
+
+from job_queue.adapters.condition_expressions import is_permit_free
+from job_queue.adapters.dynamodb import Put, Tables
+from job_queue.adapters.telemetry import log
+from job_queue.domain.errors import Refused, Unavailable
+from job_queue.domain.job import Job
+
+NOTICES = "failure-notices"  # the partition of the records, which has no other rows
+NOTICE_SECONDS = 5 * 60
+
+
+class FailureNotices:
+    """The records of notices about failed jobs."""
+
+    def __init__(self, tables: Tables, lines_table: str) -> None:
+        self._tables = tables
+        self._lines_table = lines_table
+
+    def covered_by(self, job: Job, failure_class: str, now: float) -> str | None:
+        """Return the job whose notice also covers this failed job; None if the job has a notice of its own.
+
+        A job gets the same answer again, because the record of its end may be tried again.
+
+        :param now: epoch seconds.
+        """
+        until = int(now) + NOTICE_SECONDS
+        key = {"line": NOTICES, "position": f"{failure_class}#{job.owner}"[:1000]}
+        row = {**key, "job": job.name, "submission": job.submission, "until": until, "expires": until}
+        try:
+            self._tables.transact([Put(self._lines_table, row, is_permit_free(int(now)))])
+        except Refused as refused:
+            first = refused.items.get(0, {})
+            return None if first.get("submission") == job.submission else first.get("job")
+        except Unavailable as error:  # two notices are better than none
+            log.warning("notice not recorded", job=job.name, why=repr(error))
+        return None
