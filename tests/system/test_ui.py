@@ -206,6 +206,18 @@ def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path
     shows(page, "It is stopped")
 
 
+def test_a_failed_job_shows_class_remedy_and_log_lines(page: Page, system: System) -> None:
+    submit(system, "oom", "import sys\nsys.exit('<b>RuntimeError</b>: CUDA out of memory. Tried to allocate 2 GiB')")
+    system.wait_state("oom", "failed")
+    go(page, "Queue")
+    page.get_by_text("ended jobs, too").click()
+    cell(page, "oom", "why").get_by_text("gpu_memory:").wait_for()
+    cell(page, "oom", "job").get_by_role("link").click()
+    shows(page, "Failure of attempt 1", "gpu_memory", "Use a smaller batch", "<b>RuntimeError</b>: CUDA out of memory")
+    page.get_by_role("tab", name="History").click()
+    shows(page, "failed: gpu_memory")
+
+
 def test_projects_tell_who_borrows(page: Page, system: System) -> None:
     for name in ("b1", "b2"):
         submit(system, name)
