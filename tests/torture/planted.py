@@ -539,11 +539,6 @@ def _runtime_not_summed() -> list[Slip]:
     return [("job_queue.domain.state_machine.run_seconds", lambda job, at, report: 0)]
 
 
-def _limit_on_preemptions_ignored() -> list[Slip]:
-    """A job is stopped to make room more often than its policy or tag allows."""
-    return [("job_queue.scheduler.victims.preempted_in_all", lambda job: 0)]
-
-
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -623,7 +618,6 @@ BUGS = {
     "missing-attempt-stopped": Bug(_missing_attempt_stopped, (1724,)),
     "not-before-ignored": Bug(_not_before_ignored, (31,)),
     "runtime-not-summed": Bug(_runtime_not_summed, (217,)),
-    "limit-on-preemptions-ignored": Bug(_limit_on_preemptions_ignored),
     "preemptions-not-counted": Bug(_preemptions_not_counted, (107,)),
 }
 
