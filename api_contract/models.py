@@ -5,7 +5,7 @@ The text below a field is its meaning; docs/openapi.yaml contains it.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Optional, TypedDict, Union
+from typing import Annotated, Any, Literal, Optional, TypedDict, Union, get_args
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -506,7 +506,7 @@ class PoolDrain(Answer, frozen=True):
     """The time of the request."""
     reason: str = ""
     """The reason, for people."""
-    stops: DrainedJobs = "preemptible"
+    stops: Annotated[str, schema(enum=list(get_args(DrainedJobs)))] = "preemptible"
     """The running jobs that are stopped at `at`."""
 
 

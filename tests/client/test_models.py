@@ -64,6 +64,8 @@ TIMES = {
     "expectedEnd",
     "idleSince",
     "unsavedSince",
+    "notBefore",
+    "startBy",
     "at",
     "until",
 }
