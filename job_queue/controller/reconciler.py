@@ -403,8 +403,11 @@ class Reconciler(ControllerPart):
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
         transition = self._with_notice(transition)
         if ended.warm:
-            pool = next(iter(job.slots), None)
-            ended = replace(ended, warm=replace(ended.warm, pool=pool))
+            warm = replace(ended.warm, pool=next(iter(job.slots), None))
+            failed = transition.new.failure
+            if failed and failed.attempt == job.attempt and failed.fresh_instances:
+                warm = self._released(ended.name, warm)
+            ended = replace(ended, warm=warm)
             self._drop_or_keep_warm(ended.name, ended)  # this must be recorded before the attempt's slots are free
         try:
             self._repository.apply(transition, self._clock(), metadata)
@@ -412,6 +415,18 @@ class Reconciler(ControllerPart):
             return False
         self._training.forget_attempt(job)
         return True
+
+    def _released(self, name: str, warm: WarmPool) -> WarmPool:
+        """Release the instances of a failed attempt, so that no job starts on them. Return their warm pool.
+
+        If SageMaker does not answer, the release is requested again when a job needs the capacity.
+        """
+        try:
+            fixed = not self._training.release(name)
+        except Unavailable as error:
+            log.warning("instances of a failed attempt not released", attempt=name, why=error.message)
+            fixed = False
+        return replace(warm, releasing=int(self._clock()), fixed=fixed)
 
     def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
         """Count the instances of an ended training job while SageMaker keeps them warm. Otherwise stop counting them.

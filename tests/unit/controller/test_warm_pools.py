@@ -265,6 +265,38 @@ def test_a_warm_pool_of_a_launch_that_is_tried_again_is_not_given_to_another_sta
     assert queue.training.in_use() == 2
 
 
+def test_the_instances_of_a_hardware_failure_are_released_and_no_job_starts_on_them() -> None:
+    queue = a_queue(2)
+    for name in ("first", "second", "third"):
+        queue.accept(name, 1)
+    queue.wake()
+    queue.end(
+        "first-qstamp-1", "Failed", failure="AlgorithmError: NVRM: Xid 79, GPU has fallen off the bus, exit code: 1"
+    )
+    assert ("release", "first-qstamp-1") in queue.training.calls
+    queue.end(
+        "second-qstamp-1", "Failed", failure="AlgorithmError: ModuleNotFoundError: No module named 'x', exit code: 1"
+    )
+    queue.tick(61)
+    assert ("release", "second-qstamp-1") not in queue.training.calls
+    assert "first-qstamp-1" not in queue.training.reused
+    assert queue.training.reused.get("second-qstamp-1") in ("third-qstamp-1", "first-qstamp-2")
+
+
+def test_if_sagemaker_does_not_release_the_instances_of_a_hardware_failure_they_are_counted_and_not_used() -> None:
+    queue = a_queue(1)
+    for name in ("first", "second"):
+        queue.accept(name, 1)
+    queue.wake()
+    queue.training.releases = False
+    queue.end(
+        "first-qstamp-1", "Failed", failure="AlgorithmError: NVRM: Xid 79, GPU has fallen off the bus, exit code: 1"
+    )
+    queue.tick(61)
+    assert queue.training.reused == {}
+    assert queue.training.in_use() == 1
+
+
 def test_what_is_freed_for_a_job_is_nobody_elses_meanwhile() -> None:
     queue = a_queue(2)
     left_warm(queue)
