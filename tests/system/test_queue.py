@@ -71,28 +71,28 @@ def test_requeued_and_held_jobs_resume_from_their_checkpoints(
     for name, value in system.cloud.environment().items():
         monkeypatch.setenv(name, value)
     gate = tmp_path / "gate"
-    system.run("moved", count(100, gate), priority=2)
+    system.run("sent-back", count(100, gate), priority=2)
     with system.frozen("moved-qstamp-1", "count"):
-        assert main(["requeue", "moved"]) == 0
+        assert main(["requeue", "sent-back"]) == 0
         assert "Stopping moved, which then waits again" in capsys.readouterr().out
-        assert main(["requeue", "moved"]) == 0, "the same again changes nothing"
-    system.wait("the second attempt", lambda: (system.job("moved").attempt, system.state("moved")) == (2, "running"))
+        assert main(["requeue", "sent-back"]) == 0, "the same again changes nothing"
+    system.wait("the second attempt", lambda: (system.job("sent-back").attempt, system.state("sent-back")) == (2, "running"))
     with system.frozen("moved-qstamp-2", "count"):
         with pytest.raises(Conflict, match="only a waiting job can be held"):
-            system.queue.change("moved", held=True)
-        assert main(["hold", "--now", "moved"]) == 0
+            system.queue.change("sent-back", held=True)
+        assert main(["hold", "--now", "sent-back"]) == 0
         assert "Stopping moved, which is then held" in capsys.readouterr().out
-    system.wait_state("moved", "preempted")
+    system.wait_state("sent-back", "preempted")
     with pytest.raises(Conflict, match="waits already"):
-        system.queue.requeue("moved")
+        system.queue.requeue("sent-back")
     system.cloud.tick()
-    assert (system.state("moved"), system.job("moved").held) == ("preempted", True)
-    assert main(["release", "moved"]) == 0
+    assert (system.state("sent-back"), system.job("sent-back").held) == ("preempted", True)
+    assert main(["release", "sent-back"]) == 0
     gate.touch()
-    system.wait_state("moved", "completed")
+    system.wait_state("sent-back", "completed")
     counted = [line for attempt in (1, 2, 3) for line in system.log(f"moved-qstamp-{attempt}") if "count" in line]
     assert counted == [f"count {number}" for number in range(1, 101)]  # nothing lost, nothing twice
-    assert [attempt.outcome for attempt in system.job("moved").attempts] == ["requeued", "requeued", "completed"]
+    assert [attempt.outcome for attempt in system.job("sent-back").attempts] == ["requeued", "requeued", "completed"]
     who = system.queue.whoami().owner
     causes = [it.cause for it in system.job("moved").history if it.state == "preempted"]
     assert causes == [f"requeued by {who}", f"requeued by {who}", f"released by {who}"]
