@@ -71,28 +71,28 @@ def test_requeued_and_held_jobs_resume_from_their_checkpoints(
     for name, value in system.cloud.environment().items():
         monkeypatch.setenv(name, value)
     gate = tmp_path / "gate"
-    system.run("sent-back", count(100, gate), priority=2)
+    system.run("moved", count(100, gate), priority=2)
     with system.frozen("moved-qstamp-1", "count"):
-        assert main(["requeue", "sent-back"]) == 0
+        assert main(["requeue", "moved"]) == 0
         assert "Stopping moved, which then waits again" in capsys.readouterr().out
-        assert main(["requeue", "sent-back"]) == 0, "the same again changes nothing"
-    system.wait("the second attempt", lambda: (system.job("sent-back").attempt, system.state("sent-back")) == (2, "running"))
+        assert main(["requeue", "moved"]) == 0, "the same again changes nothing"
+    system.wait("the second attempt", lambda: (system.job("moved").attempt, system.state("moved")) == (2, "running"))
     with system.frozen("moved-qstamp-2", "count"):
         with pytest.raises(Conflict, match="only a waiting job can be held"):
-            system.queue.change("sent-back", held=True)
-        assert main(["hold", "--now", "sent-back"]) == 0
+            system.queue.change("moved", held=True)
+        assert main(["hold", "--now", "moved"]) == 0
         assert "Stopping moved, which is then held" in capsys.readouterr().out
-    system.wait_state("sent-back", "preempted")
+    system.wait_state("moved", "preempted")
     with pytest.raises(Conflict, match="waits already"):
-        system.queue.requeue("sent-back")
+        system.queue.requeue("moved")
     system.cloud.tick()
-    assert (system.state("sent-back"), system.job("sent-back").held) == ("preempted", True)
-    assert main(["release", "sent-back"]) == 0
+    assert (system.state("moved"), system.job("moved").held) == ("preempted", True)
+    assert main(["release", "moved"]) == 0
     gate.touch()
-    system.wait_state("sent-back", "completed")
+    system.wait_state("moved", "completed")
     counted = [line for attempt in (1, 2, 3) for line in system.log(f"moved-qstamp-{attempt}") if "count" in line]
     assert counted == [f"count {number}" for number in range(1, 101)]  # nothing lost, nothing twice
-    assert [attempt.outcome for attempt in system.job("sent-back").attempts] == ["requeued", "requeued", "completed"]
+    assert [attempt.outcome for attempt in system.job("moved").attempts] == ["requeued", "requeued", "completed"]
     who = system.queue.whoami().owner
     causes = [it.cause for it in system.job("moved").history if it.state == "preempted"]
     assert causes == [f"requeued by {who}", f"requeued by {who}", f"released by {who}"]
@@ -104,8 +104,8 @@ def test_a_scheduled_drain_stops_a_job_which_resumes_from_its_checkpoint_after_i
     for name, value in system.cloud.environment().items():
         monkeypatch.setenv(name, value)
     gate = tmp_path / "gate"
-    system.run("moved", count(100, gate))
-    at = datetime.now(UTC) + timedelta(seconds=3)
+    system.run("emptied", count(100, gate))
+    at = datetime.now(UTC) + timedelta(seconds=20)
     assert main(["drain", "default", "--at", at.isoformat(), "--reason", "new disks"]) == 0
     assert "1 job is at that time stopped and waits again" in capsys.readouterr().out
     system.submit("late", SHORT)
@@ -113,21 +113,21 @@ def test_a_scheduled_drain_stops_a_job_which_resumes_from_its_checkpoint_after_i
     why = system.job("late").reason
     assert why is not None
     assert (why.code, "will be drained" in why.message, "(new disks)" in why.message) == ("DRAINED", True, True)
-    with system.frozen("moved-qstamp-1", "count"):
-        system.wait("the stop", lambda: system.state("moved") == "stopping", each_time=system.cloud.tick)
-    system.wait_state("moved", "preempted")
+    with system.frozen("emptied-qstamp-1", "count"):
+        system.wait("the stop", lambda: system.state("emptied") == "stopping", each_time=system.cloud.tick)
+    system.wait_state("emptied", "preempted")
     system.cloud.tick()
-    assert (system.state("moved"), system.state("late")) == ("preempted", "pending")
+    assert (system.state("emptied"), system.state("late")) == ("preempted", "pending")
     (pool,) = system.queue.queue().pools
     assert pool.drain is not None
     assert (pool.drain.in_force, pool.capacity, pool.used) == (True, 0, 0)
     assert main(["undrain", "default"]) == 0
     gate.touch()
-    for name in ("moved", "late"):
+    for name in ("emptied", "late"):
         system.wait_state(name, "completed")
-    counted = [line for attempt in (1, 2) for line in system.log(f"moved-qstamp-{attempt}") if "count" in line]
+    counted = [line for attempt in (1, 2) for line in system.log(f"emptied-qstamp-{attempt}") if "count" in line]
     assert counted == [f"count {number}" for number in range(1, 101)]  # nothing lost, nothing twice
-    assert [attempt.outcome for attempt in system.job("moved").attempts] == ["drained", "completed"]
+    assert [attempt.outcome for attempt in system.job("emptied").attempts] == ["drained", "completed"]
 
 
 def test_a_gang_runs_on_all_its_instances_at_once(system: System, tmp_path: Path) -> None:
