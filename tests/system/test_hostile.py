@@ -6,6 +6,7 @@ Schemathesis makes requests from docs/openapi.yaml, such as fit it and such as d
 import http.client
 import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,6 +60,8 @@ class Attacked(System):
             ("put", "/policy"): {"policy": policy.policy, "version": policy.version},
             ("post", "/policy/rollback"): {"to": policy.version, "version": policy.version},
             ("post", "/policy/preview"): {"policy": policy.policy},
+            ("post", "/drain"): {"pool": "default", "at": (datetime.now(UTC) + timedelta(days=60)).isoformat()},
+            ("post", "/undrain"): {"pool": "default"},
         }
         return bodies.get((method, path))
 

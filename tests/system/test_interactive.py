@@ -11,7 +11,7 @@ from tests.system.test_queue import count
 POLICY = {
     "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 2}],
     "projects": [{"name": "vision", "quota": {"p5": 1}}, {"name": "nlp", "quota": {"p5": 1}}],
-    "settings": {"window": 2},
+    "settings": {"window": 2, "preempted_min_runtime": 0},  # on a busy machine t1 may resume between two submissions
     "interactive": {"max_per_owner": 5},
 }
 
