@@ -153,7 +153,7 @@ cheap   spot
         server.answers(200, STATUS)
         assert main(["status", "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
-        assert printed["pools"] == [pool | {"gpus": None, "gpusUsed": 0.0} for pool in STATUS["pools"]]
+        assert printed["pools"] == [pool | {"gpus": None, "gpusUsed": 0.0, "drain": None} for pool in STATUS["pools"]]
         assert printed["departments"] == STATUS["departments"]
         assert printed["projects"][:2] == STATUS["projects"][:2]
         assert [one["job"] for one in printed["waiting"]] == ["job2", "job3"]
