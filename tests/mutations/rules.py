@@ -137,20 +137,26 @@ MUTATIONS = (
     Mutation(
         "non-preemptible jobs stay",
         "victims.py",
+        "if not job.preemptible or job.stop_denied or job.is_kept or job.state is JobState.STOPPING:",
+        "if job.stop_denied or job.is_kept or job.state is JobState.STOPPING:",
+    ),
+    Mutation(
+        "a job that was preempted max_preemptions times is no victim",
+        "victims.py",
+        "if not job.preemptible or job.stop_denied or job.is_kept or job.state is JobState.STOPPING:",
         "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
-        "if job.stop_denied or job.state is JobState.STOPPING:",
     ),
     Mutation(
         "what SageMaker does not let the queue stop is no victim",
         "victims.py",
-        "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
-        "if not job.preemptible or job.state is JobState.STOPPING:",
+        "if not job.preemptible or job.stop_denied or job.is_kept or job.state is JobState.STOPPING:",
+        "if not job.preemptible or job.is_kept or job.state is JobState.STOPPING:",
     ),
     Mutation(
         "stopping jobs are no victims",
         "victims.py",
-        "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
-        "if not job.preemptible or job.stop_denied:",
+        "if not job.preemptible or job.stop_denied or job.is_kept or job.state is JobState.STOPPING:",
+        "if not job.preemptible or job.stop_denied or job.is_kept:",
     ),
     Mutation(
         "a patient job that starts closes no carrier",
