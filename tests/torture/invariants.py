@@ -160,7 +160,7 @@ class Invariants:
             is_carrier = row.get("carries") is not None
             if drain is None or (is_carrier and not drain.is_in_force(since)):
                 continue
-            may = drain.at > since and since + (row.get("maxRuntime") or DAY) <= drain.at
+            may = drain.at > since and since + (job_from(row).attempt_limit or DAY) <= drain.at
             require(may, "no job starts in a drained pool", f"{row['jobName']} in {pool}, which is {drain}")
 
     def pools_of(self, row: Mapping[str, Any]) -> list[str]:
