@@ -71,7 +71,7 @@ class Harness:
     def clock(self) -> float:
         return self.now
 
-    def new_controller(self, training: Training) -> Controller:
+    def new_controller(self, training: Training, **more: Any) -> Controller:
         return Controller(
             self.repository,
             training,
@@ -81,6 +81,7 @@ class Harness:
             create_rate=self.create_rate,
             sleep=self.sleep,
             wake_up=lambda by: self.woken.append(by),  # noqa: PLW0108  (a subclass has another list)
+            **more,
         )
 
     def sleep(self, seconds: float) -> None:

@@ -6,13 +6,10 @@ before the job can start.
 
 from collections.abc import Container, Iterable
 
-from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import Lease
-from job_queue.adapters.telemetry import log
 from job_queue.controller.part import ControllerPart
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.errors import LeaseLost, Refused, Unavailable, Unwritable
 from job_queue.domain.job import Job
 from job_queue.domain.policy import further_pools
 from job_queue.domain.state_machine import JobTransition
@@ -26,21 +23,8 @@ class MissedStarts(ControllerPart):
     def settle(self, lease: Lease, cluster: ClusterState) -> ClusterState:
         """Record the actions for late jobs in the cluster's state. Return the state with these changes."""
         changes = late_transitions(cluster.waiting.values(), cluster, self._clock())
-        recorded = [it for part in (transactions(changes) if changes else ()) for it in self._commit(lease, part)]
+        recorded = self._record_all(lease, changes, "missed starts")
         return cluster.with_waiting_changed(it.new for it in recorded) if recorded else cluster
-
-    def _commit(self, lease: Lease, part: list[JobTransition]) -> list[JobTransition]:
-        """Record transitions together, or one by one if one of them cannot be recorded. Return the recorded ones."""
-        try:
-            self._repository.commit(lease, part, self._clock())
-        except LeaseLost:
-            raise
-        except (Refused, Unavailable) as error:  # an invocation that changed one of the jobs causes another cycle
-            if len(part) > 1 and isinstance(error, Refused | Unwritable):
-                return [transition for one in part for transition in self._commit(lease, [one])]
-            log.info("missed starts not recorded", jobs=[it.old.name for it in part], why=repr(error))
-            return []
-        return part
 
 
 def late_transitions(jobs: Iterable[Job], cluster: ClusterState, now: float) -> list[JobTransition]:

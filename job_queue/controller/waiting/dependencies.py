@@ -11,13 +11,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
 
-from job_queue.adapters.job_repository import transactions
 from job_queue.adapters.metadata import Lease
-from job_queue.adapters.telemetry import log
 from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.errors import LeaseLost, Refused, Unavailable, Unwritable
 from job_queue.domain.job import Dependency, Job, JobRecord
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState
@@ -47,7 +44,7 @@ class Dependencies(ControllerPart):
             dependents = [job for job in cluster.waiting.values() if job.after and job.name not in tried]
             transitions = self.transitions(dependents, cluster)
             tried |= {transition.old.name for transition in transitions}
-            recorded = self._record(lease, transitions)
+            recorded = self._record_all(lease, transitions, "dependents")
             cluster = cluster.with_waiting_changed(transition.new for transition in recorded)
             if not any(transition.new.state.finished for transition in recorded):
                 return cluster, False
@@ -90,23 +87,6 @@ class Dependencies(ControllerPart):
             if it.job in records and not _is_alive(it, records[it.job]):
                 ends[it] = _end(it, records[it.job])
         return ends
-
-    def _record(self, lease: Lease, transitions: list[JobTransition]) -> list[JobTransition]:
-        parts = transactions(transitions) if transitions else ()
-        return [transition for part in parts for transition in self._commit(lease, part)]
-
-    def _commit(self, lease: Lease, part: list[JobTransition]) -> list[JobTransition]:
-        """Record transitions together, or one by one if one of them cannot be recorded. Return the recorded ones."""
-        try:
-            self._repository.commit(lease, part, self._clock())
-        except LeaseLost:
-            raise
-        except (Refused, Unavailable) as error:  # an invocation that changed one of the jobs causes another cycle
-            if len(part) > 1 and isinstance(error, Refused | Unwritable):
-                return [transition for one in part for transition in self._commit(lease, [one])]
-            log.info("dependents not recorded", jobs=[it.old.name for it in part], why=repr(error))
-            return []
-        return part
 
 
 class Lookups:

@@ -32,7 +32,7 @@ class CheckpointedQueue(Harness):
         self.bucket = Bucket()
         super().__init__(slots)
 
-    def new_controller(self, training: Any) -> Controller:
+    def new_controller(self, training: Any, **more: Any) -> Controller:
         newest: Callable[[str], float | None] = self.bucket.newest
         return Controller(self.repository, training, self.policies, self.clock, self.parallel, newest_object=newest)
 

@@ -33,17 +33,8 @@ class Logged(Harness):
         self.reads.append((attempt, carrier))
         return [LoggedLine(f"{attempt}/{host}-17", number, text) for number, (host, text) in enumerate(self.lines)]
 
-    def new_controller(self, training: Any) -> Controller:
-        return Controller(
-            self.repository,
-            training,
-            self.policies,
-            self.clock,
-            self.parallel,
-            failure_log=self.read,
-            create_rate=self.create_rate,
-            sleep=self.sleep,
-        )
+    def new_controller(self, training: Any, **more: Any) -> Controller:
+        return super().new_controller(training, failure_log=self.read, **more)
 
     def fail(self, attempt: str, why: str | None = PROGRAM, after: float = 0) -> None:
         self.now += after
