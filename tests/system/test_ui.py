@@ -206,6 +206,38 @@ def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path
     shows(page, "It is stopped")
 
 
+def test_checkpoints_are_listed_on_request_with_the_command_for_each_step(page: Page, system: System) -> None:
+    submit(system, "saves", "pass")
+    system.wait_state("saves", "completed")
+    evil = "<img src=x onerror=document.title='owned'>\u202e" + "x" * 300
+    for key in ("step-5.pt", "step-6.pt", "step-7.pt.tmp", f"{evil}-step-4.pt"):
+        system.cloud.client("s3").put_object(Bucket="system", Key=f"checkpoints/saves/{key}", Body=b"x" * 1500)
+    page.goto(f"{page.url}job/saves")
+    page.get_by_role("tab", name="Results").click()
+    shows(page, "s3://system/checkpoints/saves")
+    assert page.get_by_text("step-5.pt").count() == 0, "S3 is listed only on request"
+    page.get_by_role("button", name="List the checkpoints").click()
+    shows(page, "4 checkpoints, 6.0 kB", "smq resubmit saves --from 6")
+    for step, state in (("4", "complete"), ("5", "complete"), ("6", "resumes from it"), ("7", "incomplete: ")):
+        found = page.locator(".ag-row").filter(has=page.locator('[col-id="step"]', has_text=re.compile(f"^{step}$")))
+        found.locator('[col-id="state"]', has_text=state).wait_for()
+        found.locator('[col-id="size"]', has_text="1.5 kB").wait_for()
+        found.locator('[col-id="saved"]', has_text="ago").wait_for()
+    shown = page.locator('.ag-row [col-id="name"]', has_text="<img src=x").inner_text()
+    assert len(shown) == 200 and "\u202e" not in shown
+    page.get_by_label("step", exact=True).click()
+    page.get_by_role("option", name="5", exact=True).click()
+    shows(page, "smq resubmit saves --from 5")
+    assert page.title() != "owned"
+
+
+def test_a_job_shows_its_deadlines(page: Page, system: System) -> None:
+    submit(system, "timely", start_by="2099-01-01T00:00Z:next_pool", max_preemptions=3, max_total_runtime="2h")
+    page.goto(f"{page.url}job/timely")
+    shows(page, "2099-01-01 00:00:00; if it has not, it may run in the further pools of its project")
+    shows(page, "0 of 3; then it may use quota only", "of 2 hours used by ended attempts")
+
+
 def test_a_failed_job_shows_class_remedy_and_log_lines(page: Page, system: System) -> None:
     submit(system, "oom", "import sys\nsys.exit('<b>RuntimeError</b>: CUDA out of memory. Tried to allocate 2 GiB')")
     system.wait_state("oom", "failed")
@@ -216,6 +248,40 @@ def test_a_failed_job_shows_class_remedy_and_log_lines(page: Page, system: Syste
     shows(page, "Failure of attempt 1", "gpu_memory", "Use a smaller batch", "<b>RuntimeError</b>: CUDA out of memory")
     page.get_by_role("tab", name="History").click()
     shows(page, "failed: gpu_memory")
+
+
+def test_a_pool_is_drained_and_the_drain_is_ended(page: Page, system: System) -> None:
+    submit(system, "moves")
+    submit(system, "stays", project="nlp", preemptible="false")
+    for name in ("moves", "stays"):
+        system.wait_state(name, "running")
+        cell(page, name, "holds").get_by_text("1 p5").wait_for()
+    page.get_by_role("button", name="Drain p5", exact=True).click()
+    shows(page, "With the jobs of now: 1 job is stopped and waits again, 1 job runs to its end.")
+    page.get_by_label("From").fill("soon")
+    page.get_by_role("button", name="Drain", exact=True).click()
+    shows(page, "'soon' is not a time")
+    page.get_by_label("From").fill("7d")
+    page.get_by_label("Reason").fill("<b>new</b> disks")
+    shows(page, "1 job is at that time stopped and waits again")
+    page.get_by_role("button", name="Drain", exact=True).click()
+    shows(page, "p5 is drained from 2", "drained from 2", "<b>new</b> disks", "2 jobs left")
+    assert system.state("moves") == "running"
+
+    page.get_by_role("button", name="Change drain p5").click()
+    page.get_by_label("From").fill("")
+    page.get_by_role("button", name="Drain", exact=True).click()
+    shows(page, "drained since 2", "jobs that it stops: those that are preemptible", "<b>new</b> disks")
+    page.get_by_text("1 job left", exact=True).wait_for()
+    assert (system.state("moves"), system.state("stays")) == ("preempted", "running")
+
+    page.get_by_role("button", name="Undrain p5").click()
+    page.get_by_role("button", name="Keep it").click()
+    page.get_by_role("button", name="Undrain p5").click()
+    page.get_by_role("button", name="End the drain").click()
+    shows(page, "p5 is not drained any more: jobs start there again.")
+    page.get_by_role("button", name="Drain p5", exact=True).wait_for()
+    system.wait_state("moves", "running")
 
 
 def test_projects_tell_who_borrows(page: Page, system: System) -> None:

@@ -40,6 +40,8 @@ class SampleQueue(ThreadingHTTPServer):
         self._now = datetime.now(timezone.utc)
         self._count = 0
         self.refuses = False  # all requests
+        self.admin = False  # whether the caller is an admin of the queue
+        self.drains: dict[str, Json] = {}  # by pool
         self.past: list[Json] = []
         self.active: list[Json] = []
         self._fill()
@@ -59,7 +61,7 @@ class SampleQueue(ThreadingHTTPServer):
         if method in {"PATCH", "DELETE"}:
             return 200, jobs[place.rpartition("/")[2]]
         fixed: dict[str, Json] = {
-            "/whoami": {"owner": _ME},
+            "/whoami": {"owner": _ME, "admin": self.admin},
             "/queue": self._status(),
             "/jobs": {"jobs": list(jobs.values())},
             "/history": {"attempts": self.past},
@@ -173,6 +175,7 @@ class SampleQueue(ThreadingHTTPServer):
                 "name": pool["name"],
                 "instanceType": pool["instance_type"],
                 "capacity": pool["capacity"],
+                "drain": self.drains.get(str(pool["name"])),
                 "used": sum(each[str(pool["name"])] for each in used.values()),
             }
             for pool in _POLICY["pools"]  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sagemaker_queue.ui.advice_card import progress_of
+from sagemaker_queue.ui.parts.advice_card import progress_of
 from sagemaker_queue.workflows.advice_run import AdviceProgress
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 from tests.browser import browsing, page_of, smq_ui

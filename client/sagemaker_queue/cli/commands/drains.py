@@ -9,11 +9,11 @@ import click
 
 from sagemaker_queue.cli.output import DONE, print_json
 from sagemaker_queue.cli.parser import argument, checked, command, json_flag, option, with_queue
-from sagemaker_queue.jobs.formatting import amount, moment
+from sagemaker_queue.presentation.tables.fleet_tables import drain_sentence, undrain_sentence
 from sagemaker_queue.workflows.usage.period import moment_ahead
 
 if TYPE_CHECKING:
-    from api_contract.models import DrainAnswer, DrainedJobs
+    from api_contract.models import DrainedJobs
     from sagemaker_queue.queue.client import QueueClient
 
 _pool = argument("pool", metavar="POOL", help="the name of the pool in the policy, as smq status shows it")
@@ -51,7 +51,7 @@ def drain(queue: QueueClient, pool: str, at: datetime | None, reason: str, stops
     if as_json:
         print_json(answer.to_json())
         return DONE
-    print(_sentence(answer))
+    print(f"{drain_sentence(answer)}; smq undrain {answer.pool} ends the drain")
     return DONE
 
 
@@ -70,35 +70,6 @@ def undrain(queue: QueueClient, pool: str, as_json: bool) -> int:
     answer = queue.undrain(pool)
     if as_json:
         print_json(answer.to_json())
-    elif answer.was_drained:
-        print(f"{pool} is not drained any more: jobs start there again")
     else:
-        print(f"{pool} is not drained; nothing is changed")
+        print(undrain_sentence(answer))
     return DONE
-
-
-def _sentence(answer: DrainAnswer) -> str:
-    """Return when the drain begins, and how many jobs it stops or lets run to their ends."""
-    drain = answer.drain
-    now = drain is None or drain.in_force
-    begins = f"{answer.pool} is drained"
-    if drain is not None and not now:
-        begins += f" from {moment(drain.at)} UTC on"
-    counts = []
-    if answer.stopping:
-        one = answer.stopping == 1
-        when = "" if now else "at that time "
-        counts.append(
-            f"{amount(answer.stopping, 'job')} {'is' if one else 'are'} {when}stopped and {_waits(one)} again"
-        )
-    if answer.staying:
-        one = answer.staying == 1
-        counts.append(
-            f"{amount(answer.staying, 'job')} {'runs' if one else 'run'} to {'its end' if one else 'their ends'}"
-        )
-    ends = f"smq undrain {answer.pool} ends the drain"
-    return f"{begins}: {', '.join(counts) or 'no job runs there'}; {ends}"
-
-
-def _waits(one: bool) -> str:
-    return "waits" if one else "wait"

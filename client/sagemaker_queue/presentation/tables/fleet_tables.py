@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from api_contract.models import DepartmentStatus, ExternalJob, Pause, PoolDrain, PoolStatus, ProjectStatus, QueueStatus
+from api_contract.models import (
+    DepartmentStatus,
+    DrainAnswer,
+    ExternalJob,
+    Pause,
+    PoolDrain,
+    PoolStatus,
+    ProjectStatus,
+    QueueStatus,
+)
 from sagemaker_queue.jobs.formatting import age, amount, moment, short_owner
 
 POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
@@ -87,6 +96,35 @@ def drain_text(drain: PoolDrain) -> str:
     since = "drained since" if drain.in_force else "drained from"
     why = f": {drain.reason}" if drain.reason else ""
     return f"{since} {moment(drain.at)} UTC by {short_owner(drain.by)}{why}"
+
+
+def drain_sentence(answer: DrainAnswer) -> str:
+    """Return from when on a pool is drained, and how many jobs the drain stops or lets run to their ends."""
+    drain = answer.drain
+    now = drain is None or drain.in_force
+    begins = f"{answer.pool} is drained"
+    if drain is not None and not now:
+        begins += f" from {moment(drain.at)} UTC on"
+    return f"{begins}: {', '.join(drain_effects(answer.stopping, answer.staying, now=now)) or 'no job runs there'}"
+
+
+def drain_effects(stopping: int, staying: int, *, now: bool) -> list[str]:
+    """Return a clause each about the jobs that a drain stops, now or later, and that run to their ends, if any."""
+    effects = []
+    if stopping:
+        is_one, when = stopping == 1, "" if now else "at that time "
+        verbs = ("is", "waits") if is_one else ("are", "wait")
+        effects.append(f"{amount(stopping, 'job')} {verbs[0]} {when}stopped and {verbs[1]} again")
+    if staying:
+        effects.append(f"{amount(staying, 'job')} {'runs to its end' if staying == 1 else 'run to their ends'}")
+    return effects
+
+
+def undrain_sentence(answer: DrainAnswer) -> str:
+    """Return the result of a request to end the drain of a pool."""
+    if answer.was_drained:
+        return f"{answer.pool} is not drained any more: jobs start there again"
+    return f"{answer.pool} is not drained; nothing is changed"
 
 
 def _drain_row(pool: PoolStatus) -> list[object]:

@@ -186,6 +186,17 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Carries": job.carries and f"{amount(job.carries, 'GPU')} for jobs that share an instance",
         "Accepts": ", ".join(map(str, job.sizes)) if job.slots else None,
         "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
+        **deadline_facts(job),
+        "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
+        "Submitted": moment(job.entry_time),
+        **(_times(job) if isinstance(job, JobDetail) else {}),
+        "Training job": job.training_job_name,
+    }
+
+
+def deadline_facts(job: JobSummary) -> dict[str, object]:
+    """Return the facts about a job's deadlines and its limit of preemptions, as in ``job_facts``."""
+    return {
         "Not before": moment(job.not_before),
         "Start by": _start_by(job),
         "Runtime": job.max_total_runtime
@@ -193,10 +204,6 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Preemptions": None
         if job.max_preemptions is None
         else f"{job.preemptions} of {job.max_preemptions}; then it may use quota only, and is not stopped to make room",
-        "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
-        "Submitted": moment(job.entry_time),
-        **(_times(job) if isinstance(job, JobDetail) else {}),
-        "Training job": job.training_job_name,
     }
 
 

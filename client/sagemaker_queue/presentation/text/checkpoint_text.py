@@ -19,11 +19,16 @@ RESUMES = "resumes from it"
 def checkpoints_page(listed: JobCheckpoints, width: int | None) -> str:
     """Return a table of a job's checkpoints, and a line about the other files in its checkpoint folder."""
     lines = [checkpoints_table(listed.checkpoints, width)] if listed.checkpoints else []
+    return "\n".join([*lines, *checkpoint_totals(listed)])
+
+
+def checkpoint_totals(listed: JobCheckpoints) -> list[str]:
+    """Return a line about the number and size of a job's checkpoints, and one about other files if there are any."""
     size = file_size(sum(one.size for one in listed))
     known = (
         f"{amount(len(listed), 'checkpoint')}, {size}" if listed.checkpoints else "No checkpoint with a known layout"
     )
-    lines.append(f"{known}, in {listed.address}")
+    lines = [f"{known}, in {listed.address}"]
     if listed.others:
         newest = max(listed.others, key=lambda file: file.modified)
         size = file_size(sum(file.size for file in listed.others))
@@ -31,7 +36,7 @@ def checkpoints_page(listed: JobCheckpoints, width: int | None) -> str:
             f"{amount(len(listed.others), 'other file')}, {size}; the newest is {newest.path}, "
             f"{age(newest.modified)} old"
         )
-    return "\n".join(lines)
+    return lines
 
 
 def checkpoints_table(checkpoints: Sequence[Checkpoint], width: int | None) -> str:
@@ -49,7 +54,12 @@ def checkpoint_rows(checkpoints: Sequence[Checkpoint]) -> list[list[object]]:
             file_size(one.size),
             age(one.modified),
             one.name,
-            f"incomplete: {one.incomplete}" if one.incomplete else RESUMES if one.resumes else "",
+            checkpoint_state(one),
         ]
         for one in checkpoints
     ]
+
+
+def checkpoint_state(one: Checkpoint) -> str:
+    """Return why a checkpoint is incomplete, or that the job resumes from it; empty for other checkpoints."""
+    return f"incomplete: {one.incomplete}" if one.incomplete else RESUMES if one.resumes else ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from nicegui import ui
 
 from api_contract.models import JobSummary, PoolStatus
-from sagemaker_queue.jobs.formatting import age, amount, gpus, moment
-from sagemaker_queue.presentation.tables.fleet_tables import drain_text
+from sagemaker_queue.jobs.formatting import age, amount, gpus, moment, visible
 from sagemaker_queue.ui.elements import (
     getting_started,
     grid,
@@ -20,6 +20,7 @@ from sagemaker_queue.ui.elements import (
     time_column,
 )
 from sagemaker_queue.ui.figures.fleet_figures import fleet_figure
+from sagemaker_queue.ui.parts.drain_buttons import DrainButtons, drain_remarks, jobs_in
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
@@ -29,11 +30,13 @@ _HOURS = {2: "2 h", 6: "6 h", 12: "12 h", 24: "24 h"}
 def fleet_page(tab: Tab) -> None:
     """Add the elements of the page to a tab; every new view of the tab updates them."""
     shown = {"hours": 6}
+    shown_cards: list[tuple[PoolStatus, tuple[str, ...]]] = []
     with ui.row().classes("items-center w-full justify-between"):
         heading("Fleet")
         range_chosen = ui.toggle(_HOURS, value=6).props('aria-label="hours before and after now"')
     empty = ui.column()
     pools = ui.row().classes("gap-3")
+    drains = DrainButtons(tab)
     plot = job_plot("Instances of all pools over time: who had them, has them, and is expected to")
     ui.label(
         "Each row is one of a pool's instances, not a certain machine. Filled: ran or runs. Outlined: expected, "
@@ -58,10 +61,13 @@ def fleet_page(tab: Tab) -> None:
         empty.clear()
         with empty:
             getting_started(view)
-        pools.clear()
-        with pools:
-            for pool in view.status.pools:
-                _pool_card(pool, view)
+        cards = [(pool, tuple(_remarks(pool, view, view.at))) for pool in view.status.pools]
+        if cards != shown_cards:  # else the keyboard's focus on a button would be lost with every view
+            shown_cards[:] = cards
+            pools.clear()
+            with pools:
+                for pool, remarks in cards:
+                    _pool_card(pool, remarks, drains)
         plot.update_figure(fleet_figure(view.status, view.past, view.at, tab.theme, hours=shown["hours"]))
         running.rows([_row(job) for job in view.status.active])
 
@@ -73,15 +79,16 @@ def fleet_page(tab: Tab) -> None:
     tab.on_update(show)
 
 
-def _pool_card(pool: PoolStatus, view: View) -> None:
+def _pool_card(pool: PoolStatus, remarks: Sequence[str], drains: DrainButtons) -> None:
     busy = pool.used + pool.external
     with ui.column().classes("smq-card gap-0"):
         ui.label(pool.name).classes("font-medium")
         ui.label(pool.instance_type or "any type").classes("text-sm smq-faint")
         ui.linear_progress(busy / pool.capacity if pool.capacity else 0, show_value=False, size="10px").classes("my-2")
         ui.label(f"{busy} of {amount(pool.capacity, 'instance')} in use, {pool.free} free")
-        for remark in _remarks(pool, view, view.at):
-            ui.label(remark).classes("text-sm")
+        for remark in remarks:
+            ui.label(visible(remark)).classes("text-sm").style("max-width: 420px; overflow-wrap: anywhere")
+        drains.add(pool)
 
 
 def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
@@ -95,7 +102,7 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
     if pool.warm:
         remarks.append(f"{pool.warm} kept warm")
     if pool.drain is not None:
-        remarks.append(drain_text(pool.drain))
+        remarks += drain_remarks(pool.drain, jobs_in(pool, view.live))
     if pool.training_plan:
         remarks.append(f"training plan, {moment(pool.opens)} to {moment(pool.closes)}")
     for pause in view.status.pauses:

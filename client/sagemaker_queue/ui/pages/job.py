@@ -10,7 +10,7 @@ from nicegui import ui
 
 from api_contract.models import JobDetail
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.jobs.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
+from sagemaker_queue.jobs.formatting import age, file_size, instances, moment, one_line, ordinal, short_owner, visible
 from sagemaker_queue.jobs.packaging.storage import Stored
 from sagemaker_queue.presentation.tables.failure_tables import (
     failure_facts,
@@ -18,12 +18,13 @@ from sagemaker_queue.presentation.tables.failure_tables import (
     failure_title,
     shown_failure,
 )
-from sagemaker_queue.presentation.tables.jobs import attempt_headers, attempt_rows
+from sagemaker_queue.presentation.tables.jobs import attempt_headers, attempt_rows, deadline_facts
 from sagemaker_queue.queue.data_links import S3Address
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
-from sagemaker_queue.ui.job_buttons import JobButtons
-from sagemaker_queue.ui.job_log import show_log
+from sagemaker_queue.ui.parts.job_buttons import JobButtons
+from sagemaker_queue.ui.parts.job_checkpoints import checkpoints_button
+from sagemaker_queue.ui.parts.job_log import show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 from sagemaker_queue.workflows.results import checkpoints_of, results_of
@@ -134,6 +135,7 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
                 "Interactive": "yes" if job.interactive else None,
                 "Preemptible": None if job.preemptible else "no",
                 "Held": "yes: it starts once it is released" if job.held else None,
+                **deadline_facts(job),
                 "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
             }
             for title, value in facts.items():
@@ -202,7 +204,10 @@ def _history(job: JobDetail) -> None:
 def _results(tab: Tab, job: JobDetail) -> None:
     get = f"smq get {job.job}"
     _place(tab, "Results", _found(results_of, job), get, "It leaves its results at its end.")
-    _place(tab, "Checkpoints", _found(checkpoints_of, job), f"{get} --checkpoints", "It saves no checkpoints.")
+    saved = _found(checkpoints_of, job)
+    _place(tab, "Checkpoints", saved, f"{get} --checkpoints", "It saves no checkpoints.")
+    if saved is not None:
+        checkpoints_button(tab, job.job)
 
 
 def _found(where: Callable[[JobDetail], S3Address], job: JobDetail) -> S3Address | None:
@@ -228,7 +233,8 @@ def _place(tab: Tab, title: str, address: S3Address | None, command: str, nothin
         place.clear()
         with place:
             for stored in found or []:
-                ui.label(f"{stored.address.key}  {file_size(stored.size)}").classes("font-mono text-sm")
+                key = one_line(stored.address.key)  # the job's program chose it
+                ui.label(f"{key}  {file_size(stored.size)}").classes("font-mono text-sm")
             if found is not None and not found:
                 ui.label("There is nothing.").classes("smq-faint")
 

@@ -21,7 +21,7 @@ from sagemaker_queue.ui.elements import (
     seconds,
     time_column,
 )
-from sagemaker_queue.ui.job_buttons import JobButtons
+from sagemaker_queue.ui.parts.job_buttons import JobButtons
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 

@@ -13,9 +13,9 @@ from nicegui import ui
 from api_contract.preview import PreviewAnswer
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import amount, duration
-from sagemaker_queue.ui.advice_card import AdviceCard
 from sagemaker_queue.ui.elements import figure_plot, heading
 from sagemaker_queue.ui.figures.waits import waits_figure
+from sagemaker_queue.ui.parts.advice_card import AdviceCard
 from sagemaker_queue.ui.tab import Tab
 
 _HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
