@@ -46,9 +46,16 @@ def unsaved(ran: str, *, has_folder: bool) -> str:
     return f"has run for {ran} without a checkpoint, and a preemption would lose this work; {how}"
 
 
-def late(start_by: str, pools: Sequence[str] = ()) -> str:
-    """Return the news that a job has not started in time. ``pools`` are the pools that it may use now, if others."""
-    return f"has not started by {start_by}" + (f", and may now run in the pools {', '.join(pools)}" if pools else "")
+def late(start_by: str, pools: Sequence[str] = (), *, no_further: bool = False) -> str:
+    """Return the news that a job has not started in time.
+
+    ``pools`` are the pools that it may use now, if others. ``no_further`` says that the job asked for further pools,
+    and that its project has none.
+    """
+    news = f"has not started by {start_by}"
+    if no_further:
+        return f"{news}, and its project has no further pools in which it could run"
+    return f"{news}, and may now run in the pools {', '.join(pools)}" if pools else news
 
 
 def finished(

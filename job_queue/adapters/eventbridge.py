@@ -26,7 +26,7 @@ from job_queue.domain.domain_events import (
     job_event,
 )
 from job_queue.domain.failures import FailureClass, remedy_for
-from job_queue.domain.job import Job, epoch, iso
+from job_queue.domain.job import Job, StartByAction, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.state_machine import JobTransition, new_failure
 from job_queue.scheduler import Drain, clock, duration
@@ -243,8 +243,7 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
         case JobEvent.REQUEUED:
             return notices.requeued(old.requeued_by or "", held=new.held)
         case JobEvent.DRAINED | JobEvent.LATE:
-            late = notices.late(clock(new.start_by or 0), new.pools if new.pools != old.pools else ())
-            return late if event is JobEvent.LATE else notices.drained(old.drained_by or "")
+            return _late_news(old, new) if event is JobEvent.LATE else notices.drained(old.drained_by or "")
         case JobEvent.FINISHED if not transition.covered_by:  # else the notice of an earlier job covers this job
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see
@@ -254,3 +253,9 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             remedy = remedy_for(known or "")
             return notices.finished(new.state.value, duration(waited), new.name, shown, known, remedy)
     return None
+
+
+def _late_news(old: Job, new: Job) -> str:
+    pools = new.pools if new.pools != old.pools else ()
+    no_further = new.start_by_action is StartByAction.NEXT_POOL and not pools
+    return notices.late(clock(new.start_by or 0), pools, no_further=no_further)

@@ -52,7 +52,7 @@ from job_queue.domain.job import (
     iso,
     live_position,
 )
-from job_queue.domain.policy import AppliedPolicy, PolicyVersion, slots_of
+from job_queue.domain.policy import AppliedPolicy, PolicyVersion, further_pools, slots_of
 from job_queue.domain.state_machine import failure_class_in
 from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project, clock
 from job_queue.services.drains import DrainChange
@@ -418,11 +418,11 @@ def plan_answer(
         ahead=why.ahead,
         blockers=why.blockers,
         advice=why.advice,
-        warnings=(*warnings, *_late_start(job, expected)),
+        warnings=(*warnings, *_late_start(job, expected, has_further_pools=bool(further_pools(job, cluster.policy)))),
     )
 
 
-def _late_start(job: Job, expected: Expectation | None) -> Iterator[str]:
+def _late_start(job: Job, expected: Expectation | None, *, has_further_pools: bool) -> Iterator[str]:
     """Yield a warning if a job is expected to start after its `start_by`."""
     start = (expected.likely or expected.start) if expected else None
     if job.start_by is None or start is None or start.timestamp() <= job.start_by:
@@ -430,7 +430,9 @@ def _late_start(job: Job, expected: Expectation | None) -> Iterator[str]:
     then = {
         StartByAction.NOTIFY: "you would get a notice",
         StartByAction.CANCEL: "it would be stopped then",
-        StartByAction.NEXT_POOL: "it could then run in the further pools of its project",
+        StartByAction.NEXT_POOL: "it could then run in the further pools of its project"
+        if has_further_pools
+        else "you would get a notice",
     }[job.start_by_action]
     yield (
         f"The job is to start by {clock(job.start_by)}, and is expected to start at about {clock(start.timestamp())}: "

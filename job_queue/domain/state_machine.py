@@ -379,15 +379,18 @@ def start_missed(job: Job, further: tuple[str, ...], now: float) -> JobTransitio
 
     The job keeps the key of its waiting queue also if it may run in further pools.
 
-    :param further: all pools of the job's project, for `next_pool`; empty if the job can run in all of them already.
+    :param further: all pools of the job's project, for `next_pool`; empty if the job can run in all of them already,
+        so that it keeps waiting, as with `notify`.
     """
     missed = f"it had not started by {clock(job.start_by or 0)} (tag start_by)"
     if job.start_by_action is StartByAction.CANCEL:
         over = replace(_finished(job, now, JobState.STOPPED, missed), start_missed=True)
         return JobTransition(job, over, f"stopped: {missed}", now)
-    if job.start_by_action is StartByAction.NEXT_POOL and further:
-        new = job.with_changes(start_missed=True, pools=further, parked=None)
-        return JobTransition(job, new, f"{missed}; it may now run in {join(further)}", now)
+    if job.start_by_action is StartByAction.NEXT_POOL:
+        if further:
+            new = job.with_changes(start_missed=True, pools=further, parked=None)
+            return JobTransition(job, new, f"{missed}; it may now run in {join(further)}", now)
+        missed += "; its project has no further pools in which it could run"
     return JobTransition(job, job.with_changes(start_missed=True), missed, now)
 
 

@@ -22,13 +22,13 @@ from job_queue.domain.carriers.members import TAG, kind_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
 from job_queue.domain.identity import acts_for, owner_of
-from job_queue.domain.job import Dependency, Job, JobRecord, iso, of_sizes, waiting_queue
+from job_queue.domain.job import Dependency, Job, JobRecord, StartByAction, iso, of_sizes, waiting_queue
 from job_queue.domain.names import CARRIER_PREFIX, RESERVED_TAG_PREFIX, is_stamped
-from job_queue.domain.policy import is_plain, project_of
+from job_queue.domain.policy import further_pools, is_plain, project_of
 from job_queue.domain.requests.deadline_tags import deadline_issues
 from job_queue.domain.requests.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
 from job_queue.domain.requests.training_request import TrainingRequest
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, Policy, clock
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
 
@@ -51,12 +51,13 @@ class ValidatedSubmission:
     job: Job
     preflight_issues: tuple[ValidationIssue, ...]
     start_issues: tuple[ValidationIssue, ...]  # dependencies and deadlines with which the job would never start
+    advice: tuple[str, ...]  # warnings that never refuse the request
     metadata: Metadata  # as read before the job is stored
 
     @property
     def warnings(self) -> list[str]:
         """Messages for the owner of the job."""
-        return [*(issue.message for issue in self.preflight_issues), *_advisory_warnings(self.request, self.job)]
+        return [*(issue.message for issue in self.preflight_issues), *self.advice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,8 @@ class SubmissionService:
         job = replace(new, after=after)
         self._check_places(checked.places, job, list(chain.from_iterable(claims)))
         issues = (*checked.preflight_issues, *preflight.policy_issues(request, job, applied, checked.preflight_issues))
-        return ValidatedSubmission(request, job, issues, (*unmet, *late), metadata)
+        advice = (*_lost_work_warnings(request, job), *_next_pool_warnings(job, applied.policy))
+        return ValidatedSubmission(request, job, issues, (*unmet, *late), advice, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
         """Check that no live job of another owner writes to the same folders, or to folders above or below them.
@@ -389,7 +391,7 @@ def new_job(
     )
 
 
-def _advisory_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
+def _lost_work_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
     """Yield a warning for an accepted request whose job may lose work, because it has no checkpoint."""
     if request.checkpoints is None and (job.preemptible or request.spot):
         yield (
@@ -397,3 +399,14 @@ def _advisory_warnings(request: TrainingRequest, job: Job) -> Iterator[str]:
             "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint), and let the script resume from its "
             "checkpoint directory."
         )
+
+
+def _next_pool_warnings(job: Job, policy: Policy) -> Iterator[str]:
+    """Yield a warning for a job that asks for further pools if it is late, although its project has none."""
+    if job.start_by is None or job.start_by_action is not StartByAction.NEXT_POOL or further_pools(job, policy):
+        return
+    yield (
+        f"If the job has not started by {clock(job.start_by)}, it is only announced: start_by_action is next_pool, and "
+        f"its project {job.project} has no further pools in which it could run. Have an admin add pools to the "
+        "project, or let the action be notify or cancel."
+    )

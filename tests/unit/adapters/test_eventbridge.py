@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from api_contract.notices import LONGEST_NOTICE, notice
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.domain.domain_events import JobEvent, PolicyApplied, UnsavedJob
-from job_queue.domain.job import STOP_DENIED_SECONDS, iso
+from job_queue.domain.job import STOP_DENIED_SECONDS, StartByAction, iso
 from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import announce_cut_off, start_missed
 from tests.jobs import NOW, OWNER
@@ -131,6 +132,23 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
 
 def notices(notifying: NotifyingQueue) -> list[str]:
     return [detail["notice"] for _, detail in notifying.events() if "notice" in detail]
+
+
+@pytest.mark.parametrize(
+    ("further", "told"),
+    [
+        ((), "has not started by 1970-01-01 00:00:00 UTC, and its project has no further pools in which it could run"),
+        (("p5", "p4"), "has not started by 1970-01-01 00:00:00 UTC, and may now run in the pools p5, p4"),
+    ],
+)
+def test_a_late_start_tells_of_further_pools(notifying: NotifyingQueue, further: tuple[str, ...], told: str) -> None:
+    queue = notifying.queue
+    queue.submit("job1", 1)
+    late = start_missed(replace(queue.job("job1"), start_by_action=StartByAction.NEXT_POOL), further, queue.now)
+    queue.repository.notify(late)
+    (event,) = [detail for what, detail in notifying.events() if what == "Training Job Late"]
+    assert (event["action"], event["pools"]) == ("next_pool", list(further))
+    assert event["notice"] == f"job1 (ada, project default) {told}."
 
 
 def test_people_are_told_in_a_sentence_of_what_they_want_to_hear(notifying: NotifyingQueue) -> None:

@@ -174,6 +174,29 @@ def test_a_late_job_may_run_in_the_further_pools_of_its_project() -> None:
     assert sent["ResourceConfig"]["InstanceType"] == "ml.p4d.24xlarge"
 
 
+def test_a_late_job_without_further_pools_is_announced_and_keeps_waiting() -> None:
+    events: list[JobTransition] = []
+    queue = occupied(events, projects=[{"name": "default", "quota": {"p5": 1}, "pools": ["p5"]}])
+    tags = tagged(start_by=at(300), start_by_action="next_pool")
+    (warning,) = (it for it in queue.accept("late", None, **tags).warnings if "start_by_action" in it)
+    assert warning.startswith(f"If the job has not started by {_words(300)}, it is only announced")
+    assert "its project default has no further pools" in warning
+    wait_until(queue, 900)
+    missed = f"it had not started by {_words(300)} (tag start_by)"
+    (cause,) = (it.cause for it in queue.record("late").history if (it.cause or "").startswith("it had not"))
+    assert cause == f"{missed}; its project has no further pools in which it could run"
+    assert [job_event(it) for it in events if it.new.name == "late"].count(JobEvent.LATE) == 1
+    assert (queue.state("late"), queue.job("late").pools) == ("pending", ())
+    end(queue, "first-qstamp-1")
+    assert queue.state("late") == "running"
+
+
+def test_a_job_with_further_pools_is_accepted_without_a_warning() -> None:
+    queue = occupied()
+    warnings = queue.accept("late", None, **tagged(start_by=at(300), start_by_action="next_pool")).warnings
+    assert not [it for it in warnings if "start_by_action" in it]
+
+
 def test_a_job_that_has_run_is_not_late_after_its_preemption() -> None:
     queue = Harness(slots=1)
     apply(queue, settings={"preempted_min_runtime": 0})
