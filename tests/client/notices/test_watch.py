@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from api_contract.models import FINISHED, JobDetail, JobSummary
 from api_contract.notices import LONGEST_NOTICE, finished, notice
 from sagemaker_queue.errors import NotFound
@@ -21,6 +23,7 @@ class Queue:
         self.reasons: dict[str, str] = {}
         self.failures: dict[str, dict[str, Any]] = {}
         self.owners: dict[str, str] = {}
+        self.more: dict[str, dict[str, Any]] = {}  # further attributes
         self.forgotten: set[str] = set()
         self.listed_before = 0  # the latest transitions that lists do not have yet
 
@@ -49,6 +52,7 @@ class Queue:
             "entryTime": moments[0],
             "stateSince": moments[-1],
             "reason": {"code": "X", "message": self.reasons[name]} if name in self.reasons else None,
+            **self.more.get(name, {}),
             "history": [
                 {"at": at, "state": state, "cause": cause}
                 for at, (_, state, cause) in zip(moments, history)  # noqa: B905  # Python 3.9 has no strict
@@ -171,6 +175,73 @@ def test_a_requeue_is_told_with_the_person() -> None:
     assert told(watch) == [
         "a (ann, project vision) was requeued by lea, and goes on from its checkpoint when it is its turn again."
     ]
+
+
+LATE = {"startBy": "2026-11-21T10:05:00Z", "startByAction": "notify", "startMissed": True}
+MISSED = "it had not started by 2026-11-21 10:05:00 UTC (tag start_by)"
+NOT_STARTED = "a (ann, project vision) has not started by 2026-11-21 10:05:00 UTC"
+
+
+def test_a_late_start_is_told_once_although_the_job_only_waits() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", "submitted")]}
+    watch = watching(queue)
+    watch.look()
+    queue.more["a"] = LATE
+    assert told(watch) == [f"{NOT_STARTED}."]
+    assert told(watch) == []
+    queue.histories["a"].append((20, "running", ""))
+    assert told(watch) == ["a (ann, project vision) has started, after 20m00s in the queue."]
+
+
+@pytest.mark.parametrize(
+    ("cause", "pools", "told_too"),
+    [
+        (f"{MISSED}; it may now run in p5 and p4", ["p5", "p4"], ", and may now run in the pools p5, p4"),
+        (MISSED, [], ", and its project has no further pools in which it could run"),
+        (MISSED, ["p5"], ", and its project has no further pools in which it could run"),
+    ],
+)
+def test_a_late_start_tells_the_further_pools(cause: str, pools: list[str], told_too: str) -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", "submitted")]}
+    watch = watching(queue)
+    watch.look()
+    queue.histories["a"].append((5, "pending", cause))
+    queue.more["a"] = {**LATE, "startByAction": "next_pool", "pools": pools}
+    assert told(watch) == [f"{NOT_STARTED}{told_too}."]
+
+
+def test_a_late_start_that_was_known_or_ended_the_job_is_no_news() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", "submitted")], "b": [(0, "pending", "submitted")]}
+    queue.more["a"] = LATE
+    watch = watching(queue)
+    watch.look()
+    queue.histories["a"].append((20, "running", ""))
+    queue.histories["b"].append((5, "stopped", f"stopped: {MISSED}"))
+    queue.more["b"] = {**LATE, "startByAction": "cancel"}
+    assert sorted(told(watch)) == [
+        "a (ann, project vision) has started, after 20m00s in the queue.",
+        f"b (ann, project vision) was stopped: {MISSED}.",
+    ]
+
+
+def test_work_without_a_checkpoint_is_told_once_for_each_attempt() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
+    watch = watching(queue, "unsaved", "late")
+    watch.look()
+    queue.more["a"] = {"unsavedSince": "2026-11-21T10:01:00Z"}
+    (first,) = told(watch)
+    assert first.startswith("a (ann, project vision) has run for ")
+    assert "without a checkpoint" in first and "smq submit --checkpoint" in first
+    assert told(watch) == []
+    queue.more["a"] = {}
+    assert told(watch) == []
+    queue.more["a"] = {"unsavedSince": "2026-11-21T12:01:00Z", "request": {"CheckpointConfig": {"S3Uri": "s3://b/a"}}}
+    (second,) = told(watch)
+    assert "$SM_CHECKPOINT_DIR" in second
 
 
 def test_a_job_that_goes_on_after_it_was_listed_is_told_once() -> None:

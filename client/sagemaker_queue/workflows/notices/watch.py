@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from api_contract import notices
 from api_contract.models import FINISHED, WAITING
 from sagemaker_queue.errors import NotFound
-from sagemaker_queue.jobs.formatting import duration, since
+from sagemaker_queue.jobs.formatting import duration, moment, since
 from sagemaker_queue.queue.config.notice_settings import NoticeFilter
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TOGETHER = 3  # jobs of one owner that fail with the same class between two polls give one notice
 _NAMED = 5  # maximum number of names in such a notice
+_MOVED = "(tag start_by); it may now run in "  # in the history of a late job that may run in further pools
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -34,18 +35,27 @@ class Notice:
     remedy: str = ""
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The part of a live job that gives notices when it changes."""
+
+    since: datetime  # time of the latest known transition
+    lasting: frozenset[tuple[str, datetime]] = frozenset()  # see _lasting
+
+
 class JobWatch:
     """A watch over the selected jobs of a queue.
 
     Changes before the first call of ``look`` give no notice. Each later change that the filter accepts gives one
-    notice. A transition between two calls is not missed, because the queue keeps a history of each job.
+    notice. A transition between two calls is not missed, because the queue keeps a history of each job. A lasting
+    condition, such as a missed start, gives a notice if it is present at a call and was not at the call before.
     """
 
     def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:
         self._queue = queue
         self._meant = meant
         self._wanted = wanted
-        self._live: dict[str, datetime] | None = None  # job -> time of its latest known transition
+        self._live: dict[str, _Known] | None = None
         self._ended = _LONG_AGO  # time of the latest known end
 
     @property
@@ -58,7 +68,7 @@ class JobWatch:
 
         Raises QueueError; the next call then returns the missed notices.
         """
-        live = {job.job: _since(job) for job in self._queue.jobs() if self._meant(job)}
+        live = {job.job: _known(job) for job in self._queue.jobs() if self._meant(job)}
         ended = self._ended_lately()
         found: list[Notice] = []
         if self._live is not None:
@@ -67,10 +77,10 @@ class JobWatch:
             # Jobs that were submitted and finished between two calls.
             quick = [job.job for job in ended if job.job not in known and self._meant(job)]
             for name in dict.fromkeys([*changed, *quick]):
-                news, until = self._news(name, known.get(name, _LONG_AGO))
+                news, latest = self._news(name, known.get(name, _Known(_LONG_AGO)))
                 found += news
-                if name in live:  # the job may have changed after the list was read, so use the later time
-                    live[name] = until
+                if name in live:  # the job may have changed after the list was read
+                    live[name] = latest
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])
         return together(found)
@@ -85,14 +95,41 @@ class JobWatch:
                 break
         return ended
 
-    def _news(self, name: str, known: datetime) -> tuple[list[Notice], datetime]:
-        """Return the notices about a job after ``known``, and the time up to which the notices reach."""
+    def _news(self, name: str, known: _Known) -> tuple[list[Notice], _Known]:
+        """Return the notices about a job after ``known``, and what is known of it now."""
         try:
             job = self._queue.job(name)
         except NotFound:  # the job finished long ago, and the queue has forgotten it
             return [], known
-        news = notices_since(job, known, self._wanted.waited)
-        return [notice for notice in news if notice.kind in self._wanted.kinds], _since(job)
+        news = [*_lasting_notices(job, known.lasting), *notices_since(job, known.since, self._wanted.waited)]
+        return [notice for notice in news if notice.kind in self._wanted.kinds], _known(job)
+
+
+def _lasting_notices(job: JobDetail, known: frozenset[tuple[str, datetime]]) -> Iterable[Notice]:
+    """Yield the notices for the lasting conditions of a live job that are not known."""
+    for kind, begin in sorted(_lasting(job) - known):
+        if not job.finished:
+            text = notices.notice(job.job, job.owner, job.project, _LASTING_NEWS[kind](job, begin))
+            yield Notice(kind, job.job, text, job.owner)
+
+
+def _lasting(job: JobSummary) -> frozenset[tuple[str, datetime]]:
+    """Return the lasting conditions of a job, each with a time that tells it from an earlier one of the same kind."""
+    begins = {"late": job.start_by if job.start_missed else None, "unsaved": job.unsaved_since}
+    return frozenset((kind, begin) for kind, begin in begins.items() if begin is not None)
+
+
+def _late_news(job: JobDetail, start_by: datetime) -> str:
+    widens = job.start_by_action == "next_pool"
+    moved = widens and any(_MOVED in transition.cause for transition in job.history)
+    return notices.late(f"{moment(start_by)} UTC", job.pools if moved else (), no_further=widens and not moved)
+
+
+def _unsaved_news(job: JobDetail, began: datetime) -> str:
+    return notices.unsaved(duration(since(began)), has_folder=bool(job.request.get("CheckpointConfig")))
+
+
+_LASTING_NEWS: Mapping[str, Callable[[JobDetail, datetime], str]] = {"late": _late_news, "unsaved": _unsaved_news}
 
 
 def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[Notice]:
@@ -159,6 +196,10 @@ def _interruption(cause: str) -> str:
     if by and how == "requeued":
         return notices.requeued(by)
     return notices.drained(by) if by and how == "drained" else notices.preempted(cause=cause)
+
+
+def _known(job: JobSummary) -> _Known:
+    return _Known(_since(job), _lasting(job))
 
 
 def _since(job: JobSummary) -> datetime:
