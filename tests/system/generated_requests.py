@@ -164,7 +164,12 @@ def bodies(system: Watched, path: str, method: str) -> list[Any]:
     known: dict[tuple[str, str], list[Any]] = {
         ("post", "/add-job"): [system.tagged("more", "vision", 2), system.tagged("more-of-ops", "ops", 2)],
         ("post", "/plan"): [system.tagged("more", "vision")],
-        ("patch", "/jobs/{name}"): [{"priority": 7}, {"held": True}, {"held": False, "priority": -1}],
+        ("patch", "/jobs/{name}"): [
+            *({"priority": 7}, {"held": True}, {"held": False, "priority": -1}),
+            *({"requeue": True}, {"held": True, "now": True}, {"remoteDebug": True}),
+        ],
+        ("post", "/drain"): [{"pool": "p5"}, {"pool": "p5", "stops": "all", "reason": "<b>"}],
+        ("post", "/undrain"): [{"pool": "p5"}],
         ("put", "/policy"): [{"policy": POLICY, "version": version}],
         ("post", "/policy/rollback"): [{"to": 1, "version": version}],
         ("post", "/policy/preview"): [{"policy": POLICY}, {"capacity": {"p5": 4}, "hours": 1}],

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -179,6 +180,51 @@ def test_a_job_obeys_its_owner_its_projects_admins_and_the_queues_and_nobody_els
     assert SECRET in json.dumps(people["ops"].job("adas-0").to_json())
     people["bob"].submit(request(system, "bobs", "nlp"))
     refused(Forbidden, None, people["lea"].cancel, "bobs")  # a lead of another project
+
+
+def test_only_an_admin_of_the_queue_drains_a_pool(system: System, people: dict[str, QueueClient]) -> None:
+    people["ada"].submit(request(system, "stays", "vision"))
+    system.wait_state("stays", "running")
+    for who in ("ada", "bob", "lea", "eve"):
+        refused(Forbidden, None, people[who].drain, "p5")
+        refused(Forbidden, None, people[who].drain, "no-such-pool")  # not even whether there is such a pool
+    assert all(pool.drain is None for pool in system.queue.queue().pools)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    people["ops"].drain("p5", at=tomorrow, reason="new disks")
+    for who in ("ada", "bob", "lea", "eve"):
+        refused(Forbidden, None, people[who].undrain, "p5")
+        refused(Forbidden, None, partial(people[who].drain, at=tomorrow + timedelta(days=9)), "p5")
+    (drain,) = (pool.drain for pool in people["eve"].queue().pools if pool.name == "p5")
+    assert drain and (drain.by, drain.reason) == (arn("ops"), "new disks")
+    assert abs(drain.at - tomorrow) < timedelta(seconds=2)
+    assert people["ops"].undrain("p5").was_drained
+    assert (system.state("stays"), system.job("stays").attempt) == ("running", 1)
+
+
+def test_a_stranger_neither_enters_a_job_nor_learns_what_it_said_when_it_failed(
+    system: System, people: dict[str, QueueClient]
+) -> None:
+    people["ada"].submit(request(system, "entered", "vision"))
+    system.wait_state("entered", "running")
+    for stranger in ("bob", "eve"):
+        refused(Forbidden, None, people[stranger].enable_remote_debug, "entered")
+    assert not any("remote debugging" in change.cause for change in system.job("entered").history)
+
+    script = f"import sys\nprint('opening {SECRET}', flush=True)\nsys.exit('ValueError: wrong token {SECRET}')"
+    people["ada"].submit(request(system, "fails", "vision", script))
+    system.wait_state("fails", "failed")
+    full = people["ada"].job("fails")
+    assert full.failure and SECRET in full.failure.sentence and SECRET in " ".join(full.failure.lines)
+    for reader in ("bob", "eve", "lea"):  # an admin of the project sees no values, either
+        seen = people[reader].job("fails")
+        assert seen.failure and (seen.failure_class, seen.failure.lines) == (full.failure_class, ())
+        listed = [job.to_json() for job in people[reader].jobs("finished")]
+        past = [attempt.to_json() for attempt in people[reader].history()]
+        attempts = [attempt for attempt in past if attempt["job"] == "fails"]
+        assert attempts and attempts[0]["failureClass"] == full.failure_class
+        for answer in (seen.to_json(), listed, past, people[reader].queue().to_json()):
+            assert SECRET not in json.dumps(answer)
+    assert SECRET in json.dumps(people["ops"].job("fails").to_json())
 
 
 def test_a_session_of_a_shared_role_is_told_apart_by_a_trust_policy_alone(
