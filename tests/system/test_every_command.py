@@ -124,10 +124,12 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
 
 def submit_again(smq: Smq) -> None:
     """From the beginning, and from a step."""
+    smq("drain", "p5", "--stop", "none")  # else the job may start, and write its own checkpoints before it is listed
     smq("resubmit", "later")
     smq("resubmit", "later", "--from", "5", "--name", "later-five")
     assert [one["step"] for one in smq.json("checkpoints", "list", "later-five")["checkpoints"]] == [5]
     smq("cancel", "later-r2", "later-five", "--yes")
+    smq("undrain", "p5")
 
 
 def bring_data(smq: Smq) -> None:
