@@ -8,11 +8,12 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.domain.cluster_state import ClusterState, StoredDrains
 from job_queue.domain.domain_events import PoolDrained, PoolUndrained
 from job_queue.domain.errors import InvalidRequest, NotFound, Refused, Unavailable
-from job_queue.scheduler import Drain, Drains, DrainStops, join
+from job_queue.scheduler import MOST_POOLS, Drain, Drains, DrainStops, join
 from job_queue.validation.issue import near, quoted
 
 TRIES = 10  # tries to store the drains, since other requests may change them at the same time
 LATE_SECONDS = 120  # a time that was over for no longer than this when the request arrived means now
+MOST_DRAINS = MOST_POOLS  # drains of pools that the policy no longer has count, too
 LONGEST_AHEAD = 366 * 24 * 3600  # seconds
 
 
@@ -58,6 +59,7 @@ class DrainService:
         """
         cluster, now = self._read_cluster(), self._clock()
         self._check_pool(pool, cluster, known={})
+        self._check_number(pool, cluster)
         drain = Drain(_start(at, now), caller, _one_line(reason), DrainStops(stops), int(now))
         before = self._store(pool, drain)
         self._repository.notify(PoolDrained(pool, drain))
@@ -94,6 +96,22 @@ class DrainService:
                 continue
             return before
         raise Unavailable("Other requests change the drains at the same time. Send the same request again.")
+
+    def _check_number(self, pool: str, cluster: ClusterState) -> None:
+        """Check that another pool may be drained: one row has the drains and the policy, and holds 400 KB.
+
+        :raises InvalidRequest: too many pools are drained.
+        """
+        drains = cluster.metadata.drains.by_pool
+        if pool in drains or len(drains) < MOST_DRAINS:
+            return
+        former = sorted(drains.keys() - {it.name for it in cluster.applied.policy.pools})
+        raise InvalidRequest(
+            f"{len(drains)} pools are drained, and at most {MOST_DRAINS} can be; {len(former)} of them are no longer "
+            "in the policy.",
+            field="pool",
+            remedy=f"End a drain first: smq undrain {(former or sorted(drains))[0]}.",
+        )
 
     def _check_pool(self, pool: str, cluster: ClusterState, known: Drains) -> None:
         names = [it.name for it in cluster.applied.policy.pools]

@@ -36,6 +36,8 @@ projects:
 - {name: vision, quota: {p5: 1}}
 - {name: nlp, quota: {p5: 1}}
 prices: {ml.p5.48xlarge: 98.32}
+failure_rules:
+- {action: retry free, match: "NCCL*", fresh_instances: true}
 """
 
 
@@ -321,6 +323,7 @@ def test_what_if_there_were_more(page: Page, system: System) -> None:
     shows(page, "p5: 3 instances, now 2", "1 job would start now: c3.")
     assert system.queue.policy().policy["pools"][0]["capacity"] == 2
     page.get_by_text("The whole policy, as text").last.click()
+    shows(page, "failure_rules:", "match: NCCL*", "fresh_instances: true")
     page.get_by_role("button", name="Try this text").last.click()
     shows(page, "Nothing of note would change.")
 

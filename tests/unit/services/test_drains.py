@@ -12,6 +12,7 @@ from job_queue.domain.domain_events import DomainEvent, PoolDrained, PoolUndrain
 from job_queue.domain.errors import Refused
 from job_queue.domain.job import iso
 from job_queue.scheduler import Drain, DrainStops
+from job_queue.services.drains import MOST_DRAINS
 from tests.jobs import NOW, OWNER, P5
 from tests.queue_harness import Harness
 from tests.unit.queue_api import ADMIN, P4, Api, Governed, a_policy
@@ -252,6 +253,20 @@ def test_a_policy_keeps_drains_and_the_drain_of_a_removed_pool_can_be_ended() ->
 
 
 # --- what is stored --------------------------------------------------------------------------------------
+
+
+def test_the_row_of_the_policy_cannot_be_filled_with_drains_of_former_pools() -> None:
+    api = Drained()
+    former = {f"gone{number}": Drain(int(NOW), ADMIN, "x" * 300, DrainStops.ALL) for number in range(MOST_DRAINS - 1)}
+    api.queue.repository.replace_drains(StoredDrains(1, former))
+    assert api.drain("p5")[0] == 200
+    status, answer = api.drain("p4")
+    assert (status, answer["field"]) == (400, "pool")
+    assert "100 pools are drained, and at most 100 can be; 99 of them are no longer in the policy." in answer["message"]
+    assert answer["remedy"] == "End a drain first: smq undrain gone0."
+    assert api.drain("p5", stops="all")[0] == 200, "a drain that is replaced needs no room"
+    assert api.undrain("gone0")[0] == 200
+    assert api.drain("p4")[0] == 200
 
 
 def test_a_drain_is_stored_with_the_policy_and_read_with_the_metadata() -> None:

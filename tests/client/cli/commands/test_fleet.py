@@ -201,6 +201,23 @@ class TestPolicyShow:
         assert header == "# Version 3, applied by arn:aws:iam::1:user/ann at 2026-11-21 10:00:00 UTC."
         assert text == YAML
 
+    def test_all_fields_are_shown(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        rule = {"action": "retry free", "match": "NCCL*: timeout", "exit_code": 1, "fresh_instances": True}
+        document = {
+            **POLICY,
+            "projects": [{"name": "a", "max_preemptions": 2, "failure_rules": [{**rule, "failure_class": "hardware"}]}],
+            "settings": {"max_preemptions": 5, "preempted_min_runtime": 600, "preempted_min_runtime_limit": 7200},
+            "interactive": {"first": False, "max_per_owner": None},
+            "failure_rules": [rule, {"action": "fail", "failure_class": "user_error"}],
+            "a_field_of_a_later_version": {"x": [1, None, True]},
+        }
+        server.answers(200, {**APPLIED, "policy": document})
+        assert main(["policy", "show"]) == 0
+        text = capsys.readouterr().out
+        assert yaml.safe_load(text) == document
+        shown = "{action: retry free, exit_code: 1, fresh_instances: true, match: 'NCCL*: timeout'}"
+        assert f"failure_rules:\n- {shown}\n" in text
+
     def test_nobody_applied_one(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"version": 0, "policy": POLICY, "appliedBy": None, "appliedAt": None})
         assert main(["policy", "show"]) == 0
