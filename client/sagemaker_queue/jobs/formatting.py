@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
 from api_contract.intervals import interval_in_words, short_interval
-from api_contract.models import Expectation, JobSummary
+from api_contract.models import Expectation, JobDetail, JobSummary
 
 # C0 except tab and line feed, DEL, C1, marks that change the direction of text, and surrogates.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -20,6 +20,7 @@ _SEQUENCE = re.compile(
 
 MEGABYTE = 1_000_000
 LONGEST_CELL = 72  # characters
+_IN_FURTHER_POOLS = "(tag start_by); it may now run in "  # part of a cause in the history
 _BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -98,6 +99,11 @@ def end_sentence(end: datetime | None) -> str | None:
 def _time_until(time: datetime) -> str:
     seconds = (time - datetime.now(timezone.utc)).total_seconds()
     return duration(seconds) if seconds > 0 else "soon"
+
+
+def has_further_pools(job: JobDetail) -> bool:
+    """Return whether a job that has missed its start may run in further pools of its project, from its history."""
+    return any(_IN_FURTHER_POOLS in transition.cause for transition in job.history)
 
 
 def state_sentence(job: JobSummary) -> str:

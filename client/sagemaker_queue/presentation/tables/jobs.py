@@ -15,6 +15,7 @@ from sagemaker_queue.jobs.formatting import (
     end_sentence,
     ends_in,
     gpus,
+    has_further_pools,
     in_words,
     instances,
     moment,
@@ -214,6 +215,8 @@ def _start_by(job: JobSummary) -> str | None:
     actions = {"cancel": "is stopped", "next_pool": "may run in the further pools of its project"}
     action = actions.get(job.start_by_action or "", "is only announced")
     if job.start_missed:
+        if job.start_by_action == "next_pool" and isinstance(job, JobDetail) and not has_further_pools(job):
+            action = "keeps waiting, as its project has no further pools"
         return f"{moment(job.start_by)}; it had not started by then, and {action}"
     expected = job.expected_start and (job.expected_start.likely or job.expected_start.start)
     late = "; it is expected to be late" if expected and expected > job.start_by else ""

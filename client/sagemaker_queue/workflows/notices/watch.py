@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from api_contract import notices
 from api_contract.models import FINISHED, WAITING
 from sagemaker_queue.errors import NotFound
-from sagemaker_queue.jobs.formatting import duration, moment, since
+from sagemaker_queue.jobs.formatting import duration, has_further_pools, moment, since
 from sagemaker_queue.queue.config.notice_settings import NoticeFilter
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 TOGETHER = 3  # jobs of one owner that fail with the same class between two polls give one notice
 _NAMED = 5  # maximum number of names in such a notice
-_MOVED = "(tag start_by); it may now run in "  # in the history of a late job that may run in further pools
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -40,7 +39,7 @@ class _Known:
     """The part of a live job that gives notices when it changes."""
 
     since: datetime  # time of the latest known transition
-    lasting: frozenset[tuple[str, datetime]] = frozenset()  # see _lasting
+    lasting: frozenset[tuple[str, datetime]] = frozenset()  # see _lasting; also those that are over
 
 
 class JobWatch:
@@ -48,7 +47,7 @@ class JobWatch:
 
     Changes before the first call of ``look`` give no notice. Each later change that the filter accepts gives one
     notice. A transition between two calls is not missed, because the queue keeps a history of each job. A lasting
-    condition, such as a missed start, gives a notice if it is present at a call and was not at the call before.
+    condition, such as a missed start, gives one notice, also if it ends and comes back.
     """
 
     def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:
@@ -68,7 +67,8 @@ class JobWatch:
 
         Raises QueueError; the next call then returns the missed notices.
         """
-        live = {job.job: _known(job) for job in self._queue.jobs() if self._meant(job)}
+        before = self._live or {}
+        live = {job.job: _known(job, before.get(job.job)) for job in self._queue.jobs() if self._meant(job)}
         ended = self._ended_lately()
         found: list[Notice] = []
         if self._live is not None:
@@ -102,7 +102,7 @@ class JobWatch:
         except NotFound:  # the job finished long ago, and the queue has forgotten it
             return [], known
         news = [*_lasting_notices(job, known.lasting), *notices_since(job, known.since, self._wanted.waited)]
-        return [notice for notice in news if notice.kind in self._wanted.kinds], _known(job)
+        return [notice for notice in news if notice.kind in self._wanted.kinds], _known(job, known)
 
 
 def _lasting_notices(job: JobDetail, known: frozenset[tuple[str, datetime]]) -> Iterable[Notice]:
@@ -121,7 +121,7 @@ def _lasting(job: JobSummary) -> frozenset[tuple[str, datetime]]:
 
 def _late_news(job: JobDetail, start_by: datetime) -> str:
     widens = job.start_by_action == "next_pool"
-    moved = widens and any(_MOVED in transition.cause for transition in job.history)
+    moved = widens and has_further_pools(job)
     return notices.late(f"{moment(start_by)} UTC", job.pools if moved else (), no_further=widens and not moved)
 
 
@@ -198,8 +198,8 @@ def _interruption(cause: str) -> str:
     return notices.drained(by) if by and how == "drained" else notices.preempted(cause=cause)
 
 
-def _known(job: JobSummary) -> _Known:
-    return _Known(_since(job), _lasting(job))
+def _known(job: JobSummary, before: _Known | None) -> _Known:
+    return _Known(_since(job), _lasting(job) | (before.lasting if before else frozenset()))
 
 
 def _since(job: JobSummary) -> datetime:

@@ -108,6 +108,24 @@ class TestShow:
         line = "  Cut off    at 2026-11-27 09:30:00: its training plan ends, and it waits again\n"
         assert line in capsys.readouterr().out
 
+    @pytest.mark.parametrize(
+        ("action", "cause", "told"),
+        [
+            ("notify", "", "is only announced"),
+            ("next_pool", "; it may now run in p5 and p4", "may run in the further pools of its project"),
+            ("next_pool", "; its project has no further", "keeps waiting, as its project has no further pools"),
+        ],
+    )
+    def test_a_start_that_was_missed(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], action: str, cause: str, told: str
+    ) -> None:
+        missed = {"state": "pending", "cause": f"it had not started by 2026-11-27 09:30:00 UTC (tag start_by){cause}"}
+        late = {"startBy": "2026-11-27T09:30:00Z", "startByAction": action, "startMissed": True}
+        server.answers(200, {"job": "job1", "state": "pending", **late, "history": [missed]})
+        assert main(["show", "job1"]) == 0
+        page = " ".join(capsys.readouterr().out.split())
+        assert f"Start by 2026-11-27 09:30:00; it had not started by then, and {told} " in page
+
     def test_the_sizes_that_it_accepts_and_has_had(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
