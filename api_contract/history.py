@@ -100,6 +100,8 @@ class PastAttempt(Answer, frozen=True):
     """The training image, or the name of the algorithm."""
     failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
     """The class of the attempt's failure; null if it did not fail, or an earlier version recorded it."""
+    gpu_uuids: Annotated[tuple[str, ...], schema(maxItems=16)] = ()
+    """The UUIDs of GPUs that the log of a hardware failure names, those in lines about the error first."""
     gpu_mean_percent: Optional[Count] = None
     """The mean utilization of all the attempt's GPUs, from SageMaker's metrics of each minute. Null if SageMaker
     reported nothing, such as for an attempt of a few minutes; for an attempt that ended in the last minutes; and for

@@ -169,6 +169,17 @@ class Reason(Answer, frozen=True):
     """A sentence for people."""
 
 
+class GpuReturn(Answer, frozen=True):
+    """A GPU of a hardware failure that other hardware failures named in the day before."""
+
+    uuid: Annotated[str, schema(examples=["GPU-5a1f0c6e-8c54-4a57-9c1c-0d4f5e9d8a11"])]
+    """The UUID of the GPU."""
+    failures: Count = 0
+    """The number of these other failures, of any job."""
+    latest: Optional[Time] = None
+    """The end of the latest of these attempts."""
+
+
 class JobFailure(Answer, frozen=True):
     """The failure of the last failed attempt of a job.
 
@@ -196,6 +207,10 @@ class JobFailure(Answer, frozen=True):
     """The rule that chose the action, such as `retry_on: 137=retry`, or the reason why no retry was left."""
     fresh_instances: bool = False
     """True if the next attempt gets other instances than those of a kept warm pool."""
+    gpu_uuids: Annotated[tuple[str, ...], schema(maxItems=16)] = ()
+    """The UUIDs of GPUs that the log of a hardware failure names, those in lines about the error first."""
+    returned_gpus: Annotated[tuple[GpuReturn, ...], schema(maxItems=16)] = ()
+    """The GPUs among these that other hardware failures named in the day before."""
     action_now: Annotated[Optional[str], schema(enum=["fail", "retry", "retry free", None])] = None
     """The action for such a failure by the rules in force now; null if an older queue does not say."""
     rule_now: Optional[str] = None

@@ -58,6 +58,11 @@ def late(start_by: str, pools: Sequence[str] = (), *, no_further: bool = False) 
     return f"{news}, and may now run in the pools {', '.join(pools)}" if pools else news
 
 
+def gpu_returned(remedy: str) -> str:
+    """Return the news of a hardware failure of a GPU that has failed before. ``remedy`` names the GPU."""
+    return f"had a hardware failure, and is tried again. {remedy}"
+
+
 def finished(
     state: str, took: str, job: str, reason: str | None, failure_class: str | None = None, remedy: str = ""
 ) -> str:

@@ -25,7 +25,7 @@ from job_queue.domain.domain_events import (
     UnsavedJob,
     job_event,
 )
-from job_queue.domain.failures import FailureClass, remedy_for
+from job_queue.domain.failures import FailureClass, remedy_of
 from job_queue.domain.job import Job, StartByAction, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.state_machine import JobTransition, new_failure
@@ -216,6 +216,8 @@ def _details(event: JobEvent, transition: JobTransition) -> dict[str, Any]:
             details = {"drainedBy": old.drained_by, "slots": dict(old.slots)}
         case JobEvent.LATE:
             details = {"startBy": iso(new.start_by or 0), "action": new.start_by_action.value, "pools": list(new.pools)}
+        case JobEvent.GPU_RETURNED:
+            details = _failure_details(transition)
         case JobEvent.FINISHED:
             details = {"reason": new.reason and new.reason[:LONGEST_TEXT], **_failure_details(transition)}
     return {"trainingJobName": new.launched or old.launched, **details}
@@ -225,7 +227,8 @@ def _failure_details(transition: JobTransition) -> dict[str, Any]:
     if (failure := new_failure(transition)) is None:
         return {}
     covered = {"noticeOf": transition.covered_by} if transition.covered_by else {}
-    return {"failureClass": failure.failure_class, "failure": failure.sentence, **covered}
+    returned = {"returnedGpus": [gpu.uuid for gpu in failure.returned_gpus]} if failure.returned_gpus else {}
+    return {"failureClass": failure.failure_class, "failure": failure.sentence, **returned, **covered}
 
 
 def _news(event: JobEvent, transition: JobTransition, after: float) -> str | None:
@@ -235,24 +238,29 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
     """
     old, new = transition.old, transition.new
     waited = epoch(new.since) - epoch(new.entered)
+    news = None
     match event:
         case JobEvent.STARTED if waited >= after:
-            return notices.started(duration(waited))
+            news = notices.started(duration(waited))
         case JobEvent.PREEMPTED:
-            return notices.preempted(old.evicted_for)
+            news = notices.preempted(old.evicted_for)
         case JobEvent.REQUEUED:
-            return notices.requeued(old.requeued_by or "", held=new.held)
-        case JobEvent.DRAINED | JobEvent.LATE:
-            return _late_news(old, new) if event is JobEvent.LATE else notices.drained(old.drained_by or "")
+            news = notices.requeued(old.requeued_by or "", held=new.held)
+        case JobEvent.DRAINED:
+            news = notices.drained(old.drained_by or "")
+        case JobEvent.LATE:
+            news = _late_news(old, new)
+        case JobEvent.GPU_RETURNED if (failure := new_failure(transition)) is not None:
+            news = notices.gpu_returned(remedy_of(failure))
         case JobEvent.FINISHED if not transition.covered_by:  # else the notice of an earlier job covers this job
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see
             failure = new_failure(transition)
             known = failure.failure_class if failure and failure.failure_class != FailureClass.UNKNOWN else None
             shown = None if is_output else reason
-            remedy = remedy_for(known or "")
-            return notices.finished(new.state.value, duration(waited), new.name, shown, known, remedy)
-    return None
+            remedy = remedy_of(failure) if failure and known else ""
+            news = notices.finished(new.state.value, duration(waited), new.name, shown, known, remedy)
+    return news
 
 
 def _late_news(old: Job, new: Job) -> str:

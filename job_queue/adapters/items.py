@@ -139,6 +139,7 @@ _LEFT_OUT_WHILE_EMPTY = (
         "after",
         "founders",
         "freeRetried",
+        "infraCheck",
         "lastSlots",
         "leftIdle",
         "places",

@@ -39,6 +39,7 @@ from job_queue.adapters.items import (
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
+from job_queue.adapters.records.failed_gpu_records import FailedGpuRecords
 from job_queue.adapters.records.failure_notices import FailureNotices
 from job_queue.adapters.records.heavy_requests import HeavyRequests
 from job_queue.adapters.records.outlook_record import OutlookRecord
@@ -117,6 +118,7 @@ class JobRepository(MetadataRepository):
         self.published = PublishedPlanRecord(tables, lines_table)
         self.recorded_ends = RecordedEnds()
         self.heavy_requests = HeavyRequests(tables, lines_table)
+        self.failed_gpus = FailedGpuRecords(tables, lines_table)
         self.failure_notices = FailureNotices(tables, lines_table)
 
     # --- jobs ------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ class LaunchResult(Enum):
     NO_CAPACITY = auto()  # refused: the account's quota of this instance type is used up
     NO_QUOTA = auto()  # refused: another quota of the account is used up, or the quota is smaller than this request
     POOL_AT_FAULT = auto()  # refused because of the fields that the pool added to the request
+    CHECK_AT_FAULT = auto()  # refused, perhaps because of the health check that the queue added to the request
     THROTTLED = auto()  # refused: too many calls in this second
     NOT_NOW = auto()  # refused, but may be accepted later: no permission, or expired credentials
     UNKNOWN = auto()  # no answer: the call may or may not take effect, now or later

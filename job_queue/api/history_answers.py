@@ -54,6 +54,7 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         memory_mean_percent=used.memory_mean,
         memory_p95_percent=used.memory_p95,
         failure_class=found.failure_class,
+        gpu_uuids=found.gpu_uuids or (),
     )
 
 

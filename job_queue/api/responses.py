@@ -15,6 +15,7 @@ from api_contract.models import (
     Eviction,
     Expectation,
     ExternalJob,
+    GpuReturn,
     JobDetail,
     JobFailure,
     JobSummary,
@@ -39,7 +40,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
-from job_queue.domain.failures import chosen_again, remedy_for
+from job_queue.domain.failures import chosen_again, remedy_of
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import (
     EndedAttempt,
@@ -163,13 +164,15 @@ def _failure(record: JobRecord, failed: FailedAttempt, policy: Policy | None, *,
         failure_class=failed.failure_class,
         attempt=failed.attempt,
         sentence=failed.sentence if full else REDACTED,
-        remedy=remedy_for(failed.failure_class),
+        remedy=remedy_of(failed),
         rank=failed.rank,
         lines=failed.lines if full else (),
         exit_code=failed.exit_code,
         action=failed.action,
         rule=failed.rule,
         fresh_instances=failed.fresh_instances,
+        gpu_uuids=failed.gpu_uuids,
+        returned_gpus=tuple(GpuReturn(gpu.uuid, gpu.failures, _at(gpu.latest)) for gpu in failed.returned_gpus),
         action_now=now.action if now else None,
         rule_now=now.rule if now else None,
     )

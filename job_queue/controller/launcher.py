@@ -19,6 +19,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff, instances_by_capa
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
+from job_queue.domain.launching.instance_check import CHECK_FIELD, has_added_check, with_instance_check
 from job_queue.domain.launching.proof import attempt_tags, call_number
 from job_queue.domain.launching.quota_lag import lag_of
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
@@ -58,7 +59,8 @@ def is_unsent(job: Job) -> bool:
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
     """Return the CreateTrainingJob request of a job's current attempt: the user's request with slots, name and tags."""
-    request = placed(stored_request(details), job, policy)
+    submitted = stored_request(details)
+    request = with_instance_check(submitted, placed(submitted, job, policy), job)
     request["TrainingJobName"] = job.launched
     tags = request.get("Tags", [])
     request["Tags"] = [*tags, *({"Key": key, "Value": it} for key, it in attempt_tags(job, len(tags)).items())]
@@ -83,6 +85,11 @@ class Launcher(ControllerPart):
         if job.allocation is not None:
             return self._training.assign(job, request)
         result, message = self._training.create(request)
+        if result is LaunchResult.REFUSED and has_added_check(stored_request(details), request):
+            # SageMaker may refuse the health check, which the user did not write. So the next launch goes without it,
+            # whatever the message says, and its answer decides.
+            without = f"The next launch goes without {CHECK_FIELD}, which the queue has added."
+            return LaunchResult.CHECK_AT_FAULT, f"{message} ({without})"
         if result is LaunchResult.REFUSED and is_changed(stored_request(details), TrainingRequest.read(request)):
             # The pool has changed the request, so SageMaker may object to fields that the user did not write. Such a
             # refusal never fails the job.
@@ -188,9 +195,15 @@ class Launcher(ControllerPart):
         def refused(latest: Job, record: JobRecord) -> JobTransition:
             # If SageMaker accepted an earlier attempt, the request is not wrong: a role, data or a plan was removed.
             for_good = result is LaunchResult.REFUSED and not record.attempts
-            lasting = result is LaunchResult.NO_QUOTA
             return state_machine.record_refusal(
-                latest, sent_at, message, for_good=for_good, now=self._clock(), backoffs=backoffs, lasting=lasting
+                latest,
+                sent_at,
+                message,
+                for_good=for_good,
+                now=self._clock(),
+                backoffs=backoffs,
+                lasting=result is LaunchResult.NO_QUOTA,
+                without_check=result is LaunchResult.CHECK_AT_FAULT,
             )
 
         recorded = self._give_up(lease, job, refused)

@@ -29,10 +29,10 @@ from job_queue.domain.capacity_backoff import (
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.domain_events import ForgedAttempt
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
-from job_queue.domain.failures import FailureClass, LoggedLine, NamedRule, rules_for
+from job_queue.domain.failures import FailureClass, GpuFailure, LoggedLine, NamedRule, returned_gpus, rules_for
 from job_queue.domain.fleet.listing import Walk, next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
-from job_queue.domain.job import ExternalTrainingJob, Job, JobRecord, WarmPool, epoch, iso
+from job_queue.domain.job import ExternalTrainingJob, FailedAttempt, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.launching.proof import is_named_as_attempt
 from job_queue.domain.launching.quota_lag import of_the_quota
 from job_queue.domain.launching.refusals import QuotaExceeded
@@ -393,7 +393,8 @@ class Reconciler(ControllerPart):
         ending = self._ending(record, ended, metadata, policy)
         if ending.must_be_classified(job):
             lines = self._lines_of(ended, job, logs or _Reads(0))
-            ending = replace(ending, failed=failed_attempt(record.job, ending, lines, _rules_for(record, policy)))
+            classified = failed_attempt(record.job, ending, lines, _rules_for(record, policy))
+            ending = replace(ending, failed=self._with_returned_gpus(classified, ended, job))
         if ending.lacks_capacity:
             backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since), metadata=metadata)
             transition = state_machine.end(record, ending, self._clock(), backoffs)
@@ -447,6 +448,14 @@ class Reconciler(ControllerPart):
         plan = cut_off_by(record.job, metadata.training_plans, policy, at)
         report = end_report(record, ended, metadata, policy)
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan, report)
+
+    def _with_returned_gpus(self, failed: FailedAttempt, ended: TrainingJob, job: Job) -> FailedAttempt:
+        """Return the same failure with its GPUs that other hardware failures named in the day before."""
+        if not failed.gpu_uuids:
+            return failed
+        at = self._clock() if ended.ended_at is None else ended.ended_at
+        failure = GpuFailure(f"{job.submission}#{job.attempt}", at, failed.gpu_uuids)
+        return replace(failed, returned_gpus=returned_gpus(failure, self._repository.failed_gpus.noted(failure)))
 
     def _with_notice(self, transition: JobTransition) -> JobTransition:
         """Return the same transition with the job whose notice covers it, if similar jobs have failed just before."""

@@ -127,6 +127,7 @@ class JobEvent(StrEnum):
     LATE = "Training Job Late"  # the job waits, and has not started by its `start_by`
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job's fault; the job waits again
     UNSAVED = "Training Job Unsaved"  # a preemption would lose more than an hour of the work of the attempt
+    GPU_RETURNED = "Training Job GPU Returned"  # the job is tried again after a hardware failure of a GPU that returned
     FINISHED = "Training Job Finished"
 
 
@@ -147,8 +148,10 @@ def job_event(transition: JobTransition) -> JobEvent | None:
         return JobEvent.LATE
     if new.state is JobState.RUNNING:
         return _of_running(old, new)
-    if new_failure(transition) is not None and new.tries == 0:
-        return None  # a failure of the job itself is no backoff; there is an event when no retries are left
+    failure = new_failure(transition)
+    if failure is not None and new.tries == 0:
+        # A failure of the job itself is no backoff; there is an event when no retries are left.
+        return JobEvent.GPU_RETURNED if failure.returned_gpus else None
     if old.state.holds_slots and new.state.waits:
         outcome = transition.ended.outcome if transition.ended is not None else None
         return _INTERRUPTIONS.get(outcome or "", JobEvent.BACKED_OFF)

@@ -85,6 +85,15 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnedGpu:
+    """A GPU of a hardware failure that other hardware failures named in the day before."""
+
+    uuid: str
+    failures: int  # number of these other failures
+    latest: int  # epoch seconds of the latest of them
+
+
+@dataclass(frozen=True, slots=True)
 class FailedAttempt:
     """The classified failure of an attempt, and the queue's action."""
 
@@ -98,6 +107,8 @@ class FailedAttempt:
     exit_code: int | None = None
     fresh_instances: bool = False  # the next attempt must not reuse the instances
     early: bool = False  # the attempt failed soon after its start
+    gpu_uuids: tuple[str, ...] = ()  # the GPUs that the log of a hardware failure names, suspects first
+    returned_gpus: tuple[ReturnedGpu, ...] = ()  # those that other hardware failures named in the day before
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +169,7 @@ class Job:
     retried: int = 0  # retries so far
     free_retried: int = 0  # retries in a row that did not count
     failure: FailedAttempt | None = None  # the failure of the last failed attempt
+    infra_check: bool = False  # the instances of the next attempt are to be checked; see launching.instance_check
     missing_since: int | None = None  # epoch seconds since which SageMaker has not known the attempt
     stop_denied: int | None = None  # epoch seconds at which SageMaker denied a stop of the attempt
     max_runtime: int | None = None  # seconds

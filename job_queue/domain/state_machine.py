@@ -27,6 +27,7 @@ from job_queue.domain.failures import (
     decided,
     exit_code_of,
     first_failed,
+    gpus_in,
     is_built_in,
 )
 from job_queue.domain.job import (
@@ -43,6 +44,7 @@ from job_queue.domain.job import (
     epoch,
     iso,
 )
+from job_queue.domain.launching.instance_check import is_check_due
 from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import Drain, JobState, clock, duration, join
@@ -166,6 +168,7 @@ def record_refusal(
     now: float,
     backoffs: tuple[CapacityBackoff, ...] = (),
     lasting: bool = False,
+    without_check: bool = False,
 ) -> JobTransition:
     """Record that SageMaker refused the call that was sent at `sent_at`.
 
@@ -176,6 +179,8 @@ def record_refusal(
     :param for_good: whether SageMaker will never accept the request.
     :param backoffs: the backoff of the capacity key, if the refusal was for lack of instances.
     :param lasting: whether the call will be refused again unless the account or the job is changed.
+    :param without_check: whether the next launch has no health check of the instances, which may be what SageMaker
+        refuses. Calls of the present launch all have the same request.
     """
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
@@ -192,8 +197,12 @@ def record_refusal(
         )
     if backoffs:
         return _back_off(job, now, message, job.attempt, backoffs)
-    refusals = max(job.refusals + 1, MANY_REFUSALS * lasting)
-    return _back_off(job, now, message, job.attempt, refusals=refusals, refused=job.refused_until(now))
+    changes: dict[str, Any] = {
+        "refusals": max(job.refusals + 1, MANY_REFUSALS * lasting),
+        "refused": job.refused_until(now),
+        "infra_check": job.infra_check and not without_check,
+    }
+    return _back_off(job, now, message, job.attempt, **changes)
 
 
 def give_up_taken_name(job: Job, *, now: float) -> JobTransition:
@@ -435,6 +444,7 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
     :param backoffs: the backoff of the capacity key, if the attempt ended for lack of instances.
     """
     transition = _within_total_runtime(_end(record, ending, now, backoffs), ending, now)
+    transition = _with_infra_check(transition, ending, now)
     return _with_attempt_record(_delayed_for_late_call(transition, now), ending.report)
 
 
@@ -454,6 +464,20 @@ def _within_total_runtime(transition: JobTransition, ending: Ending, now: float)
     over = replace(_finished(job, now, JobState.STOPPED, why), run_seconds=ran)
     cause = f"stopped: {why}" if reached else f"{transition.cause}; stopped: {why}"
     return replace(transition, new=over, cause=cause, ended=replace(ended, outcome=JobState.STOPPED.value))
+
+
+def _with_infra_check(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
+    """Record whether the instances of the next attempt are to be checked, after a failure of the hardware.
+
+    A check that is due stays due until an attempt has had instances, because SageMaker checks only these. An error of
+    SageMaker may be the result of the check.
+    """
+    job, failure = transition.old, new_failure(transition)
+    if failure is not None and failure.failure_class != FailureClass.INTERNAL:
+        due = is_check_due(failure)
+    else:
+        due = job.infra_check and run_seconds(job, now, ending.report) == 0
+    return replace(transition, new=replace(transition.new, infra_check=due and transition.new.state.waits))
 
 
 def _delayed_for_late_call(transition: JobTransition, now: float) -> JobTransition:
@@ -548,7 +572,10 @@ def failed_attempt(
     failure = classify(ending.failure, exit_code, texts)
     rank, last = first_failed(lines)
     compared = [ending.failure or "", *texts[-MOST_COMPARED:]]
-    return choose(job.attempt, failure, exit_code, compared, rules, rank=rank, lines=last)
+    failed = choose(job.attempt, failure, exit_code, compared, rules, rank=rank, lines=last)
+    if failure.failure_class is FailureClass.HARDWARE:
+        failed = replace(failed, gpu_uuids=gpus_in(ending.failure, texts))
+    return failed
 
 
 def _seconds_run(job: Job, ending: Ending, now: float) -> float:
@@ -719,7 +746,11 @@ def _with_attempt_record(transition: JobTransition, report: EndReport) -> JobTra
     """Return the same transition with the attempt record of the ended attempt added."""
     if transition.record is None or transition.ended is None:
         return transition
-    return replace(transition, account=attempt_record(transition.record, transition.ended, report))
+    account = attempt_record(transition.record, transition.ended, report)
+    failure = new_failure(transition)
+    if failure is not None and failure.gpu_uuids:
+        account = replace(account, gpu_uuids=failure.gpu_uuids)
+    return replace(transition, account=account)
 
 
 def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> JobTransition:

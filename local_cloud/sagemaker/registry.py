@@ -1,5 +1,6 @@
 """The registry of all training jobs: names, use of instances (with quota lag after the end), and deletion."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -60,11 +61,25 @@ class JobRegistry:
             if placement.warm and placement.warm.warm_pool:
                 placement.warm.warm_pool.reuse(name)
             self._jobs[name] = job = make(placement)
+            job.machines = placement.warm.machines if placement.warm else self._free_machines(placement)
             self._holders.append(job)
             used = by_type(group for holder in self._holding() if not holder.ended for group in holder.groups)
             # The number of instances in use rises nowhere else.
             self._most |= {kind: max(self._most.get(kind, 0), used.get(kind, 0)) for kind in placement.by_type}
             return job
+
+    def _free_machines(self, placement: InstancePlacement) -> tuple[str, ...]:
+        """Return the machines for a new job: for each type those with the lowest numbers that no other job has.
+
+        So a job often gets machines that another job has just left, as may happen on AWS. The caller holds the lock.
+        """
+        busy = {machine for holder in self._holding() for machine in holder.machines}
+        found: list[str] = []
+        for group in placement.groups:
+            names = (f"{group.instance_type}/{number}" for number in itertools.count())
+            free = (name for name in names if name not in busy and name not in found)
+            found += itertools.islice(free, group.count)
+        return tuple(found)
 
     @property
     def most_in_use(self) -> dict[str, int]:

@@ -42,6 +42,7 @@ class EmulatedTrainingJob:
         self.groups = groups
         self.plan = plan
         self.warm_start = warm_start
+        self.machines: tuple[str, ...] = ()  # the machines of the instances, in the order of hosts
         self.spot = bool(request.get("EnableManagedSpotTraining"))
         self.launched = self.warm_start  # a warm pool's cluster is already running
         self.tags: dict[str, str] = {}

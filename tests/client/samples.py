@@ -52,7 +52,7 @@ FAILURE: dict[str, Any] = {
     **{"failureClass": "gpu_memory", "attempt": 1, "rank": "algo-2 rank 3", "exitCode": 1, "freshInstances": False},
     **{"sentence": "CUDA ran out of memory.", "remedy": "Use a smaller batch."},
     "lines": ["step 41", "torch.OutOfMemoryError: CUDA out of memory."],
-    **{"action": "fail", "rule": "built-in: gpu_memory, fail"},
+    **{"action": "fail", "rule": "built-in: gpu_memory, fail", "gpuUuids": [], "returnedGpus": []},
     **{"actionNow": "retry", "ruleNow": "failure_rules 1 of the policy: failure_class gpu_memory, retry"},
 }
 FAILED: dict[str, Any] = {
@@ -133,7 +133,7 @@ ATTEMPT: dict[str, Any] = {
     **{"launched": "2026-11-21T11:40:00Z", "began": "2026-11-21T11:41:35Z", "ended": "2026-11-21T13:41:35Z"},
     **{"waitedSeconds": 6000.0, "provisionedSeconds": 95.0, "ranSeconds": 7200.0, "maxRuntimeSeconds": 86400},
     **{"madeRoomFor": "urgent", "borrowed": 1, "lostSeconds": 600, "image": "train:1"},
-    **{"hungSeconds": None, "idleSeconds": None, "failureClass": None},
+    **{"hungSeconds": None, "idleSeconds": None, "failureClass": None, "gpuUuids": []},
     "carrier": None,
     "carries": None,
     **{"gpuMeanPercent": None, "gpuP95Percent": None, "gpuMemoryMeanPercent": None, "gpuMemoryP95Percent": None},

@@ -16,6 +16,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
+from job_queue.domain.failures import RETURN_SECONDS, GpuFailure
 from job_queue.domain.job import ExternalTrainingJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.state_machine import JobTransition
@@ -404,6 +405,17 @@ def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRe
     repository.drop_external("theirs")
     repository.drop_external("theirs")
     assert repository.external() == []
+
+
+def test_hardware_failures_are_read_since_the_day_before(repository: JobRepository) -> None:
+    def failure(attempt: str, at: float) -> GpuFailure:
+        return GpuFailure(attempt, int(at), ("GPU-a", "GPU-b"))
+
+    old, first, later = failure("x#1", NOW - 2 * RETURN_SECONDS), failure("x#2", NOW - 60), failure("y#1", NOW)
+    assert repository.failed_gpus.noted(old) == [old]
+    assert repository.failed_gpus.noted(first) == [first]
+    assert repository.failed_gpus.noted(first) == [first], "the same end again"
+    assert repository.failed_gpus.noted(later) == [first, later]
 
 
 def test_a_backoff_is_written_with_the_transition_that_it_comes_from(repository: JobRepository) -> None:

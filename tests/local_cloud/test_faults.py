@@ -1,5 +1,6 @@
 """Faults on purpose: each kind does what it says, as often as it says, and the same with the same seed."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -198,12 +199,32 @@ def test_a_test_chooses_the_time_and_the_instance(make_emulator: MakeEmulator) -
         emulator.says("struck", "works", host)
     emulator.service.strike("struck", "hardware", "algo-2")
     assert emulator.ended("struck")["FailureReason"] == "AlgorithmError: , exit code: 134"
-    assert len(emulator.log("struck", "algo-2")) == 3
+    assert len(emulator.log("struck", "algo-2")) == 4
     assert emulator.log("struck") == ["works"]
     with pytest.raises(ValueError, match="no training job 'struck' is running"):
         emulator.service.strike("struck", "oom")
     with pytest.raises(ValueError, match="there is no fault 'lost' of a job that trains; known are oom, "):
         emulator.service.strike("struck", "lost")
+
+
+def test_a_gpu_has_the_same_uuid_as_long_as_jobs_get_the_same_machine(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator()
+
+    def uuid_of(job: str, host: str) -> str:
+        emulator.says(job, "works", host)
+        emulator.service.strike(job, "hardware", host)
+        emulator.ended(job)
+        (found,) = re.findall(r"GPU-[0-9a-f-]{36}", "\n".join(emulator.log(job, host)))
+        return str(found)
+
+    emulator.create("first", "python", "-c", WORKS, ResourceConfig=GANG)
+    emulator.create("beside", "python", "-c", WORKS, ResourceConfig={**GANG, "InstanceCount": 1})
+    second = uuid_of("first", "algo-2")
+    emulator.create("again", "python", "-c", WORKS, ResourceConfig=GANG)
+    assert uuid_of("again", "algo-2") == second
+    assert uuid_of("beside", "algo-1") != second
+    emulator.create("once", "python", "-c", WORKS, ResourceConfig=GANG)
+    assert uuid_of("once", "algo-1") != second
 
 
 def test_a_job_that_hangs_writes_nothing_and_can_be_stopped(make_emulator: MakeEmulator) -> None:

@@ -304,6 +304,20 @@ def test_a_job_that_is_being_deleted_keeps_its_name_and_says_how_it_ended(make_e
     assert "Deleting" not in told
 
 
+def test_an_infrastructure_check_is_described_as_requested(emulator: Emulator) -> None:
+    emulator.create("checked", "true", InfraCheckConfig={"EnableInfraCheck": True})
+    assert emulator.describe("checked")["InfraCheckConfig"] == {"EnableInfraCheck": True}
+    emulator.create("unchecked", "true")
+    assert "InfraCheckConfig" not in emulator.describe("unchecked")
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1, ["true"]])
+def test_an_infrastructure_check_is_true_or_false(emulator: Emulator, wrong: object) -> None:
+    asked = {**request("checked"), "InfraCheckConfig": {"EnableInfraCheck": wrong}}
+    code, message = refusal(emulator, "create_training_job", **asked)
+    assert (code, "infraCheckConfig.enableInfraCheck" in message) == ("SerializationException", True)
+
+
 def test_remote_debug_is_not_switched_before_a_job_downloads(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(startup_delay=86400.0)
     emulator.create("early", "sleep", "86400")

@@ -6,6 +6,7 @@ from typing import Any
 
 from job_queue.adapters.items import ACTIVE, CONTROL, OWNERS, job_from
 from job_queue.adapters.records.claimed_places import LOCKS
+from job_queue.adapters.records.failed_gpu_records import FAILED_GPUS
 from job_queue.adapters.records.failure_notices import NOTICES
 from job_queue.adapters.records.policy_history import DOCUMENTS, HISTORY
 from job_queue.adapters.records.published_plan import PUBLISHED
@@ -253,7 +254,7 @@ class Ending:
         return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
 
     def _check_nothing_is_left(self) -> None:
-        kept = (CONTROL, OWNERS, LOCKS, HISTORY, DOCUMENTS, PUBLISHED, NOTICES)  # bounded by themselves
+        kept = (CONTROL, OWNERS, LOCKS, HISTORY, DOCUMENTS, PUBLISHED, NOTICES, FAILED_GPUS)  # bounded by themselves
         rows = [where for where in self._world.tables.rows if where[0] == LINES and where[1] not in kept]
         require(not rows, "nothing is left behind", str(rows))
         told = self._world.sandboxes[0].repository.published.latest()

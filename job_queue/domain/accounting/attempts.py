@@ -80,6 +80,7 @@ class AttemptRecord:
     carries: int | None = None  # for a carrier: its GPUs
     utilization: MeasuredUtilization | None = None  # added some minutes after the end; None: not measured
     failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
+    gpu_uuids: tuple[str, ...] | None = None  # the GPUs that the log of a hardware failure names
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:

@@ -5,6 +5,12 @@ Import public names from this package only.
 
 from job_queue.domain.failures.classes import DEFAULT_ACTIONS, MEANINGS, REMEDIES, Failure
 from job_queue.domain.failures.classification import classify, exit_code_of
+from job_queue.domain.failures.failed_gpus import (
+    RETURN_SECONDS,
+    GpuFailure,
+    gpus_in,
+    returned_gpus,
+)
 from job_queue.domain.failures.first_failure import LoggedLine, first_failed
 from job_queue.domain.failures.rules import (
     DEFAULT_RETRIES,
@@ -16,6 +22,7 @@ from job_queue.domain.failures.rules import (
     decided,
     is_built_in,
     remedy_for,
+    remedy_of,
     rules_for,
     rules_of_tag,
 )
@@ -27,10 +34,12 @@ __all__ = [
     "Failure",
     "FailureAction",
     "FailureClass",
+    "GpuFailure",
     "LoggedLine",
     "MEANINGS",
     "NamedRule",
     "REMEDIES",
+    "RETURN_SECONDS",
     "RuleError",
     "asks_for_retries",
     "choose",
@@ -39,8 +48,11 @@ __all__ = [
     "decided",
     "exit_code_of",
     "first_failed",
+    "gpus_in",
     "is_built_in",
     "remedy_for",
+    "remedy_of",
+    "returned_gpus",
     "rules_for",
     "rules_of_tag",
 ]

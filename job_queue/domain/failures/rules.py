@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from job_queue.domain.failures.classes import DEFAULT_ACTIONS, REMEDIES, Failure
+from job_queue.domain.failures.failed_gpus import remedy_for_returned
 from job_queue.domain.job import FailedAttempt, Job, clipped
 from job_queue.scheduler import FailureAction, FailureClass, FailureRule, Policy
 
@@ -198,6 +199,11 @@ def chosen_again(job: Job, failed: FailedAttempt, tag: str | None, policy: Polic
 def remedy_for(failure_class: str) -> str:
     """Return the remedy for a recorded class; empty for a class of a later version."""
     return next((remedy for it, remedy in REMEDIES.items() if it == failure_class), "")
+
+
+def remedy_of(failed: FailedAttempt) -> str:
+    """Return the remedy for a recorded failure."""
+    return remedy_for_returned(failed) or remedy_for(failed.failure_class)
 
 
 def is_built_in(failed: FailedAttempt) -> bool:

@@ -6,6 +6,7 @@ AlgorithmError and ClientError (https://docs.aws.amazon.com/sagemaker/latest/dg/
 """
 
 import builtins
+import uuid
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -40,6 +41,15 @@ HARDWARE_LINES = (
     "detected on GPU in the framebuffer at physAddr 0x7fffa8860 partition 7, subpartition 1.",
     "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 )
+
+
+# The form of a UUID: https://github.com/4paradigm/k8s-vgpu-scheduler/issues/25
+_GPU_LINE = "GPU 0: NVIDIA A10G (UUID: {})"  # a line of `nvidia-smi -L`
+
+
+def hardware_lines(machine: str) -> list[str]:
+    """Return the log lines of a failed GPU. The GPU's UUID depends only on its machine."""
+    return [_GPU_LINE.format(f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, machine)}"), *HARDWARE_LINES]
 
 
 def failure_reason(instance: Instance, exit_code: int) -> str:

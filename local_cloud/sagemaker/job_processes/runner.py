@@ -283,7 +283,8 @@ class JobRunner:
         if kind == "hardware":
             execution.kill()  # so that no process writes after these lines
             with instance.output.open("a") as output:
-                output.writelines(f"{line}\n" for line in failures.HARDWARE_LINES)
+                machine = self._job.machines[instance.shard]
+                output.writelines(f"{line}\n" for line in failures.hardware_lines(machine))
         return _failed(killed(failures.ABORTED if kind == "hardware" else failures.OUT_OF_MEMORY))
 
     def _script_end(self, execution: Execution) -> _End | None:

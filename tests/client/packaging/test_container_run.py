@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,8 @@ class Container:
         }
         for folder in ("input/config", "input/data/code", "output", "bin"):
             (root / folder).mkdir(parents=True)
-        (root / "input/data/code/run.py").write_text(RUN.read_text())
+        self.submitted = RUN.read_text()
+        (root / "input/data/code/run.py").write_text(self.submitted)
 
     def program(self, name: str, text: str) -> None:
         (self.root / "bin" / name).write_text(text)
@@ -76,7 +77,7 @@ class Container:
 
     def again(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            entry_point(hashlib.sha256(RUN.read_bytes()).hexdigest()),
+            entry_point(hashlib.sha256(self.submitted.encode()).hexdigest()),
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -489,3 +490,39 @@ def test_a_shell_finds_the_variables_and_the_folder(container: Container) -> Non
         marked = MarkedOutput(command)
         assert marked.feed(output) == b"here" + container.environment["ODD"].encode() + b"algo-1\n"
         assert marked.status == 3
+
+
+# --- GPUs ----------------------------------------------------------------------------------------
+
+UUID = "GPU-5a1f0c6e-8c54-4a57-9c1c-0d4f5e9d8a11"
+INFORMATION = "Model: \t\t NVIDIA A10G\nIRQ:   \t\t 10\nGPU UUID: \t {}\nVideo BIOS: \t 94.02\n"
+
+
+def with_driver(container: Container, uuids: Sequence[str], code: int, command: str = "exit {}") -> str:
+    """What the program logs on an instance whose driver has these files."""
+    driver = container.root / "driver"
+    for number, uuid in enumerate(uuids):
+        (driver / f"gpus/0000:00:1{number}.0").mkdir(parents=True)
+        (driver / f"gpus/0000:00:1{number}.0/information").write_text(INFORMATION.format(uuid))
+    container.submitted = RUN.read_text().replace('Path("/proc/driver/nvidia")', f"Path({str(driver)!r})")
+    assert container.submitted != RUN.read_text()
+    (container.root / "input/data/code/run.py").write_text(container.submitted)
+    process = container.start("sh", "-c", command.format(code))
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == code
+    return out
+
+
+def test_a_command_that_fails_has_the_gpus_of_its_instance_in_its_log(container: Container) -> None:
+    out = with_driver(container, [UUID.replace("5a1f", "ffff"), UUID, "GPU-????????-????-????-????-????????????"], 3)
+    assert out.splitlines()[-1] == f"[smq] The GPUs of this instance: {UUID} {UUID.replace('5a1f', 'ffff')}"
+
+
+def test_a_gpu_that_is_lost_meanwhile_is_named_as_well(container: Container) -> None:
+    lost = "rm -r ../driver/gpus; exit {}"
+    assert UUID in with_driver(container, [UUID], 3, lost)
+
+
+@pytest.mark.parametrize(("uuids", "code"), [([UUID], 0), ([], 3)])
+def test_otherwise_nothing_is_said_of_gpus(container: Container, uuids: list[str], code: int) -> None:
+    assert "GPUs" not in with_driver(container, uuids, code)

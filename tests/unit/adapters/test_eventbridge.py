@@ -94,6 +94,15 @@ def live_through(queue: Harness) -> None:
     queue.end("job1-qstamp-3")
 
 
+def fail_twice_on_a_gpu(queue: Harness) -> None:
+    """Let a job live through two hardware failures of one GPU."""
+    queue.submit("job1", 1)
+    for attempt in (1, 2):
+        queue.now += 301
+        why = "AlgorithmError: NVRM: Xid 79, GPU-5a1f0c6e-8c54-4a57-9c1c-0d4f5e9d8a11 has fallen off the bus"
+        queue.end(f"job1-qstamp-{attempt}", "Failed", failure=why)
+
+
 def be_drained(queue: Harness) -> None:
     queue.submit("job1", 1)
     queue.drain("default", reason="new disks")
@@ -203,7 +212,8 @@ def test_what_others_say_of_its_end_orders_nobody_about_and_what_its_program_sai
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
 def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, name: str) -> None:
-    (be_drained if name == "queue-drained" else live_through)(notifying.queue)
+    ways = {"queue-drained": be_drained, "queue-gpu-returned": fail_twice_on_a_gpu}
+    ways.get(name, live_through)(notifying.queue)
     notifying.notifier.notify(UnsavedJob(notifying.queue.job("job1"), has_folder=True, at=notifying.queue.now))
     example = payload(name)
     assert example["source"] == "sagemaker-queue"

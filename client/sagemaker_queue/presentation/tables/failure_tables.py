@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from api_contract.models import JobDetail, JobFailure
+from api_contract.models import GpuReturn, JobDetail, JobFailure
 from sagemaker_queue.jobs.formatting import clean, log_line, moment, visible
 from sagemaker_queue.presentation.tables.explanations import Section
 from sagemaker_queue.presentation.tables.usage_tables import TOTAL
-from sagemaker_queue.workflows.usage.failure_sums import FailureSum
+from sagemaker_queue.workflows.usage.failure_sums import GPU, FailureSum
 
 BUILT_IN = "built-in"  # the beginning of the rule if the built-in action of the class applies
+SHOWN_GPUS = 4  # UUIDs of GPUs that are shown; the JSON has all
+LATEST_NAMES = 3  # training jobs that are shown for each GPU
 LATER_RULES = (
     "No rule of the job (its tag retry_on), of its project or of the policy (their failure_rules) matches this failure."
     " So the built-in action of the class applies. docs/failures.md lists the classes and their actions."
@@ -33,11 +35,23 @@ def failure_facts(failure: JobFailure) -> dict[str, object]:
         "Class": failure.failure_class,
         "Cause": failure.sentence,
         "What to do": failure.remedy,
+        "GPUs": _gpus(failure),
+        "Returned GPUs": "; ".join(map(_returned, failure.returned_gpus[:SHOWN_GPUS])),
         "First to fail": failure.rank,
         "Exit code": failure.exit_code,
         "Action": _action(failure),
         "Rule": failure.rule,
     }
+
+
+def _gpus(failure: JobFailure) -> str:
+    more = len(failure.gpu_uuids) - SHOWN_GPUS
+    return ", ".join(failure.gpu_uuids[:SHOWN_GPUS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _returned(gpu: GpuReturn) -> str:
+    times = f"{gpu.failures} other hardware failure{'s' if gpu.failures > 1 else ''} within a day"
+    return f"{gpu.uuid}: {times}" + (f", the latest at {moment(gpu.latest)}" if gpu.latest else "")
 
 
 def failure_lines(failure: JobFailure) -> list[str]:
@@ -62,17 +76,23 @@ def check_sections(job: JobDetail, failure: JobFailure) -> list[Section]:
 
 
 def failure_rows(by: str, parts: Mapping[str, FailureSum], total: FailureSum) -> tuple[list[str], list[list[object]]]:
-    """Return headers, and a row for each part and one for the total."""
+    """Return headers, and a row for each part and one for the total.
+
+    The last column has the most common class, or the latest training jobs of a GPU.
+    """
     rows: list[list[object]] = []
+    last = {"class": [], GPU: ["Latest Training Jobs"]}.get(by, ["Most Common"])
     for key, found in (*parts.items(), (TOTAL, total)):
         most = found.most_common
-        common = [] if by == "class" else [f"{most[0]} ({most[1]})" if most else ""]
+        common = [f"{most[0]} ({most[1]})" if most else ""] if last else []
+        if by == GPU:
+            common = ["" if found is total else ", ".join(found.names[-LATEST_NAMES:])]
         owners = [] if by == "owner" else [len(found.owners)]
         jobs = [found.attempts, len(found.jobs)]
         rows.append([key, *jobs, *owners, f"{found.lost_hours:,.2f}", moment(found.latest), *common])
-    title = by.replace("-", " ").title()
+    title = "GPU" if by == GPU else by.replace("-", " ").title()
     headers = [title, "Failures", "Jobs", *([] if by == "owner" else ["Owners"]), "Lost-h", "Latest (UTC)"]
-    return [*headers, *([] if by == "class" else ["Most Common"])], rows
+    return [*headers, *last], rows
 
 
 def _action(failure: JobFailure) -> str:

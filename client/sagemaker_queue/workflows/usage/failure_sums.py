@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,13 +15,18 @@ from sagemaker_queue.workflows.usage.sums import NONE
 NOT_RECORDED = "(not recorded)"  # the class of a failure that an earlier version of the queue recorded
 _HOUR = 3_600_000  # milliseconds
 
-FAILURE_KEYS: Mapping[str, Callable[[PastAttempt], str | None]] = {
-    "class": lambda attempt: attempt.failure_class or NOT_RECORDED,
-    "project": lambda attempt: attempt.project,
-    "owner": lambda attempt: short_owner(attempt.owner),
-    "instance-type": lambda attempt: "+".join(sorted(attempt.instances)),
+GPU = "gpu"
+FAILURE_KEYS: Mapping[str, Callable[[PastAttempt], Sequence[str | None]]] = {
+    "class": lambda attempt: [attempt.failure_class or NOT_RECORDED],
+    "project": lambda attempt: [attempt.project],
+    "owner": lambda attempt: [short_owner(attempt.owner)],
+    "instance-type": lambda attempt: ["+".join(sorted(attempt.instances))],
+    GPU: lambda attempt: attempt.gpu_uuids,
 }
-"""The keys by which failed attempts can be summed up."""
+"""The keys by which failed attempts can be summed up, each with the parts in which an attempt counts.
+
+An attempt has the GPUs that the log of a hardware failure names; other attempts have none, and do not count.
+"""
 
 
 @dataclass
@@ -34,6 +39,7 @@ class FailureSum:
     jobs: set[tuple[str, object]] = field(default_factory=set)
     owners: set[str | None] = field(default_factory=set)
     classes: Counter[str] = field(default_factory=Counter)
+    names: list[str] = field(default_factory=list)  # the training jobs, in the order of the history
 
     def add(self, attempt: PastAttempt) -> None:
         """Add a failed attempt."""
@@ -42,6 +48,7 @@ class FailureSum:
         self.latest = max((time for time in (self.latest, attempt.ended) if time), default=None)
         self.jobs.add((attempt.job, attempt.submitted))
         self.owners.add(attempt.owner)
+        self.names.append(attempt.training_job_name or attempt.job)
         self.classes[attempt.failure_class or NOT_RECORDED] += 1
 
     @property
@@ -76,7 +83,9 @@ def sum_failures(attempts: Iterable[PastAttempt], by: str) -> tuple[dict[str, Fa
     key, total = FAILURE_KEYS[by], FailureSum()
     found: dict[str, FailureSum] = {}
     for attempt in filter(has_failed, attempts):
-        total.add(attempt)
-        found.setdefault(key(attempt) or NONE, FailureSum()).add(attempt)
+        if parts := key(attempt):
+            total.add(attempt)
+        for part in parts:
+            found.setdefault(part or NONE, FailureSum()).add(attempt)
     order = sorted(found, key=lambda name: (-found[name].attempts, name))
     return {name: found[name] for name in order}, total

@@ -256,3 +256,55 @@ def test_wait_names_the_class(server: ScriptedServer, capsys: pytest.CaptureFixt
     server.always_answers(200, FAILED)
     assert main(["wait", "job1"]) == 4
     assert "job1 failed (gpu_memory): CUDA ran out of memory." in "".join(capsys.readouterr())
+
+
+# --- GPUs that hardware failures name ----------------------------------------------------------------
+
+GPU, OTHER_GPU = ("GPU-" + digit * 8 + "-0000-4000-8000-" + digit * 12 for digit in "ab")
+BROKEN = {**OUT, "failureClass": "hardware", "gpuUuids": [GPU, OTHER_GPU], "trainingJobName": "job4-qstamp-2"}
+BROKEN_AGAIN = {**BOBS, "failureClass": "hardware", "gpuUuids": [GPU], "trainingJobName": "job5-qstamp-1"}
+
+
+def test_failures_by_gpu_name_the_training_jobs(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(server, *ALL, BROKEN, BROKEN_AGAIN)
+    assert main(["failures", "--by", "gpu"]) == 0
+    title, _, first, second, total = capsys.readouterr().out.splitlines()
+    assert title.split("  ")[0] == "GPU" and title.endswith("Latest Training Jobs")
+    assert first.split()[:4] == [GPU, "2", "2", "2"] and first.endswith("job4-qstamp-2, job5-qstamp-1")
+    assert second.split()[:4] == [OTHER_GPU, "1", "1", "1"] and second.endswith("job4-qstamp-2")
+    assert total.split()[:4] == ["all", "2", "2", "2"], "an attempt with two GPUs counts once, others do not count"
+
+
+def test_failures_by_gpu_for_programs(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("--json", "--csv"):
+        answers(server, *ALL, BROKEN, BROKEN_AGAIN)
+        assert main(["failures", "--by", "gpu", form]) == 0
+    text = capsys.readouterr().out
+    found, end = json.JSONDecoder().raw_decode(text)
+    assert [(it["gpu"], it["training_jobs"]) for it in found["failures"]] == [
+        (GPU, "job4-qstamp-2 job5-qstamp-1"),
+        (OTHER_GPU, "job4-qstamp-2"),
+    ]
+    first, _ = csv.DictReader(io.StringIO(text[end:].lstrip()))
+    assert (first["gpu"], first["training_jobs"]) == (GPU, "job4-qstamp-2 job5-qstamp-1")
+
+
+def test_no_failure_has_named_a_gpu(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(server, *ALL)
+    assert main(["failures", "--by", "gpu"]) == 0
+    assert capsys.readouterr() == ("", "No hardware failure in that time has named a GPU in its log.\n")
+
+
+def test_show_names_the_gpus_that_returned(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    uuids = [GPU, OTHER_GPU, *(f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in range(6))]
+    returned = [
+        {"uuid": GPU, "failures": 1, "latest": "2026-11-21T15:00:00Z"},
+        {"uuid": "GPU-\x1b[2J", "failures": 2, "latest": None},
+    ]
+    failure = {**FAILURE, "failureClass": "hardware", "gpuUuids": uuids, "returnedGpus": returned}
+    server.answers(200, {**FAILED, "failure": failure})
+    assert main(["show", "job1"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"GPUs {GPU}, {OTHER_GPU}, " in out and " and 4 more Returned GPUs" in out
+    assert f"{GPU}: 1 other hardware failure within a day, the latest at 2026-11-21 15:00:00" in out
+    assert "2 other hardware failures within a day" in out and "\x1b" not in out

@@ -16,7 +16,7 @@ from sagemaker_queue.presentation.tables.csv_text import csv_text
 from sagemaker_queue.presentation.tables.failure_tables import check_sections, failure_rows
 from sagemaker_queue.presentation.text.explanations import sections_page
 from sagemaker_queue.presentation.text.layout import table
-from sagemaker_queue.workflows.usage.failure_sums import FAILURE_KEYS, FailureSum, sum_failures
+from sagemaker_queue.workflows.usage.failure_sums import FAILURE_KEYS, GPU, FailureSum, sum_failures
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     "failures",
     help="sum up failed attempts by class",
     description="Sum up the attempts that failed in a period, also attempts that were tried again: by class of the "
-    "failure, project, owner or instance type, with the number of jobs and the instance-hours that were lost. "
+    "failure, project, owner, instance type or GPU, with the number of jobs and the instance-hours that were lost. "
+    "--by gpu counts hardware failures whose logs name GPUs, and lists the training jobs for a case with AWS Support. "
     "docs/failures.md lists the classes. smq failures check shows which rule chooses the action for one job.",
     examples=[
         "smq failures",
         "smq failures --by owner --project vision --since 7d",
         "smq failures --by instance-type --since 2026-11-01 --json",
+        "smq failures --by gpu --since 7d",
         "smq failures check job1",
     ],
 )
@@ -46,20 +48,27 @@ def failures(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json:
     if as_csv:
         print(_csv(by, parts), end="")
     elif as_json:
-        found = [{by: key, **part.to_json()} for key, part in parts.items()]
+        found = [{by: key, **part.to_json(), **_names(by, part)} for key, part in parts.items()]
         print_json({"by": by, "failures": found, "total": total.to_json()})
     elif parts:
         headers, rows = failure_rows(by, parts, total)
         print(table(headers, rows, width=width(), right=("Failures", "Jobs", "Owners", "Lost-h")))
     else:
-        print("No attempt has failed in that time.", file=sys.stderr)
+        named = "No hardware failure in that time has named a GPU in its log."
+        print(named if by == GPU else "No attempt has failed in that time.", file=sys.stderr)
     return DONE
 
 
 def _csv(by: str, parts: dict[str, FailureSum]) -> str:
     columns = [name for name in FailureSum().to_json() if name != "classes"]
-    rows = ((key, part.to_json()) for key, part in parts.items())
+    columns += _names(by, FailureSum())
+    rows = ((key, {**part.to_json(), **_names(by, part)}) for key, part in parts.items())
     return csv_text([by, *columns], ([key, *(figures[name] for name in columns)] for key, figures in rows))
+
+
+def _names(by: str, part: FailureSum) -> dict[str, object]:
+    """Return the training jobs of a GPU, which a case with AWS Support needs."""
+    return {"training_jobs": " ".join(part.names)} if by == GPU else {}
 
 
 @failures.subcommand(

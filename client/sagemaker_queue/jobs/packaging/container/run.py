@@ -61,6 +61,8 @@ COMPILE_SCRIPTS = (
     "compile.sh",
     "compile.aml.sh",
 )  # only the first one that exists is run; AML Command Transfer uses the second name
+DRIVER = Path("/proc/driver/nvidia")
+GPU_UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
 STOP_SECONDS = 100  # time for the command's processes to end; SageMaker kills all after 120 seconds
 LOOK_SECONDS = 5.0  # seconds between two checks for shells
 SESSION = "ssm-session-worker"[:15]  # Linux's name of the process that the SSM agent starts for each session
@@ -178,9 +180,28 @@ def main() -> int:
     if job.idle_end:
         return keep_for_shells(job, steps)
     log(_typed(job.command))
+    gpus = gpu_uuids()
     if job.launcher == "mpirun" and len(job.hosts) > 1:
-        return run_on_all_hosts(job, steps)
-    return steps.run(launch_command(job))
+        code = run_on_all_hosts(job, steps)
+    else:
+        code = steps.run(launch_command(job))
+    if code and not steps.stopped:
+        # Before the command, the driver may not have initialised the GPUs; afterwards, a GPU may be lost.
+        gpus |= gpu_uuids()
+        if gpus:
+            log(f"The GPUs of this instance: {' '.join(sorted(gpus))}")
+    return code
+
+
+def gpu_uuids() -> Set[str]:
+    """Return the UUIDs of the instance's NVIDIA GPUs that are initialised, from the files of the driver."""
+    found: Set[str] = set()
+    for path in sorted(DRIVER.glob("gpus/*/information")):
+        try:
+            found.update(GPU_UUID.findall(path.read_text(errors="replace")))
+        except OSError:
+            continue
+    return found
 
 
 def prepare(job: JobConfiguration) -> None:

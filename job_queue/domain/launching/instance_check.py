@@ -1,0 +1,46 @@
+"""The infrastructure health check with which SageMaker tests the instances of an attempt after a hardware failure.
+
+AWS documents that the check tests the hardware of instances and the network between them (API_InfraCheckConfig). AWS
+does not document the instance types and requests for which it is available, nor its duration. So the queue asks for it
+only in requests for one type with NVIDIA GPUs, and launches without it if SageMaker refuses the request.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from job_queue.domain.accounting.utilization import WITH_GPUS
+from job_queue.domain.failures import FailureClass
+from job_queue.domain.job import FailedAttempt, Job
+from job_queue.domain.requests.training_request import TrainingRequest
+
+CHECK_FIELD = "InfraCheckConfig"
+
+_SUSPECTED_BY_RULES = FailureClass.COMMUNICATION  # the network may be the cause, if a rule asks for fresh instances
+
+
+def is_check_due(failed: FailedAttempt) -> bool:
+    """Return whether the instances of the attempt after a failed one are to be checked."""
+    if failed.failure_class == FailureClass.HARDWARE:
+        return True
+    return failed.failure_class == _SUSPECTED_BY_RULES and failed.fresh_instances
+
+
+def with_instance_check(request: TrainingRequest, sent: Mapping[str, Any], job: Job) -> dict[str, Any]:
+    """Return the request for SageMaker with the health check, if the job's record asks for it.
+
+    The user's own InfraCheckConfig prevails. A job that shares an instance gets no check, because its carrier has the
+    instance.
+
+    :param request: the user's request.
+    :param sent: the request for SageMaker, adapted to the job's slots.
+    """
+    resources = sent["ResourceConfig"]
+    checkable = resources.get("InstanceType") in WITH_GPUS and not resources.get("InstanceGroups")
+    if not job.infra_check or job.gpus is not None or CHECK_FIELD in request.content or not checkable:
+        return dict(sent)
+    return {**sent, CHECK_FIELD: {"EnableInfraCheck": True}}
+
+
+def has_added_check(request: TrainingRequest, sent: Mapping[str, Any]) -> bool:
+    """Return whether the queue has added the health check to a user's request."""
+    return CHECK_FIELD in sent and CHECK_FIELD not in request.content
