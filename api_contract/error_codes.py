@@ -48,7 +48,7 @@ class ErrorCode(str, Enum):
     BUSY = (
         "Busy",
         429,
-        "Too many dry runs, previews and requests for advice are in progress; send the same request again.",
+        "Too many dry runs, previews, requests for advice or for shells are in progress; send the same request again.",
     )
     INTERNAL_ERROR = "InternalError", 500, "A fault of the queue; nothing is lost."
     UNAVAILABLE = "Unavailable", 503, "An AWS service that the queue needs did not answer; send the same request again."

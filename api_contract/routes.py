@@ -157,15 +157,15 @@ CHANGE_JOB = Operation(
     "Change a job's priority, hold it, release it, requeue it, or enable a shell in it",
     JobSummary,
     {200: "The job as it is now"},
-    (*_WRITE_ERRORS, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT),
+    (*_WRITE_ERRORS, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.BUSY),
     body=JobChange,
     description="""A held job keeps its place and does not start until it is released. `requeue` stops the attempt of
 an active job, which then waits again in its old place; a starting attempt is stopped once SageMaker has accepted it.
 `{"held": true, "now": true}` does both. Without `now`, a running job cannot be held (409). Nor can a waiting job be
 requeued (409). While the attempt is being stopped, the same request again changes nothing. `remoteDebug` enables
 SageMaker's remote debugging in the running attempt, while SageMaker reports it as Downloading or Training (409
-otherwise); a job that shares an instance is refused (400). Only the job's owner, admins of its project and
-administrators of the queue may change it.""",
+otherwise); a job that shares an instance is refused (400). A caller has one such request answered at a time (429).
+Only the job's owner, admins of its project and administrators of the queue may change it.""",
 )
 
 PLAN_JOB = Operation(

@@ -206,16 +206,20 @@ class RemoteDebugService:
         :raises NotFound, Forbidden: the job is unknown, or the caller or the queue may not do this.
         :raises InvalidRequest: no session can ever be opened in this job.
         :raises Conflict: the job has no running attempt, or SageMaker does not permit the change now.
+        :raises Busy: another such request of the caller is being answered.
         :raises Unavailable: SageMaker gave no usable answer.
         """
         record = self._commands.record(name)
         self._commands.check_right(Action.ENTER, record.job, caller)
         attempt = _running_attempt(record)
-        described = self._training.describe(attempt)
-        # The name of a deleted attempt is free: the training job may be another person's.
-        if described is None or not described.is_current_attempt_of(record.job):
-            raise Conflict(f"The training job {attempt} is not the attempt of {name}, or SageMaker has not found it.")
-        result, message = self._training.enable_remote_debug(attempt)
+        with self._repository.heavy_requests.one_for_caller(caller, self._clock()):
+            described = self._training.describe(attempt)
+            # The name of a deleted attempt is free: the training job may be another person's.
+            if described is None or not described.is_current_attempt_of(record.job):
+                raise Conflict(
+                    f"The training job {attempt} is not the attempt of {name}, or SageMaker has not found it."
+                )
+            result, message = self._training.enable_remote_debug(attempt)
         said = message.rstrip(".")
         if result is UpdateResult.DENIED:
             raise Forbidden(f"The queue may not enable remote debugging in {attempt}: {said}.", remedy=_PERMISSION)

@@ -3,6 +3,8 @@
 The permits exist because each request takes seconds of a processor. A permit is a row of the lines table, taken by a
 conditional write and removed afterwards. If an invocation is killed, its permit becomes free once the invocation's
 timeout has passed. A request that is refused costs one or two refused transactions.
+
+Requests that call SageMaker need a permit of another kind, of which each caller has one.
 """
 
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ PREVIEW_PERMITS = ("0",)
 DRY_RUN_PERMITS = ("1", "0")  # previews never take permit 1, so that they cannot block dry runs, which are short
 PERMITS = DRY_RUN_PERMITS  # all permits
 PERMIT_SECONDS = 45  # the timeout of the function
+_LONGEST_POSITION = 900  # characters; DynamoDB's limit for a sort key is 1,024 bytes, and ARNs are ASCII
 
 
 class HeavyRequests:
@@ -37,6 +40,27 @@ class HeavyRequests:
         """
         holder = uuid4().hex
         position = self._take(holder, caller, int(now), permits)
+        try:
+            yield
+        finally:
+            self._free(holder, position)
+
+    @contextmanager
+    def one_for_caller(self, caller: str, now: float) -> Iterator[None]:
+        """Hold the caller's own permit for a request that calls SageMaker, which allows the account few calls a second.
+
+        :param now: epoch seconds.
+        :raises Busy: another such request of the caller is being answered.
+        """
+        holder, position = uuid4().hex, f"caller#{caller}"[:_LONGEST_POSITION]
+        until = int(now) + PERMIT_SECONDS
+        row = {**_key(position), "holder": holder, "caller": caller, "until": until, "expires": until}
+        try:
+            self._tables.transact([Put(self._lines_table, row, is_permit_free(int(now)))])
+        except Refused as refused:
+            raise Busy(
+                "Another such request of yours is being answered.", remedy="Try again in a few seconds."
+            ) from refused
         try:
             yield
         finally:

@@ -91,6 +91,26 @@ def test_other_requests_enable_nothing(body: str, status: int, says: str) -> Non
     assert not enabled(api)
 
 
+@pytest.mark.attack
+def test_a_caller_has_one_request_answered_at_a_time() -> None:
+    """Each request calls SageMaker three times, and a flood would leave no calls for the launches of others."""
+    api = running()
+    describe = api.queue.training.describe
+    answers: list[tuple[int, dict[str, Any]]] = []
+
+    def describe_then(name: str) -> Any:
+        api.queue.training.describe = describe  # type: ignore[method-assign]
+        answers.extend(patch(api, "job", caller=caller) for caller in (OWNER, ADMIN))
+        return describe(name)
+
+    api.queue.training.describe = describe_then  # type: ignore[method-assign]
+    assert patch(api, "job")[0] == 200
+    (refused, answer), (other, _) = answers
+    assert (refused, answer["code"], answer["remedy"]) == (429, "Busy", "Try again in a few seconds.")
+    assert other == 200, "other callers do not wait"
+    assert patch(api, "job")[0] == 200, "the permit is free again"
+
+
 def test_a_job_without_a_running_attempt_has_a_clear_answer() -> None:
     api = running()
     api.add("waits")
