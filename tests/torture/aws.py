@@ -17,7 +17,7 @@ from local_cloud.dynamodb.key_throttle import KeyAccess, KeyLimits, PartitionKey
 from tests.fake_sagemaker import FakeTraining, quota_refusal, refusal
 from tests.memory_tables import place_of
 from tests.metered_tables import UnitTables, again
-from tests.torture.faults import Call, Fault
+from tests.torture.faults import SIGNATURE_SECONDS, Call, Fault
 
 REFUSALS = {
     Fault.CAPACITY: LaunchResult.NO_CAPACITY,
@@ -171,6 +171,9 @@ class SimulatedSageMaker(FakeTraining):
         self.theirs: set[str] = set()  # training jobs that others have created
         self.trail: list[tuple[str, dict[str, str]]] = []  # names and tags of refused calls
         self.refusals: dict[str, list[float]] = {}  # when it has refused each attempt, throttled calls not counted
+        self.refuses_checks = False  # launches with an infrastructure health check
+        self.changed_launches: list[str] = []  # attempts whose calls had different health checks
+        self._unanswered: dict[str, tuple[float, object]] = {}  # attempt -> its last such call, and its health check
         self._pool_of = pool_of
         self._ask = ask
 
@@ -183,7 +186,15 @@ class SimulatedSageMaker(FakeTraining):
             lambda: (LaunchResult.UNKNOWN, "timeout"),
             lambda fault: (REFUSALS[fault], refusal(REFUSALS[fault], request)),
         )
+        check = request.get("InfraCheckConfig")
+        sent, earlier = self._unanswered.get(name, (0.0, check))
+        if earlier != check and self.clock() < sent + SIGNATURE_SECONDS:
+            self.changed_launches.append(name)
+            self.changed[name] = None
+        self._unanswered[name] = (self.clock(), check)  # until it is answered: its process may be killed
         answer: tuple[LaunchResult, str] = self._ask(call)
+        if answer[0] is not LaunchResult.UNKNOWN:
+            self._unanswered[name] = (sent, earlier)
         if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN):
             self.trail.append((name, _tags(request)))
         if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.THROTTLED):
@@ -310,6 +321,8 @@ class SimulatedSageMaker(FakeTraining):
         if tags[JOB_TAG] in self.poison:
             self.refused.add(tags[SUBMISSION_TAG])
             return LaunchResult.REFUSED, "ValidationException: no such image"
+        if self.refuses_checks and request.get("InfraCheckConfig"):
+            return LaunchResult.REFUSED, "ValidationException: InfraCheckConfig is not supported."
         if name not in self.jobs and self._meets_warm_instances(request):
             self.blocked = self.blocked or (None if self.landing else name)
             self.changed[name] = None

@@ -242,6 +242,8 @@ class Invariants:
             decided = epoch(row["stateSince"]) if self._setup.adversary and "stateSince" in row else now
             known = all(self._counted.get(name, now) < decided - LAMBDA_SECONDS for name in [*warm, *theirs])
             require(not known, "no launch meets instances of which the queue knows", f"{blocked} met {warm}")
+        changed = self._sagemaker.changed_launches
+        require(not changed, "all calls that may launch an attempt have the same health check", f"{changed}")
         for name, times in self._sagemaker.refusals.items():
             lately = sum(at > now - 60 for at in times[-MOST_REFUSALS:])
             found = f"{name} was refused {lately} times in a minute"

@@ -101,6 +101,17 @@ def _one_was_deleted_and_a_call_is_late(world: World, actors: Actors) -> None:
     world.now += world.setup.deletion_seconds
 
 
+def _a_gpu_has_failed(world: World, actors: Actors) -> None:
+    _one_runs(world, actors)
+    actors.end("low-qstamp-1", "Failed", "", "AlgorithmError: NVRM: Xid 79, GPU has fallen off the bus", tell=False)
+
+
+def _a_gpu_has_failed_and_no_check_is_offered(world: World, actors: Actors) -> None:
+    """The next attempt is asked for with a check of its instances, which SageMaker refuses in this world."""
+    _a_gpu_has_failed(world, actors)
+    world.sagemaker.refuses_checks = True
+
+
 def _two_can_start(world: World, actors: Actors) -> None:
     both = {"InstanceType": P5, "InstanceCount": 2}
     _run(world, actors.submit_job("low", both, {"priority": "1"}))
@@ -146,6 +157,10 @@ SCENARIOS: dict[str, Scenario] = {
         _one_was_deleted_and_a_call_is_late,
         lambda it: [it.deliver_first(), it.tick()],
         Setup(capacity=2, jobs=1),
+    ),
+    "failed-gpu-and-tick": Scenario(_a_gpu_has_failed, lambda it: [it.deliver_state("low-qstamp-1"), it.tick()]),
+    "refused-check-and-tick": Scenario(
+        _a_gpu_has_failed_and_no_check_is_offered, lambda it: [it.deliver_state("low-qstamp-1"), it.tick()]
     ),
     "two-cancels": Scenario(_one_runs_and_one_waits, lambda it: [it.cancel_job("low"), it.cancel_job("next")]),
 }
