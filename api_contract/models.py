@@ -207,6 +207,9 @@ class JobFailure(Answer, frozen=True):
     """The rule that chose the action, such as `retry_on: 137=retry`, or the reason why no retry was left."""
     fresh_instances: bool = False
     """True if the next attempt gets other instances than those of a kept warm pool."""
+    instance_check: bool = False
+    """True if the queue asks SageMaker to check the instances of the next attempt (InfraCheckConfig), which it does for
+    instance types with NVIDIA GPUs."""
     gpu_uuids: Annotated[tuple[str, ...], schema(maxItems=16)] = ()
     """The UUIDs of GPUs that the log of a hardware failure names, those in lines about the error first."""
     returned_gpus: Annotated[tuple[GpuReturn, ...], schema(maxItems=16)] = ()

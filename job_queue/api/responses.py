@@ -40,7 +40,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
-from job_queue.domain.failures import chosen_again, remedy_of
+from job_queue.domain.failures import FailureAction, chosen_again, remedy_of
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import (
     EndedAttempt,
@@ -53,6 +53,7 @@ from job_queue.domain.job import (
     iso,
     live_position,
 )
+from job_queue.domain.launching.instance_check import is_check_due
 from job_queue.domain.policy import AppliedPolicy, PolicyVersion, further_pools, slots_of
 from job_queue.domain.state_machine import failure_class_in
 from job_queue.scheduler import WHOLE, Calendar, Department, Drain, JobState, Plan, Policy, Pool, Project, clock
@@ -171,6 +172,7 @@ def _failure(record: JobRecord, failed: FailedAttempt, policy: Policy | None, *,
         action=failed.action,
         rule=failed.rule,
         fresh_instances=failed.fresh_instances,
+        instance_check=failed.action != FailureAction.FAIL and is_check_due(failed),
         gpu_uuids=failed.gpu_uuids,
         returned_gpus=tuple(GpuReturn(gpu.uuid, gpu.failures, _at(gpu.latest)) for gpu in failed.returned_gpus),
         action_now=now.action if now else None,

@@ -52,7 +52,8 @@ FAILURE: dict[str, Any] = {
     **{"failureClass": "gpu_memory", "attempt": 1, "rank": "algo-2 rank 3", "exitCode": 1, "freshInstances": False},
     **{"sentence": "CUDA ran out of memory.", "remedy": "Use a smaller batch."},
     "lines": ["step 41", "torch.OutOfMemoryError: CUDA out of memory."],
-    **{"action": "fail", "rule": "built-in: gpu_memory, fail", "gpuUuids": [], "returnedGpus": []},
+    **{"action": "fail", "rule": "built-in: gpu_memory, fail", "instanceCheck": False},
+    **{"gpuUuids": [], "returnedGpus": []},
     **{"actionNow": "retry", "ruleNow": "failure_rules 1 of the policy: failure_class gpu_memory, retry"},
 }
 FAILED: dict[str, Any] = {

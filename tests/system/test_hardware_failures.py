@@ -40,7 +40,7 @@ def test_a_hardware_failure_is_retried_free_with_a_check_and_a_gpu_that_returns_
     job = system.job("job1")
     assert job.failure is not None
     assert (job.failure.failure_class, job.failure.action, job.failure.returned_gpus) == ("hardware", "retry free", ())
-    assert (job.retried, job.free_retries) == (0, 1)
+    assert (job.retried, job.free_retries, job.failure.instance_check) == (0, 1, True)
     (uuid,) = job.failure.gpu_uuids
 
     strike(system, "job1-qstamp-2")

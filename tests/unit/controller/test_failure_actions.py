@@ -222,6 +222,7 @@ def test_the_answer_has_the_failure_and_strangers_see_no_output() -> None:
         "action": "fail",
         "rule": "built-in: user_error, fail",
         "freshInstances": False,
+        "instanceCheck": False,
         "gpuUuids": [],
         "returnedGpus": [],
         "actionNow": "fail",

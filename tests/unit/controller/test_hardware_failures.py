@@ -296,7 +296,7 @@ def test_people_are_told_of_a_gpu_that_returned_and_not_whose_job_it_was() -> No
     assert detail["notice"].endswith("SageMaker can exclude no instance.")
     for caller in (OWNER, STRANGER):
         _, shown = api.call("GET", "/jobs/job1", caller=caller)
-        assert shown["failure"]["gpuUuids"] == [GPU]
+        assert (shown["failure"]["gpuUuids"], shown["failure"]["instanceCheck"]) == ([GPU], True)
         assert [(it["uuid"], it["failures"]) for it in shown["failure"]["returnedGpus"]] == [(GPU, 1)]
         assert shown["failure"]["remedy"].startswith(f"{GPU} returned within a day")
         assert "theirs" not in json.dumps(shown["failure"])

@@ -10,6 +10,7 @@ from sagemaker_queue.presentation.tables.explanations import Section
 from sagemaker_queue.presentation.tables.usage_tables import TOTAL
 from sagemaker_queue.workflows.usage.failure_sums import GPU, FailureSum
 
+FAIL = "fail"
 BUILT_IN = "built-in"  # the beginning of the rule if the built-in action of the class applies
 SHOWN_GPUS = 4  # UUIDs of GPUs that are shown; the JSON has all
 LATEST_NAMES = 3  # training jobs that are shown for each GPU
@@ -96,7 +97,10 @@ def failure_rows(by: str, parts: Mapping[str, FailureSum], total: FailureSum) ->
 
 
 def _action(failure: JobFailure) -> str:
-    return f"{failure.action}, on fresh instances" if failure.fresh_instances else failure.action
+    if failure.action == FAIL or not (failure.fresh_instances or failure.instance_check):
+        return failure.action
+    fresh = "fresh instances" if failure.fresh_instances else "instances"
+    return f"{failure.action}, on {fresh}" + (" that SageMaker checks" if failure.instance_check else "")
 
 
 def _choice(action: str, rule: str) -> tuple[str, ...]:

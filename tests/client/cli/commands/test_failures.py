@@ -128,12 +128,13 @@ Action by the rules in force now
 
 
 def test_check_explains_the_built_in_action(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-    now = {**FAILURE, "actionNow": "fail", "ruleNow": "built-in: gpu_memory, fail", "freshInstances": True}
+    now = {**FAILURE, "actionNow": "fail", "ruleNow": "built-in: gpu_memory, fail"}
+    now |= {"action": "retry", "freshInstances": True}
     server.answers(200, {**FAILED, "failure": now})
     assert main(["failures", "check", "job1"]) == 0
     out = capsys.readouterr().out
     assert "No rule of the job (its tag retry_on), of its project or of the policy" in out
-    assert "fail, on fresh instances" in out
+    assert "retry, on fresh instances" in out
 
 
 def test_check_of_an_older_queue(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,9 +303,27 @@ def test_show_names_the_gpus_that_returned(server: ScriptedServer, capsys: pytes
         {"uuid": "GPU-\x1b[2J", "failures": 2, "latest": None},
     ]
     failure = {**FAILURE, "failureClass": "hardware", "gpuUuids": uuids, "returnedGpus": returned}
+    failure |= {"action": "retry free", "freshInstances": True, "instanceCheck": True}
     server.answers(200, {**FAILED, "failure": failure})
     assert main(["show", "job1"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"GPUs {GPU}, {OTHER_GPU}, " in out and " and 4 more Returned GPUs" in out
     assert f"{GPU}: 1 other hardware failure within a day, the latest at 2026-11-21 15:00:00" in out
     assert "2 other hardware failures within a day" in out and "\x1b" not in out
+    assert "Action retry free, on fresh instances that SageMaker checks Rule" in out
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        ({"action": "fail", "freshInstances": True}, "fail"),
+        ({"action": "retry", "freshInstances": True}, "retry, on fresh instances"),
+        ({"action": "retry", "instanceCheck": True}, "retry, on instances that SageMaker checks"),
+    ],
+)
+def test_the_action_says_what_becomes_of_the_instances(
+    failure: dict[str, Any], expected: str, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, {**FAILED, "failure": {**FAILURE, **failure}})
+    assert main(["show", "job1"]) == 0
+    assert f"Action         {expected}\n" in capsys.readouterr().out
