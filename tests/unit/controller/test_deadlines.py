@@ -170,6 +170,9 @@ def test_a_late_job_may_run_in_the_further_pools_of_its_project() -> None:
     wait_until(queue, 300)
     queue.wake()
     assert (queue.state("late"), queue.job("late").slots) == ("running", {"p4": 1})
+    causes = [it.cause for it in queue.record("late").history]
+    missed = f"it had not started by {_words(300)} (tag start_by)"
+    assert f"{missed}; it may now run in p5 and p4" in causes, "clients know by this text that the job has moved"
     sent = queue.training.requests["late-qstamp-1"]
     assert sent["ResourceConfig"]["InstanceType"] == "ml.p4d.24xlarge"
 
