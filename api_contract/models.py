@@ -24,7 +24,7 @@ FINISHED = frozenset({"completed", "failed", "stopped"})
 
 DrainedJobs = Literal["none", "preemptible", "all"]
 """The running jobs that a drain stops."""
-OUTCOMES = ("preempted", "requeued", "drained", "completed", "failed", "stopped")
+OUTCOMES = ("preempted", "requeued", "drained", "hung", "completed", "failed", "stopped")
 """How attempts end."""
 
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
@@ -331,6 +331,13 @@ class JobSummary(Answer, frozen=True):
     not its own."""
     failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
     """The class of the failure of the job's last failed attempt; null if no attempt has failed."""
+    on_hang: Annotated[Optional[str], schema(enum=["notify", "requeue", None])] = None
+    """The action when the job hangs, from its tag `on_hang`; null: the policy's."""
+    hung_since: Optional[Time] = None
+    """The time since which the running attempt hangs: it has written no log line and no checkpoint, and its GPUs have
+    been idle. Null if no hang was noticed, and while the GPUs work again."""
+    hangs: Count = 0
+    """The number of the job's attempts that the queue stopped because they hung."""
     idle_since: Optional[Time] = None
     """The time since which the GPUs have been idle while the job holds instances, from CloudWatch's metrics. Null if
     the idle time is shorter than the stack's parameter `IdleMinutes`, and if the GPUs work or there are no metrics."""

@@ -63,6 +63,17 @@ def gpu_returned(remedy: str) -> str:
     return f"had a hardware failure, and is tried again. {remedy}"
 
 
+def hangs(silent: str, *, requeued: bool = False) -> str:
+    """Return the news of a hang. ``silent`` is a duration, ``requeued`` says whether the queue stops the attempt."""
+    action = "; the queue stops it, and it goes on from its checkpoint" if requeued else "; look at it, or requeue it"
+    return f"seems to hang: no log line, no checkpoint and idle GPUs for {silent}{action}"
+
+
+def hung() -> str:
+    """Return the news that the queue has stopped an attempt because it hung."""
+    return "was stopped because it hung, and goes on from its checkpoint when it is its turn again"
+
+
 def finished(
     state: str, took: str, job: str, reason: str | None, failure_class: str | None = None, remedy: str = ""
 ) -> str:

@@ -21,6 +21,7 @@ from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoint_lookup import NewestObject
 from job_queue.adapters.lookups.failure_log import FailureLog
+from job_queue.adapters.lookups.log_activity import LogActivity
 from job_queue.adapters.lookups.utilization import GpuUtilization, InstanceMetrics
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import log_event, notify_all
@@ -38,13 +39,14 @@ from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.drains import DrainService
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands, RemoteDebugService
-from job_queue.services.measurement import Measurement
 from job_queue.services.outlook import OutlookService
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
 from job_queue.services.queue_reader import QueueReader
 from job_queue.services.submission import SubmissionService
+from job_queue.services.watches.hangs import HangWatch
 from job_queue.services.watches.idleness import IdleWatch
+from job_queue.services.watches.measurement import Measurement
 from job_queue.services.watches.unsaved_work import UnsavedWork
 
 API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, since its caller waits
@@ -118,14 +120,18 @@ class App:
         shared_reader = QueueReader(shared_rows, policies, fresh_rows.last_cycle, clock, parallel, renew=shared.begin)
         own_reader = QueueReader(self._repository, policies, self._repository.last_cycle, clock, parallel)
         decisions, dry_run = (DryRun(it, policies, clock, parallel) for it in (self._repository, fresh_rows))
-        idle_watch = measurement = None
+        idle_watch = measurement = hang_watch = None
         if settings.idle_minutes:
             cloudwatch = boto3.client("cloudwatch", config=brief)
             idle_watch = IdleWatch(GpuUtilization(cloudwatch), settings.idle_minutes, notify)
             measurement = Measurement(InstanceMetrics(cloudwatch), self._repository.attempts, clock)
+            if settings.failure_logs:
+                written_since = newest_object.written_since if newest_object else None
+                log_activity = LogActivity(boto3.client("logs", config=brief))
+                hang_watch = HangWatch(self._repository, log_activity, written_since)
         unsaved_work = UnsavedWork(self._repository, newest_object)
         self._outlook = OutlookService(
-            self._repository, decisions.cluster, clock, idle_watch, measurement, unsaved_work
+            self._repository, decisions.cluster, clock, idle_watch, measurement, unsaved_work, hang_watch
         )
         self._invocation: Invocation | None = None
         commands = JobCommands(self._repository, policies, settings, clock)

@@ -70,6 +70,9 @@ class Filling:
     def _if(self, given: Any) -> Any:
         return self.fill(given[1] if self._condition(given[0]) else given[2])
 
+    def _or(self, given: Any) -> bool:
+        return any(self.fill(one) for one in given)
+
     def _condition(self, name: str) -> bool:
         return bool(self.fill(self._conditions[name]))
 

@@ -431,6 +431,7 @@ def test_all_packages_are_looked_at() -> None:
         "FailureLog",
         "GpuUtilization",
         "InstanceMetrics",
+        "LogActivity",
         "NewestObject",
         "Training",
     }

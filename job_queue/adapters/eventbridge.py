@@ -218,6 +218,10 @@ def _details(event: JobEvent, transition: JobTransition) -> dict[str, Any]:
             details = {"startBy": iso(new.start_by or 0), "action": new.start_by_action.value, "pools": list(new.pools)}
         case JobEvent.GPU_RETURNED:
             details = _failure_details(transition)
+        case JobEvent.HANGS:
+            details = {"silentSince": iso(new.hung or 0), "requeued": new.requeue_hung}
+        case JobEvent.HUNG:
+            details = {"silentSince": iso(old.hung or 0), "hangs": new.hangs}
         case JobEvent.FINISHED:
             details = {"reason": new.reason and new.reason[:LONGEST_TEXT], **_failure_details(transition)}
     return {"trainingJobName": new.launched or old.launched, **details}
@@ -252,6 +256,8 @@ def _news(event: JobEvent, transition: JobTransition, after: float) -> str | Non
             news = _late_news(old, new)
         case JobEvent.GPU_RETURNED if (failure := new_failure(transition)) is not None:
             news = notices.gpu_returned(remedy_of(failure))
+        case JobEvent.HANGS:
+            news = notices.hangs(duration(transition.at - (new.hung or 0)), requeued=new.requeue_hung)
         case JobEvent.FINISHED if not transition.covered_by:  # else the notice of an earlier job covers this job
             reason = new.reason or ""
             is_output = without_program_output(reason) != reason  # output that not all readers may see

@@ -47,6 +47,8 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         lost_seconds=found.lost,
         max_runtime_seconds=found.max_runtime,
         image=found.image,
+        hung_seconds=found.hung,
+        idle_seconds=used.idle,
         gpu_mean_percent=used.gpu_mean,
         gpu_p95_percent=used.gpu_p95,
         gpu_memory_mean_percent=used.gpu_memory_mean,

@@ -1,4 +1,4 @@
-"""Make a cycle's transitions: starts and evictions, repeated launches, stops that users request."""
+"""Make a cycle's transitions: starts and evictions, repeated launches, stops that are requested."""
 
 import secrets
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from job_queue.scheduler import JobState, Plan
 
 
 def requested_stops(cluster: ClusterState, now: float) -> list[JobTransition]:
-    """Return the stops of the attempts of cancelled and requeued jobs, and of jobs in drained pools.
+    """Return the stops of the attempts of cancelled and requeued jobs, of jobs in drained pools, and of hung attempts.
 
-    A cancellation prevails over a requeue, and a requeue over a drain.
+    A cancellation prevails over a requeue, a requeue over a drain, and a drain over a hang.
 
     The launch of a starting job is completed first. A cancelled job whose launch calls were all throttled ends at once.
     """
@@ -31,6 +31,8 @@ def requested_stops(cluster: ClusterState, now: float) -> list[JobTransition]:
                 transitions.append(state_machine.stop_requeued(job, now))
             elif (drained := cluster.drain_of(job, now)) is not None:
                 transitions.append(state_machine.stop_drained(job, *drained, now))
+            elif job.requeue_hung:
+                transitions.append(state_machine.stop_hung(job, now))
         elif job.cancelled and is_unsent(job):
             transitions.append(state_machine.cancel_unsent(job, now))
     return transitions

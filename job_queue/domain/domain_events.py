@@ -121,6 +121,8 @@ class JobEvent(StrEnum):
     PREEMPTED = "Training Job Preempted"  # the attempt made room or its training plan ended, and the job waits again
     REQUEUED = "Training Job Requeued"  # a user had the attempt stopped, and the job waits again
     DRAINED = "Training Job Drained"  # an admin drains the pool, so the attempt was stopped, and the job waits again
+    HANGS = "Training Job Hangs"  # no log line, no checkpoint and idle GPUs for long; once for each attempt
+    HUNG = "Training Job Hung"  # the queue had an attempt that hung stopped, and the job waits again
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was interrupted or retried
     EXPIRING = "Training Job Expiring"  # the training plan ends, and the instances will be taken back
     UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denied a request to stop the attempt
@@ -135,6 +137,7 @@ _INTERRUPTIONS = {
     "preempted": JobEvent.PREEMPTED,
     "requeued": JobEvent.REQUEUED,
     "drained": JobEvent.DRAINED,
+    "hung": JobEvent.HUNG,
 }
 """The events of attempts that were interrupted, by outcome."""
 
@@ -163,4 +166,6 @@ def _of_running(old: Job, new: Job) -> JobEvent | None:
         return JobEvent.UNSTOPPABLE
     if old.state is not JobState.RUNNING:
         return JobEvent.RESUMED if old.ran or old.retried or old.free_retried else JobEvent.STARTED
+    if new.hung is not None and old.hung is None:
+        return JobEvent.HANGS
     return JobEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None

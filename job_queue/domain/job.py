@@ -22,7 +22,7 @@ Demand = tuple[Mapping[str, int], ...]
 
 
 INTERRUPTED = frozenset(
-    {"preempted", "requeued", "drained"}
+    {"preempted", "requeued", "drained", "hung"}
 )  # outcomes of attempts after which the job resumes its work
 
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
@@ -158,6 +158,10 @@ class Job:
     start_missed: bool = False  # the job had not started at `start_by`, and the action was carried out
     max_total_runtime: int | None = None  # seconds that all attempts may run together
     run_seconds: int = 0  # seconds that the ended attempts had instances, together
+    on_hang: str | None = None  # value of the tag `on_hang`, see `scheduler.OnHang`
+    hung: int | None = None  # epoch seconds since which the current attempt has hung; None: no hang was noticed
+    requeue_hung: bool = False  # the attempt hangs and is to be stopped, and the job is to wait again
+    hangs: int = 0  # attempts that were stopped because they hung
     preempted: tuple[int, ...] = ()  # epoch seconds of the preemptions in the last day, at most MOST_PREEMPTIONS
     left_idle: bool = False  # the job was evicted because its GPUs were idle, and has not run since
     backoff_until: int | None = None  # epoch seconds
@@ -243,9 +247,10 @@ class Job:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the attempt is being stopped, and the job is to wait again: it was evicted, requeued or drained."""
+        """Whether the attempt is being stopped, and the job is to wait again: evicted, requeued, drained or hung."""
         causes = (self.evicted_for, self.requeued_by, self.drained_by)
-        return self.state is JobState.STOPPING and any(cause is not None for cause in causes)
+        interrupted = self.requeue_hung or any(cause is not None for cause in causes)
+        return self.state is JobState.STOPPING and interrupted
 
     @property
     def address(self) -> str | None:
@@ -348,7 +353,7 @@ class EndedAttempt:
     training_job_name: str | None
     started: str | None  # ISO time
     ended: str  # ISO time
-    outcome: str  # final state of the job; or preempted, requeued, drained, failed or stopped if it waits again
+    outcome: str  # final state of the job; or that of an interruption, failed or stopped if the job waits again
     instances: int | None = None  # instances of the attempt; None: recorded by an earlier version, or on a carrier
     carrier: str | None = None  # the carrier's attempt
     failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it

@@ -304,6 +304,22 @@ def stop_drained(job: Job, pool: str, drain: Drain, now: float) -> JobTransition
     return JobTransition(job, new, f"stopping: {pool} is drained by {drain.by}{why}", now)
 
 
+def hang(job: Job, since: float, now: float, *, requeue: bool) -> JobTransition:
+    """Record that a running attempt hangs, once for each attempt.
+
+    :param since: epoch seconds since which the attempt is silent, at least.
+    :param requeue: whether the next cycle stops the attempt, so that the job waits again (`stop_hung`).
+    """
+    silent = f"hangs: no log line, no checkpoint and idle GPUs since {clock(since)} at the latest"
+    new = job.with_changes(hung=int(since), requeue_hung=requeue, hangs=job.hangs + requeue)
+    return JobTransition(job, new, f"{silent}; it is going to be stopped" if requeue else silent, now)
+
+
+def stop_hung(job: Job, now: float) -> JobTransition:
+    """Record the intent to stop the running attempt of a job that hangs."""
+    return JobTransition(job, job.transition(now, JobState.STOPPING), "stopping: it hangs", now)
+
+
 def stop_cancelled(job: Job, now: float) -> JobTransition:
     """Record the intent to stop the running attempt of a cancelled job."""
     return JobTransition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
@@ -427,10 +443,10 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
     - If the attempt completed, the job is completed, even if the attempt was being stopped.
     - If the job was cancelled, the job is stopped.
     - If the training plan ended before the attempt's time limit, the job is preempted.
-    - If the queue stopped the attempt to make room, for a requeue or for a drain, the job is preempted, unless the
-      attempt ran out of time. SageMaker may report Failed, because a process may end with an error when it is
-      stopped. An attempt that failed for lack of capacity backs off instead. Neither a requeue nor a drain is a
-      preemption for the guaranteed runtime.
+    - If the queue stopped the attempt to make room, for a requeue or a drain, or because it hung, the job is preempted,
+      unless the attempt ran out of time. SageMaker may report Failed, because a process may end with an error when it
+      is stopped. An attempt that failed for lack of capacity backs off instead. Only making room is a preemption for
+      the guaranteed runtime.
     - After lack of capacity, the job waits again. This is no failure of the job. The same applies to an error of
       SageMaker, unless a rule says otherwise.
     - After any other failure, the job waits again if the rules and the limits of retries say so (`failures.decided`).
@@ -527,13 +543,17 @@ def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capacity
 def _interruption(job: Job) -> str:
     if job.evicted_for is not None:
         return f"made room for {job.evicted_for}"
-    return f"requeued by {job.requeued_by}" if job.requeued_by is not None else f"drained by {job.drained_by}"
+    if job.requeued_by is not None:
+        return f"requeued by {job.requeued_by}"
+    return f"drained by {job.drained_by}" if job.drained_by is not None else "stopped because it hung"
 
 
 def _outcome_of_interruption(job: Job) -> str:
     if job.evicted_for is not None:
         return "preempted"
-    return "requeued" if job.requeued_by is not None else "drained"
+    if job.requeued_by is not None:
+        return "requeued"
+    return "drained" if job.drained_by is not None else "hung"
 
 
 def _after_failure(
@@ -671,6 +691,8 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         evicted_by=None,
         requeued_by=None,
         drained_by=None,
+        hung=None,
+        requeue_hung=False,
         backoff_until=None,
         missing_since=None,
         parked=None,
@@ -697,6 +719,8 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         evicted_by=None,
         requeued_by=None,
         drained_by=None,
+        hung=None,
+        requeue_hung=False,
         backoff_until=None,
         missing_since=None,
         parked=None,

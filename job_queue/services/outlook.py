@@ -23,8 +23,9 @@ from job_queue.domain.expectations.unsaved import SavedWork, unsaved_candidates
 from job_queue.domain.job import epoch
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import PastUse, looks_back_to, remembers
-from job_queue.services.measurement import Measurement
+from job_queue.services.watches.hangs import HangWatch
 from job_queue.services.watches.idleness import IdleWatch
+from job_queue.services.watches.measurement import Measurement
 from job_queue.services.watches.unsaved_work import UnsavedWork
 from job_queue.simulation.forecast import Estimate, forecast
 
@@ -37,6 +38,7 @@ class OutlookService:
     :param read_cluster: returns the cluster state.
     :param clock: seconds since the epoch.
     :param idle_watch: finds jobs with idle GPUs; None: idle jobs are not looked up.
+    :param hang_watch: finds jobs that hang, among those with idle GPUs; None: hangs are not looked for.
     :param measurement: measures ended attempts; None: attempts are not measured.
     :param unsaved_work: finds long-running jobs without a checkpoint; None: these are not looked up.
     """
@@ -49,6 +51,7 @@ class OutlookService:
         idle_watch: IdleWatch | None = None,
         measurement: Measurement | None = None,
         unsaved_work: UnsavedWork | None = None,
+        hang_watch: HangWatch | None = None,
     ) -> None:
         self._repository = repository
         self._read_cluster = read_cluster
@@ -56,6 +59,7 @@ class OutlookService:
         self._idle_watch = idle_watch
         self._unsaved_work = unsaved_work
         self._measurement = measurement
+        self._hang_watch = hang_watch
         self._past = PastRuntimes()
         self._ended = AttemptFeed(repository.attempts, clock)
         self._use: _PastUseSums | None = None
@@ -95,6 +99,8 @@ class OutlookService:
         if self._idle_watch is not None and cluster.active:
             idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
             outlook = replace(outlook, idle_at=idle_at, idle=idle)
+            if self._hang_watch is not None and idle and idle_at == now:  # once for each look at GPUs
+                self._hang_watch.look(cluster, idle, now, may_go_on)
         saved_work, unsaved = self._look_for_unsaved(cluster, now, may_go_on)
         outlook = replace(outlook, saved_work=saved_work)
         estimates = look_ahead(replace(cluster, outlook=outlook), now, may_go_on)

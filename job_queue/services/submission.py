@@ -376,6 +376,7 @@ def new_job(
         interactive=options.interactive,
         pools=options.pools,
         retries=options.retries,
+        on_hang=options.on_hang,
         max_runtime=request.limits.max_runtime,
         plans=request.resources.plans * max(1, len(options.sizes)),
         footprint=request.footprint if options.gpus is None else None,  # the carrier has the footprint

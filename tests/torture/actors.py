@@ -2,12 +2,16 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from
 from job_queue.controller.cycle import Invocation
-from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Unavailable
+from job_queue.domain import state_machine
+from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Refused, Unavailable
+from job_queue.domain.expectations.hangs import MOST_HANGS, may_hang
 from job_queue.domain.job import iso
 from job_queue.scheduler import DrainStops, JobState
 from tests.jobs import OWNER, P5, a_request
@@ -263,6 +267,27 @@ class Actors:
             sandbox.controller.wake(invocation)
 
         return self._world.begin(f"undrain {pool}", program)
+
+    def notice_a_hang(self, rng: random.Random) -> None:
+        """Some running job hangs, and a tick records this, as `services.watches.hangs` does without the lease.
+
+        :param rng: of its own, so that all else is the same in walks without hangs.
+        """
+        names = [name for name in self._requests if self._world.invariants.row(name)]
+        if not names:
+            return
+        name = rng.choice(names)
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            record = sandbox.repository.record(name)
+            if record is None or not may_hang(record.job):
+                return
+            now, requeue = sandbox.clock(), record.job.hangs < MOST_HANGS
+            transition = state_machine.hang(record.job, now - 60, now, requeue=requeue)
+            with suppress(Refused):
+                sandbox.repository.apply(replace(transition, record=record), now)
+
+        self._world.begin(f"hang {name}", program)
 
     def change_job(self, name: str, wanted: dict[str, Any]) -> Process:
         """A user changes this job."""

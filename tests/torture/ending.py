@@ -186,6 +186,7 @@ class Ending:
             require(job.requeued_by is None or stops, "a requeued job is stopped within two ticks", job.name)
             drained = self._is_drained(job, drains)
             require(not drained or stops, "a job in a drained pool is stopped within two ticks", f"{job.name} {drains}")
+            require(not job.requeue_hung or stops, "an attempt that hangs is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         strangers = self._strangers()
         own = (job for job in rows if job.state is JobState.STARTING or job.launched not in strangers)

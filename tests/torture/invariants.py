@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from job_queue.adapters.items import ACTIVE, BACKOFF_PREFIX, CONTROL, EXTERNAL, LEASE, drains_from, job_from, live_key
 from job_queue.adapters.sagemaker import CLOCK_SECONDS, TrainingJob
 from job_queue.domain.capacity_backoff import LAG_SECONDS, LONGEST_LAG_SECONDS
+from job_queue.domain.expectations.hangs import MOST_HANGS
 from job_queue.domain.job import INTERRUPTED, LEAST_RUNTIME_SECONDS, Job, epoch
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
@@ -376,6 +377,9 @@ class Invariants:
         preempted = sum(it["outcome"] == "preempted" for it in row["attempts"])
         found = f"{name} counts {len(job.preempted)} preemptions of {preempted}"
         require(len(job.preempted) <= preempted, "a requeue is not counted as a preemption", found)
+        hung = sum(it["outcome"] == "hung" for it in row["attempts"])
+        found = f"{name} counts {job.hangs} hangs, and {hung} attempts were stopped for it"
+        require(hung <= job.hangs <= MOST_HANGS, "hangs are counted, and no job is stopped for them for ever", found)
         if job.state in ("running", "stopping"):
             ours = self._incarnations(job.launched or "", job.submission, job.attempt)
             require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")

@@ -1,4 +1,4 @@
-"""Fifty-seven bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Fifty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -221,6 +221,27 @@ def _drained_job_counts_as_stopped() -> list[Slip]:
         return bool(interrupted(replace(self, drained_by=None)))
 
     return [("job_queue.domain.job.Job.is_interrupted", property(without_drains))]
+
+
+def _hang_frees_slot_at_stop_request() -> list[Slip]:
+    stop = state_machine.stop_hung
+
+    def freeing(job: Job, now: float) -> JobTransition:
+        transition = stop(job, now)
+        return replace(transition, new=replace(transition.new, slots={}))
+
+    return [("job_queue.domain.state_machine.stop_hung", freeing)]
+
+
+def _hang_ends_the_job() -> list[Slip]:
+    """The stop of an attempt that hangs is taken for a stop by other people, so the job does not wait again."""
+    stop = state_machine.stop_hung
+
+    def forgetting(job: Job, now: float) -> JobTransition:
+        transition = stop(job, now)
+        return replace(transition, new=replace(transition.new, requeue_hung=False))
+
+    return [("job_queue.domain.state_machine.stop_hung", forgetting)]
 
 
 def _write_without_version() -> list[Slip]:
@@ -578,6 +599,8 @@ BUGS = {
     "plan-from-before-a-drain": Bug(_plan_from_before_a_drain, (69,)),
     "drain-leaves-members": Bug(_drain_leaves_members, (5,), kind=Kind.SHARED),
     "drained-counts-as-stopped": Bug(_drained_job_counts_as_stopped, (21,)),
+    "hang-frees-slot-at-stop-request": Bug(_hang_frees_slot_at_stop_request, (28,)),
+    "hang-ends-the-job": Bug(_hang_ends_the_job, (138,)),
     "write-without-version": Bug(_write_without_version, (2,)),
     "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (106,)),
     "reconciliation-off": Bug(_reconciliation_off, (0,)),

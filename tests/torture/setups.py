@@ -21,6 +21,7 @@ DELETIONS = (0.0, 0.0, 0.0, 0.2, 0.4)
 DELETION_SECONDS = (1, 1, 30)
 DEADLINES = (*[0.0] * 10, 0.4, 0.8)
 DRAINS = (*[0.0] * 10, 0.05, 0.15)
+HANGS = (*[0.0] * 10, 0.1, 0.3)
 REQUEUES = (*[0.0] * 10, 0.1, 0.3)
 MOST_PREEMPTIONS = 1  # of a job, in walks with deadlines
 WINDOWS = (100, 1, 100, 2)
@@ -62,6 +63,7 @@ class Setup:
     quota_lag: float = 0.0  # seconds for which the instances of a training job count toward the quota after its end
     deletions: float = 0.0  # chance, at each step, that a training job that has ended is deleted
     deletion_seconds: int = 30  # that a deletion takes
+    hangs: float = 0.0  # chance, at each step, that a running job hangs and a tick notices it
     requeues: float = 0.0  # chance, at each step, that a user requeues a job, holds it at once or releases it
     deadlines: float = 0.0  # chance that a job has deadlines; then the policies limit preemptions, too
     drains: float = 0.0  # chance, at each step, that an admin drains a pool, now or later, or ends a drain
@@ -230,6 +232,11 @@ def with_limited_preemption(policy: dict[str, Any]) -> dict[str, Any]:
 def with_drains(setup: Setup, rng: random.Random) -> Setup:
     """Return the setup, in a sixth of the walks with an admin who drains pools."""
     return replace(setup, drains=rng.choice(DRAINS))
+
+
+def with_hangs(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in a sixth of the walks with jobs that hang."""
+    return replace(setup, hangs=rng.choice(HANGS))
 
 
 def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:

@@ -17,6 +17,7 @@ from tests.torture.setups import (
     with_deadlines,
     with_deletions,
     with_drains,
+    with_hangs,
     with_quota_lag,
     with_requeues,
 )
@@ -56,7 +57,10 @@ class Walk:
         setup = with_deadlines(setup, self._deadlines)
         # The number is chosen so that no known seed of another planted bug is a walk with drains.
         self._drains = random.Random(f"drains 310 {rng.getstate()[1][:4]}")
-        self._setup = replace(with_drains(setup, self._drains), key_limits=limits)
+        setup = with_drains(setup, self._drains)
+        # The number is chosen so that no known seed of another planted bug is a walk with hangs.
+        self._hangs = random.Random(f"hangs 45 {rng.getstate()[1][:4]}")
+        self._setup = replace(with_hangs(setup, self._hangs), key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng, self._deadlines)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -96,6 +100,7 @@ class Walk:
             self._delete()
             self._requeue()
             self._drain()
+            self._hang()
             self._run_processes()
             self._actors.tell_of_agents()
         self._ending.run()
@@ -180,6 +185,10 @@ class Walk:
     def _drain(self) -> None:
         if self._setup.drains and self._drains.random() < self._setup.drains:
             self._actors.drain(self._drains)
+
+    def _hang(self) -> None:
+        if self._setup.hangs and self._hangs.random() < self._setup.hangs:
+            self._actors.notice_a_hang(self._hangs)
 
     def _pass_time(self) -> None:
         self.world.now += self._rng.choice((1, 5, 11, 30, 60)) if not self.world.processes else self._rng.random()

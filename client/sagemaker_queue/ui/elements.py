@@ -121,6 +121,8 @@ def seconds(time: datetime | None) -> float | None:
 
 def state_text(job: JobSummary) -> str:
     """Return a job's state, with a remark if the job is idle or held."""
+    if job.hung_since:
+        return f"{job.state}, hangs for {age(job.hung_since)}"
     if job.idle_since:
         return f"{job.state}, idle for {age(job.idle_since)}"
     return f"{job.state}, held" if job.held else job.state

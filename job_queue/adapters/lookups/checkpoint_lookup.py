@@ -43,8 +43,26 @@ class NewestObject:
         :param address: `s3://bucket/prefix`.
         :raises Unavailable: S3 gave no usable answer.
         """
+        return self._newest(address)[0]
+
+    def written_since(self, address: str, since: float) -> bool | None:
+        """Return whether an object was written since a time; None: not known.
+
+        Nothing is known if the bucket may not be listed, or if there are more objects than are read.
+
+        :param address: `s3://bucket/prefix`.
+        :param since: epoch seconds.
+        :raises Unavailable: S3 gave no usable answer.
+        """
+        newest, complete = self._newest(address)
+        if newest is not None and newest >= since:
+            return True
+        return False if complete else None
+
+    def _newest(self, address: str) -> tuple[float | None, bool]:
+        """Return the time of the newest object that was read, and whether all objects were read."""
         if not self.may_list(address):
-            return None
+            return None, False
         bucket, prefix = _parts(address)
         request: ListObjectsV2RequestTypeDef = {"Bucket": bucket, "Prefix": f"{prefix.rstrip('/')}/" if prefix else ""}
         newest, began = None, self._clock()
@@ -55,10 +73,12 @@ class NewestObject:
                 raise Unavailable(f"S3 did not list {address}: {error}") from error
             written = [found["LastModified"].timestamp() for found in page.get("Contents", ())]
             newest = max([*written, *([] if newest is None else [newest])], default=None)
-            if not page.get("IsTruncated") or self._clock() - began > SECONDS:
+            if not page.get("IsTruncated"):
+                return newest, True
+            if self._clock() - began > SECONDS:
                 break
             request["ContinuationToken"] = page["NextContinuationToken"]
-        return newest
+        return newest, False
 
 
 def _parts(address: str) -> tuple[str, str]:

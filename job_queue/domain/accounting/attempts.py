@@ -46,6 +46,7 @@ class MeasuredUtilization:
     gpu_memory_p95: int | None = None
     memory_mean: int | None = None
     memory_p95: int | None = None
+    idle: int | None = None  # seconds in which the GPUs of all instances were idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class AttemptRecord:
     gpus: int | None = None  # for a member: tenths of GPUs of one instance
     carrier: str | None = None  # for a member: its carrier, to which the instance is charged
     carries: int | None = None  # for a carrier: its GPUs
+    hung: int | None = None  # seconds at the end in which the attempt hung; None: no hang was noticed
     utilization: MeasuredUtilization | None = None  # added some minutes after the end; None: not measured
     failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
     gpu_uuids: tuple[str, ...] | None = None  # the GPUs that the log of a hardware failure names
@@ -120,6 +122,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         carrier=job.allocation.carrier if job.allocation else None,
         carries=job.carries,
         failure_class=ended.failure_class,
+        hung=None if job.hung is None else round(max(0.0, end - max(job.hung, _default(began, launched)))),
     )
 
 

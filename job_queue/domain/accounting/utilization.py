@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from job_queue.domain.accounting.attempts import AttemptRecord, MeasuredUtilization
+from job_queue.domain.expectations.idleness import IDLE_BELOW
 from job_queue.domain.job import epoch
 from job_queue.scheduler import GPUS
 
@@ -88,7 +89,20 @@ def utilization_of(record: AttemptRecord, found: Mapping[str, Mapping[str, Serie
     gpu = _figures(found.get(GPU, {}), gpus)
     gpu_memory = _figures(found.get(GPU_MEMORY, {}), gpus)
     memory = _figures(found.get(MEMORY, {}), 1)
-    return MeasuredUtilization(*gpu, *gpu_memory, *memory)
+    return MeasuredUtilization(*gpu, *gpu_memory, *memory, idle=_idle_seconds(record, found.get(GPU, {})))
+
+
+def _idle_seconds(record: AttemptRecord, by_host: Mapping[str, Series]) -> int | None:
+    """Return the seconds of the periods in which all reporting instances were idle; None without reports."""
+    highest: dict[float, float] = {}
+    for series in by_host.values():
+        for time, value in series.items():
+            highest[time] = max(value, highest.get(time, 0.0))
+    if not highest:
+        return None
+    period = period_of(record).period
+    ran = epoch(record.ended) - epoch(record.began or record.ended)
+    return round(min(ran, period * sum(value < IDLE_BELOW for value in highest.values())))
 
 
 def _figures(by_host: Mapping[str, Series], parts: int | None) -> tuple[int | None, int | None]:

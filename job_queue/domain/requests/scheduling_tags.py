@@ -15,7 +15,7 @@ from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
 from job_queue.domain.requests.deadline_tags import Deadlines, deadlines_of
 from job_queue.domain.requests.training_request import Resources, TagValue, TrainingRequest
-from job_queue.scheduler import DEFAULT, MAX_PRIORITY, MOST_PREEMPTIONS, Policy, Project
+from job_queue.scheduler import DEFAULT, MAX_PRIORITY, MOST_PREEMPTIONS, OnHang, Policy, Project
 
 MAX_RETRIES = 10
 MOST_PARALLEL = 10_000
@@ -46,6 +46,7 @@ class SchedulingOptions:
     preemptible: bool = True
     interactive: bool = False
     pools: tuple[str, ...] = ()
+    on_hang: str | None = None  # action when the job hangs; None: the policy's
     retries: int = 0  # allowed retries after failures of the job itself
     sizes: tuple[int, ...] = ()  # accepted numbers of instances, best first; empty: only the request's number
     gpus: int | None = None  # tenths of GPUs of a shared instance; None: whole instances
@@ -81,6 +82,7 @@ def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> 
         preemptible=_preemptible(tags.get("preemptible"), interactive=interactive),
         interactive=interactive,
         pools=_pools(tags["pools"], project, policy, interactive=interactive) if "pools" in tags else (),
+        on_hang=_on_hang(tags["on_hang"], interactive=interactive) if "on_hang" in tags else None,
         retries=_allowed_retries(tags),
         sizes=accepted_sizes(request),
         gpus=accepted_gpus(request),
@@ -185,6 +187,23 @@ def _truth(key: str, tag: TagValue) -> bool:
     if word not in _TRUTH:
         raise InvalidRequest(f"The tag {key} must be true or false, not {tag.text!r}.", field=tag.field)
     return _TRUTH[word]
+
+
+def _on_hang(tag: TagValue, *, interactive: bool) -> str:
+    word = tag.text.strip().lower()
+    if word not in set(OnHang):
+        raise InvalidRequest(
+            f"The tag on_hang must be {' or '.join(OnHang)}, not {tag.text!r}: the action when the job hangs.",
+            field=tag.field,
+        )
+    if interactive and word == OnHang.REQUEUE:
+        raise InvalidRequest(
+            "The job has both tags, interactive=true and on_hang=requeue; an interactive job is idle while nobody "
+            "types, and is never stopped for that.",
+            field=tag.field,
+            remedy="Leave out one of them.",
+        )
+    return word
 
 
 def _retries(tag: TagValue) -> int:

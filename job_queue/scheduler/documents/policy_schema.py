@@ -85,6 +85,9 @@ WarmSeconds = Annotated[
         extra={"fault": f"must be a whole number of seconds, at most {_LONGEST_WARM_SECONDS}"},
     ),
 ]
+Silence = Annotated[
+    float, Meta(ge=10, le=_MOST_SECONDS, extra={**_TEN_YEARS, "below": "must be at least 10 seconds, or null"})
+]
 Weight = Annotated[
     float, Meta(ge=0, le=MOST_INSTANCES, extra={"expected": "none, low, medium, high or a number from 0"})
 ]
@@ -133,6 +136,13 @@ class Backfill(StrEnum):
 
     BOUNDED = "bounded"  # MaxRuntimeInSeconds: the job must end before the patient job can start
     PREDICTED = "predicted"  # expected runtimes: the job is expected to end before the patient job is expected to start
+
+
+class OnHang(StrEnum):
+    """The queue's action when a job hangs."""
+
+    NOTIFY = "notify"  # a notice to people
+    REQUEUE = "requeue"  # a notice, and the attempt is stopped and the job waits again
 
 
 class BudgetKind(StrEnum):
@@ -317,6 +327,10 @@ class Project:
     failure_rules: FailureRules = ()
     """Rules for failed attempts of the project's jobs, before those of the policy. The first rule that applies
     decides."""
+    silent: Silence | None = None
+    """The seconds of silence after which a job of the project hangs, in place of the settings' value."""
+    on_hang: OnHang | None = None
+    """The action when a job of the project hangs, in place of the settings' value."""
     owners_share: bool = False
     """True if jobs of different owners in the project may share an instance (docs/sharing.md)."""
 
@@ -371,6 +385,13 @@ class Settings:
     idle_after: Seconds | None = None
     """The seconds after which a job with idle GPUs is evicted first, among the jobs that may be evicted; null: idle
     GPUs do not count."""
+    silent: Silence | None = 1800
+    """The seconds after which a job hangs, if it has written no log line and no checkpoint and its GPUs have been idle
+    for that time; null: hangs are not looked for. The time is never shorter than the stack's parameter
+    `IdleMinutes`."""
+    on_hang: OnHang = OnHang.NOTIFY
+    """The action when a job hangs: a notice, or a notice and another attempt from the checkpoint. A job's tag `on_hang`
+    takes precedence."""
     protect_project_quota: bool = True
     """True if a project at or under its quota loses nothing to other projects, even if its department is over quota."""
     allow_oversubscription: bool = False

@@ -1,1 +1,1 @@
-"""Regular looks at running jobs, each a part of the outlook: idle GPUs, and work without a checkpoint."""
+"""Regular looks at jobs, apart from cycles: idle GPUs, hangs, work without a checkpoint, and ended attempts."""

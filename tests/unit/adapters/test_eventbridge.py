@@ -12,6 +12,7 @@ import pytest
 
 from api_contract.notices import LONGEST_NOTICE, notice
 from job_queue.adapters.eventbridge import Notifier
+from job_queue.domain import state_machine
 from job_queue.domain.domain_events import JobEvent, PolicyApplied, UnsavedJob
 from job_queue.domain.job import STOP_DENIED_SECONDS, StartByAction, iso
 from job_queue.domain.policy import StoredPolicy
@@ -101,6 +102,14 @@ def fail_twice_on_a_gpu(queue: Harness) -> None:
         queue.now += 301
         why = "AlgorithmError: NVRM: Xid 79, GPU-5a1f0c6e-8c54-4a57-9c1c-0d4f5e9d8a11 has fallen off the bus"
         queue.end(f"job1-qstamp-{attempt}", "Failed", failure=why)
+
+
+def hang(queue: Harness) -> None:
+    """A job hangs, so the queue stops its attempt, and it waits again."""
+    job = queue.submit("job1").job
+    queue.repository.apply(state_machine.hang(job, queue.now - 1800, queue.now, requeue=True), queue.now)
+    queue.tick()
+    queue.end("job1-qstamp-1", "Stopped")
 
 
 def be_drained(queue: Harness) -> None:
@@ -212,8 +221,13 @@ def test_what_others_say_of_its_end_orders_nobody_about_and_what_its_program_sai
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
 def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, name: str) -> None:
-    ways = {"queue-drained": be_drained, "queue-gpu-returned": fail_twice_on_a_gpu}
-    ways.get(name, live_through)(notifying.queue)
+    lives = {
+        "queue-drained": be_drained,
+        "queue-gpu-returned": fail_twice_on_a_gpu,
+        "queue-hangs": hang,
+        "queue-hung": hang,
+    }
+    lives.get(name, live_through)(notifying.queue)
     notifying.notifier.notify(UnsavedJob(notifying.queue.job("job1"), has_folder=True, at=notifying.queue.now))
     example = payload(name)
     assert example["source"] == "sagemaker-queue"

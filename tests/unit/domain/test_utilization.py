@@ -38,13 +38,21 @@ def test_mean_and_percentile_are_of_all_gpus_of_all_instances() -> None:
     two = ran(1200, instances={P5: 2})
     gpu = {"h1": {60.0 * minute: 800.0 for minute in range(20)}, "h2": {60.0 * minute: 0.0 for minute in range(19)}}
     found = {GPU: gpu, GPU_MEMORY: {"h1": {0.0: 80.0, 60.0: 400.0}}, MEMORY: {"h1": {0.0: 10.4}, "h2": {0.0: 11.0}}}
-    assert utilization_of(two, found) == MeasuredUtilization(52, 50, 30, 50, 11, 11)
+    assert utilization_of(two, found) == MeasuredUtilization(52, 50, 30, 50, 11, 11, idle=0)
 
 
 def test_the_percentile_leaves_out_the_highest_twentieth() -> None:
     rising = {60.0 * minute: 8.0 * minute for minute in range(1, 101)}
     used = utilization_of(ran(6000), {GPU: {"h1": rising}})
     assert (used.gpu_mean, used.gpu_p95) == (50, 95)
+
+
+def test_idle_seconds_are_those_in_which_all_instances_are_idle() -> None:
+    busy = {60.0 * minute: 800.0 if minute < 4 else 4.9 for minute in range(10)}
+    idle = {60.0 * minute: 0.0 for minute in range(10)}
+    assert utilization_of(ran(600), {GPU: {"h1": busy}}).idle == 360
+    assert utilization_of(ran(600, instances={P5: 2}), {GPU: {"h1": busy, "h2": idle}}).idle == 360
+    assert utilization_of(ran(90), {GPU: {"h1": {0.0: 0.0, 60.0: 0.0}}}).idle == 90, "not more than it ran"
 
 
 def test_missing_data_is_none_and_not_zero() -> None:
@@ -57,7 +65,7 @@ def test_missing_data_is_none_and_not_zero() -> None:
 def test_instances_with_different_numbers_of_gpus_have_no_figures_of_gpus() -> None:
     mixed = ran(600, instances={P5: 1, "ml.g5.xlarge": 1})
     used = utilization_of(mixed, {GPU: {"h1": {0.0: 800.0}}, MEMORY: {"h1": {0.0: 5.0}}})
-    assert used == MeasuredUtilization(memory_mean=5, memory_p95=5)
+    assert used == MeasuredUtilization(memory_mean=5, memory_p95=5, idle=0)
     with_cpus = ran(600, instances={P5: 1, "ml.c5.xlarge": 2})
     assert utilization_of(with_cpus, {GPU: {"h1": {0.0: 800.0}}}).gpu_mean == 100
 

@@ -8,8 +8,8 @@ import pytest
 from job_queue.domain.accounting.attempts import AttemptRecord, MeasuredUtilization
 from job_queue.domain.accounting.utilization import GPU, METRICS, SETTLED_SECONDS, MeasuredPeriod, Series
 from job_queue.domain.errors import Unavailable
-from job_queue.services.measurement import FOLLOWED_SECONDS, MOST_MEASURED, Measurement
 from job_queue.services.outlook import OutlookService
+from job_queue.services.watches.measurement import FOLLOWED_SECONDS, MOST_MEASURED, Measurement
 from tests.queue_harness import Harness
 
 
@@ -66,7 +66,7 @@ def test_an_attempt_is_measured_once_ten_minutes_after_its_end(measured: Measure
     measured.look(SETTLED_SECONDS - 1)
     assert (measured.asked, before.utilization) == ([], None)
     measured.look(1)
-    assert measured.record("a").utilization == MeasuredUtilization(gpu_mean=50, gpu_p95=50)
+    assert measured.record("a").utilization == MeasuredUtilization(gpu_mean=50, gpu_p95=50, idle=0)
     assert replace(measured.record("a"), utilization=None) == before
     for _ in range(3):
         measured.look(60)
@@ -104,7 +104,7 @@ def test_an_error_of_cloudwatch_is_tried_again_with_the_next_tick(measured: Meas
     assert measured.record("a").utilization is None
     measured.broken = False
     measured.look(60)
-    assert measured.record("a").utilization == MeasuredUtilization(gpu_mean=50, gpu_p95=50)
+    assert measured.record("a").utilization == MeasuredUtilization(gpu_mean=50, gpu_p95=50, idle=0)
 
 
 def test_a_tick_measures_a_bounded_number_of_attempts() -> None:

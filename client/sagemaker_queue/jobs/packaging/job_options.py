@@ -323,6 +323,11 @@ class JobKeywords(TypedDict, total=False):
     ]
     """Rules for failures, before those of the policy: ``137``, ``communication=retry-free`` or ``text:lost_peer=fail``.
     Without ``retries``, a rule that retries allows three retries."""
+    on_hang: Annotated[
+        "str",
+        _right("--on-hang ACTION", "notify, or requeue: stop it and start it again if it hangs", tag="on_hang"),
+    ]
+    """Action when the job hangs: ``notify``, or ``requeue`` to stop it and start it again (default: the policy's)."""
     max_parallel: Annotated[
         "int",
         _right(

@@ -73,6 +73,8 @@ def _since_submission(job: JobSummary) -> str:
 
 
 def _activity(job: JobSummary) -> str:
+    if job.hung_since:
+        return f"hung {age(job.hung_since)}"
     return f"idle {age(job.idle_since)}" if job.idle_since else job.state
 
 
@@ -106,6 +108,8 @@ def brief_reason(job: JobSummary) -> str | None:
 
 
 def _reason(job: JobSummary) -> str | None:
+    if job.reason is None and job.hung_since:
+        return hang_sentence(job)
     if job.reason is None and job.idle_since:
         return f"Its GPUs have done nothing for {age(job.idle_since)}."
     return shortened(reason_with_class(job)) if job.reason or job.failure_class else None
@@ -126,6 +130,11 @@ def reason_with_class(job: JobSummary) -> str:
 def _unsaved(began: datetime) -> str:
     """Return what a preemption would cost a job that has saved nothing since this time."""
     return f"no checkpoint in the {in_words(since(began))} of this attempt, which a preemption would lose"
+
+
+def hang_sentence(job: JobSummary) -> str:
+    """Return a sentence about a job that hangs."""
+    return f"It hangs: no log line, no checkpoint and idle GPUs for {age(job.hung_since)}."
 
 
 COLUMNS: dict[str, Column] = {
@@ -170,6 +179,8 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Position": job.position,
         "Starts": job.expected_start and job.expected_start.message,
         "Ends": end_sentence(job.expected_end),
+        "Hangs": hang_sentence(job) if job.hung_since else None,
+        "Hung before": f"{job.hangs} attempts, which the queue has stopped" if job.hangs else None,
         "Idle": job.idle_since
         and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
         "Unsaved": job.unsaved_since and _unsaved(job.unsaved_since),

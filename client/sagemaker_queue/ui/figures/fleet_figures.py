@@ -29,6 +29,7 @@ _MARKS = {
     "preempted": ("x", "Preempted"),
     "requeued": ("x-open", "Requeued"),
     "drained": ("triangle-down-open", "Drained"),
+    "hung": ("x-open", "Stopped, as it hung"),
     "failed": ("circle-cross-open", "Failed"),
 }
 NOTHING = "No instances: the policy names no pool yet."

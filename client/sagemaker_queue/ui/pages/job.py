@@ -18,7 +18,12 @@ from sagemaker_queue.presentation.tables.failure_tables import (
     failure_title,
     shown_failure,
 )
-from sagemaker_queue.presentation.tables.jobs import attempt_headers, attempt_rows, deadline_facts
+from sagemaker_queue.presentation.tables.jobs import (
+    attempt_headers,
+    attempt_rows,
+    deadline_facts,
+    hang_sentence,
+)
 from sagemaker_queue.queue.data_links import S3Address
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
@@ -105,7 +110,9 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
     with ui.row().classes("gap-4 w-full items-stretch"):
         with ui.column().classes("smq-card grow gap-1").style("flex-basis: 420px"):
             ui.label(_headline(job)).classes("text-lg")
-            if job.idle_since:
+            if job.hung_since:
+                ui.label(hang_sentence(job))
+            elif job.idle_since:
                 ui.label(f"Its GPUs have done nothing for {age(job.idle_since)}.")
             if job.unsaved_since:
                 ui.label(f"No checkpoint for {age(job.unsaved_since)}: a preemption would lose this work.")

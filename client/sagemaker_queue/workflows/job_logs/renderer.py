@@ -52,7 +52,7 @@ class JobLogRenderer:
             self.status(state_sentence(event.job))
         elif isinstance(event, Outage):
             self.note(f"{event.error} The job is not affected; trying again.")
-        elif event.attempt.outcome in ("preempted", "requeued", "drained"):
+        elif event.attempt.outcome in ("preempted", "requeued", "drained", "hung"):
             self.note(f"{event.job.job} was {event.attempt.outcome} (attempt {event.attempt.attempt}): {event.cause}")
         elif not event.job.finished or event.attempt != event.job.attempts[-1]:
             self.note(f"{event.job.job}: attempt {event.attempt.attempt} {event.attempt.outcome}: {event.cause}")

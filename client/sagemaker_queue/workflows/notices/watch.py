@@ -191,7 +191,9 @@ def _remedy(job: JobDetail) -> str:
 
 
 def _interruption(cause: str) -> str:
-    """Return the news that a job was preempted, requeued or drained, from the cause in its history."""
+    """Return the news that a job was preempted, requeued or drained, or that it hung, from the cause in its history."""
+    if cause.startswith("stopped because it hung"):
+        return notices.hung()
     how, _, by = cause.partition(";")[0].partition(" by ")
     if by and how == "requeued":
         return notices.requeued(by)

@@ -41,7 +41,7 @@ TITLES: Mapping[Cause, str] = {
 }
 """The causes in sentences and tables."""
 
-_INTERRUPTED = ("preempted", "requeued", "drained")
+_INTERRUPTED = ("preempted", "requeued", "drained", "hung")
 
 
 def held_milliseconds(attempt: PastAttempt) -> int:

@@ -1,0 +1,65 @@
+"""The look-up of whether a training job has written a log line since a time.
+
+DescribeLogStreams has the time of the last line, but CloudWatch Logs updates it up to an hour late, and rarely later.
+So the lines themselves are requested.
+"""
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from job_queue.domain.errors import Unavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_logs.client import CloudWatchLogsClient
+    from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
+MOST_PAGES = 5  # pages of one request; a page can be empty although more pages follow
+EARLY_SECONDS = 3600.0  # tolerance for clocks: lines with an earlier time are not those of the attempt
+
+_MISSING = "ResourceNotFoundException"
+
+
+class LogActivity:
+    """The look-up of log lines with FilterLogEvents: one line is enough, so no text is read.
+
+    :param client: a boto3 client of CloudWatch Logs with short timeouts.
+    """
+
+    def __init__(self, client: "CloudWatchLogsClient") -> None:
+        self._client = client
+
+    def __call__(self, training_job: str, started: float, since: float) -> bool | None:
+        """Return whether the training job has written a line since a time, on any instance; None: not known.
+
+        Nothing is known without a first line: the log may arrive late, or not at all.
+
+        :param started: start of the training job (epoch seconds), like `since`.
+        :raises Unavailable: CloudWatch Logs gave no usable answer, such as without permission.
+        """
+        recent = self._has_line(training_job, since)
+        if recent is not False:
+            return recent
+        return False if self._has_line(training_job, started - EARLY_SECONDS) else None
+
+    def _has_line(self, training_job: str, since: float) -> bool | None:
+        request: FilterLogEventsRequestTypeDef = {
+            "logGroupName": LOG_GROUP,
+            "logStreamNamePrefix": f"{training_job}/",
+            "startTime": round(1000 * since),
+            "limit": 1,
+        }
+        for _ in range(MOST_PAGES):
+            try:
+                page = self._client.filter_log_events(**request)
+            except (ClientError, BotoCoreError) as error:
+                if isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING:
+                    return None  # the log group does not exist before the first training job writes to it
+                raise Unavailable(f"the log of {training_job} cannot be read: {error}") from error
+            if page["events"]:
+                return True
+            if not (token := page.get("nextToken")):
+                return False
+            request["nextToken"] = token
+        return None

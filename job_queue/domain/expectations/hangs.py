@@ -1,0 +1,84 @@
+"""Hangs: running jobs that write no log line and no checkpoint while their GPUs are idle.
+
+Missing data is not silence: an activity that is not known counts as if the job had been active just now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.job import Job, epoch
+from job_queue.domain.policy import project_of
+from job_queue.scheduler import JobState, OnHang, Policy
+
+MOST_LOOKED_AT = 10  # jobs whose logs and checkpoints one tick looks up
+MOST_HANGS = 3  # attempts of one job that are stopped because they hang; later hangs only lead to notices
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The looked-up activity of an attempt in a period up to now. None means that it is not known."""
+
+    wrote_log: bool | None
+    wrote_checkpoint: bool | None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is certain that the attempt wrote neither."""
+        return self.wrote_log is False and self.wrote_checkpoint is False
+
+
+def silence_of(job: Job, policy: Policy) -> float | None:
+    """Return the seconds of silence after which a job hangs, or None if hangs are not looked for."""
+    project = project_of(policy, job.project)
+    return project.silent if project is not None and project.silent is not None else policy.settings.silent
+
+
+def may_hang(job: Job) -> bool:
+    """Return whether a hang of the job's current attempt can be noticed, once for each attempt.
+
+    Interactive jobs are idle while no user types. The metrics and the log of a shared instance do not tell its members
+    apart, and the instance itself belongs to the queue.
+    """
+    return (
+        job.state is JobState.RUNNING
+        and job.launched is not None
+        and job.started is not None
+        and job.hung is None
+        and not (job.interactive or job.cancelled or job.requeued_by is not None)
+        and job.gpus is None
+        and job.carries is None
+    )
+
+
+def suspects(cluster: ClusterState, idle: Mapping[str, float], now: float, turn: int) -> list[Job]:
+    """Return the jobs that hang if their logs and checkpoints are silent, too: at most MOST_LOOKED_AT of them.
+
+    :param idle: training job -> epoch seconds since which its GPUs have been idle.
+    :param turn: a number that grows with each look. If there are more suspects, each turn begins with others.
+    """
+    found = [job for job in cluster.active.values() if may_hang(job) and _is_idle_for_long(job, cluster, idle, now)]
+    found.sort(key=lambda job: job.name)
+    begin = turn * MOST_LOOKED_AT % len(found) if len(found) > MOST_LOOKED_AT else 0
+    return [*found[begin:], *found[:begin]][:MOST_LOOKED_AT]
+
+
+def _is_idle_for_long(job: Job, cluster: ClusterState, idle: Mapping[str, float], now: float) -> bool:
+    silence, since = silence_of(job, cluster.applied.policy), idle.get(job.launched or "")
+    if silence is None or since is None or job.started is None:
+        return False
+    return now - silence >= max(since, epoch(job.started))
+
+
+def is_requeued(job: Job, policy: Policy) -> bool:
+    """Return whether a job that hangs is stopped, so that it waits again.
+
+    The job's tag decides, then its project, then the settings. Only its tag has a job stopped that is not preemptible.
+    """
+    if job.hangs >= MOST_HANGS:
+        return False
+    if job.on_hang is not None:
+        return job.on_hang == OnHang.REQUEUE
+    project = project_of(policy, job.project)
+    action = project.on_hang if project is not None and project.on_hang is not None else policy.settings.on_hang
+    return job.preemptible and action is OnHang.REQUEUE

@@ -1,0 +1,75 @@
+"""Detection of hangs: look up the logs and checkpoints of jobs whose GPUs are idle, and record the jobs that hang."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from job_queue.adapters.items import stored_request
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.telemetry import log
+from job_queue.domain import state_machine
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import QueueError, Refused
+from job_queue.domain.expectations.hangs import Activity, is_requeued, may_hang, silence_of, suspects
+from job_queue.domain.job import Job, JobRecord, epoch
+
+WroteLog = Callable[[str, float, float], bool | None]
+"""(training job, its start, epoch seconds) -> whether it has written a line since then; None: not known."""
+
+WroteCheckpoint = Callable[[str, float], bool | None]
+"""(address in S3, epoch seconds) -> whether an object was written there since then; None: not known."""
+
+
+class HangWatch:
+    """A detector of hangs. Nothing is looked up while no GPUs are idle.
+
+    :param wrote_log: looks up lines in the log of a training job.
+    :param wrote_checkpoint: looks up objects under an address in S3; None: the queue may not list any bucket.
+    """
+
+    def __init__(
+        self, repository: JobRepository, wrote_log: WroteLog, wrote_checkpoint: WroteCheckpoint | None
+    ) -> None:
+        self._repository = repository
+        self._wrote_log = wrote_log
+        self._wrote_checkpoint = wrote_checkpoint
+        self._turn = 0
+
+    def look(self, cluster: ClusterState, idle: Mapping[str, float], now: float, may_go_on: Callable[[], bool]) -> None:
+        """Look up the suspects, and record the hangs: a notice, and the wish to stop the attempt if the policy says so.
+
+        :param idle: training job -> epoch seconds since which its GPUs have been idle.
+        :param now: epoch seconds.
+        :param may_go_on: after its first result of False, no further jobs are looked up.
+        """
+        found = suspects(cluster, idle, now, self._turn)
+        self._turn += 1
+        for job in found:
+            if not may_go_on():
+                return
+            try:
+                self._look_at(job, cluster, now)
+            except Refused:
+                log.info("hang not recorded, as the job has changed", job=job.name)
+            except QueueError as error:
+                log.warning("hang not looked up", job=job.name, attempt=job.launched, exc_info=error)
+
+    def _look_at(self, job: Job, cluster: ClusterState, now: float) -> None:
+        policy = cluster.applied.policy
+        silence, record = silence_of(job, policy), self._repository.record(job.name)
+        if silence is None or record is None or record.job.submission != job.submission or not may_hang(record.job):
+            return
+        since = now - silence
+        if self._activity(record, since).is_silent:
+            transition = state_machine.hang(record.job, since, now, requeue=is_requeued(record.job, policy))
+            self._repository.apply(replace(transition, record=record), now)
+
+    def _activity(self, record: JobRecord, since: float) -> Activity:
+        """Return the activity since a time. The checkpoints of a job that writes its log are not looked up."""
+        job = record.job
+        wrote_log = self._wrote_log(job.launched or "", epoch(job.started or job.since), since)
+        if wrote_log is not False:
+            return Activity(wrote_log, None)
+        address = stored_request(record.details).checkpoints
+        if address is None:
+            return Activity(wrote_log, wrote_checkpoint=False)  # the job cannot write checkpoints
+        return Activity(wrote_log, self._wrote_checkpoint(address, since) if self._wrote_checkpoint else None)
