@@ -79,9 +79,6 @@ class Filling:
     def _not(self, given: Any) -> bool:
         return not self.fill(given[0])
 
-    def _or(self, given: list[Any]) -> bool:
-        return any(map(self.fill, given))
-
     def _and(self, given: Any) -> bool:
         return all(self.fill(given))
 

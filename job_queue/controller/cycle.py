@@ -60,7 +60,7 @@ class Invocation:
     remaining: Callable[[], float]  # returns the seconds until the invocation is killed
     may_go_on: Callable[[], bool]  # returns whether to start a further cycle
     may_wait: bool = False  # whether the invocation may sleep until there is more to do: no caller waits for its answer
-    woken_by: str | None = None  # the holder that woke this invocation to keep its promise; see `opening.Watch`
+    woken_by: str | None = None  # the holder whose promise of a later cycle this invocation keeps; see `opening.Watch`
 
     def has_time(self) -> bool:
         """Return whether there is time for more work and for a cycle after it."""
@@ -133,8 +133,8 @@ class Controller(ControllerPart):
     def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:
         """Apply reports that agents have written into their mailboxes, and run cycles if there may be more to do now.
 
-        :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. None in place of the
-            member means that the agent has introduced itself.
+        :param reported: pairs of a carrier's attempt and the attempt of a member that has ended. If the
+            second value is None, it is the agent's first report, which names the agent's key.
         """
         if self._carriers.apply(reported):
             self.wake(invocation)
@@ -224,8 +224,8 @@ class Controller(ControllerPart):
                 # Read the generation after the release: invocations that raised it during the lease rely on this read.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
-                # Read the generation again after the end of the promise. Invocations that relied on the promise have
-                # raised the generation before.
+                # Read the generation again after the end of the promise. An invocation that relied on the promise
+                # raised the generation before the promise ended, so this read finds it.
                 if not more and work.due is None and watch.end():
                     more = self._repository.generation() != generation
                 planned = generation
@@ -245,7 +245,7 @@ class Controller(ControllerPart):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
         if not _may_sleep(invocation, seconds):
-            # A chain of invocations waits for a time that one of them cannot wait for, each as long as it may.
+            # If the wait is too long for one invocation, it sleeps as long as it may, and then wakes the next.
             longest = invocation.remaining() - CYCLE_SECONDS - SPARE_SECONDS
             if seconds > longest > SHORTEST_WAIT and _may_sleep(invocation, longest):
                 self._sleep(longest)
@@ -344,7 +344,7 @@ class Controller(ControllerPart):
         )
 
     def _settle_live_jobs(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
-        """Settle carriers, late jobs and dependents. Return the state, and whether another cycle may find more.
+        """Apply what is due for carriers, missed starts and dependents. Return whether another cycle may find more, too.
 
         A job that is stopped because it has not started in time stops its dependents in the same cycle.
         """
@@ -412,7 +412,7 @@ class Controller(ControllerPart):
             self._repository.notify(UnrecordedJob(name))
 
     def _raise_generation(self) -> None:
-        """Raise the generation after a change recorded without the lease, so that a later cycle reads the change."""
+        """Raise the generation after a write that does not check the lease, so that a later cycle reads the change."""
         try:
             self._repository.raise_generation()
         except Unavailable as error:
@@ -421,7 +421,7 @@ class Controller(ControllerPart):
     def _launch_all(
         self, invocation: Invocation, policy: Policy, recorded: list[JobTransition], details: Mapping[str, str]
     ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
-        """Send a call for every recorded launch. Return the answers, without launches for which no time was left."""
+        """Send a call for every recorded launch. Return the answers; a launch that had no time left has no answer."""
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
@@ -471,7 +471,7 @@ def _after(recorded: Iterable[JobTransition], placement: Placement, cluster: Clu
 
 
 def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
-    """Return the times of the next tries during quota lag (epoch seconds), if a job waits for a backoff."""
+    """Return the times at which quota lag allows the next tries (epoch seconds); none if no job waits for them."""
     backs_off = any(hold.reason is WaitReason.BACKOFF for hold in decided.holds)
     known = cluster.capacity_backoffs(now).values() if backs_off else ()
     return [it.until for it in known if it.is_lag and it.until > now]

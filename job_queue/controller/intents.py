@@ -63,8 +63,8 @@ def start_transitions(
 ) -> tuple[list[JobTransition], bool]:
     """Return the starts of the plan as transitions, in the plan's order, and whether starts were deferred.
 
-    If a capacity key backs off, only one of its jobs is started, and the other starts are deferred. In the next plan
-    the capacity key backs off again, so a deferred job may start in another pool.
+    When the backoff of a capacity key ends, only one of its jobs is started, and the other starts are deferred. In
+    the next plan the capacity key backs off again, so a deferred job may start in another pool.
     """
     transitions, deferred = [], False
     used = _used_by_project(cluster)

@@ -38,7 +38,7 @@ class Candidate:
     name: str
     job: WaitingJob
     project: ShareNode
-    rank: int  # priority without aging; interactive jobs that come first have ranks above all priorities
+    rank: int  # priority without aging; interactive jobs may rank above all priorities (policy: `first`)
     alternatives: tuple[Slots, ...]  # alternatives that fit into the job's pools and do not back off, best first
     key: WaitingKey  # sort key among the jobs of its project
     patient: bool  # whether the job has waited longer than the setting `patience`
@@ -209,7 +209,7 @@ class _Demands:
     def fitting(self, demand: Sequence[Slots], pools: Mapping[str, Pool]) -> tuple[Slots, ...] | WaitReason:
         """Return the alternatives that would fit into the empty pools, or the reason why there are none.
 
-        :param pools: the pools that the job may use: a mapping of a share node, whose identity is in the cache's key.
+        :param pools: the pools that the job may use. The cache's key has the id of this mapping, so no copy is passed.
         """
         key = (id(pools), tuple([tuple(need.items()) for need in demand]))
         if key not in self._fitting:
@@ -230,7 +230,7 @@ class _Demands:
 def _within_owner_limit(
     candidates: Iterable[Candidate], snapshot: Snapshot, refused: dict[str, WaitReason]
 ) -> Iterator[Candidate]:
-    """Return the candidates without interactive jobs beyond their owner's limit. Add these jobs to `refused`.
+    """Leave out interactive jobs that exceed their owner's limit, and add them to `refused`.
 
     Jobs with a reservation are counted first. A job without an owner is not limited.
     """
@@ -324,13 +324,13 @@ class Groups:
 def requests(
     snapshot: Snapshot, candidates: Iterable[Candidate], tree: ShareTree, groups: Groups
 ) -> dict[ShareNode, Counter[str]]:
-    """Return the slots that each project requests: for each job, the largest number of its alternatives in each pool.
+    """Return the slots that each project requests. In each pool, a job requests those of its largest alternative.
 
     Candidates and active jobs count, except stopping jobs that do not come back.
 
-    If a waiting queue has more jobs than were read, its project requests all instances of the queue's pools. Otherwise
-    the request would grow whenever a job starts and another one is read in its place, and the entitlements of other
-    projects would change.
+    If a waiting queue has more jobs than were read, its project requests all instances of the queue's pools. Without
+    this rule, the request would grow whenever a job starts and another job is read in its place, and the entitlements
+    of other projects would change.
     """
     asked: dict[ShareNode, Counter[str]] = defaultdict(Counter)
     for candidate, alternatives in groups.limited_requests(candidates):
@@ -352,8 +352,8 @@ def requests(
 class PoolBackoff:
     """Backoffs of pools after refused launches. Until the next try, no job of the refused size or larger starts there.
 
-    No job is evicted for such a start either. Usually a whole pool backs off. If a pool allows any instance type, only
-    one type backs off (`<pool>/<type>`).
+    Until then, no job is evicted to make room for such a job. Usually a whole pool backs off. If a pool allows any
+    instance type, only one type backs off (`<pool>/<type>`).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -369,7 +369,7 @@ class PoolBackoff:
     def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[PoolRefusal]:
         """Yield the refusals that concern an alternative, including those whose backoff is over."""
         instance_type = None
-        if job is not None and job.kinds:  # alternatives that WhatIf adds have the type of the last one
+        if job is not None and job.kinds:  # WhatIf adds alternatives at the end; they have the last type of `kinds`
             instance_type = job.kinds[min(job.demand.index(need), len(job.kinds) - 1)]
         for pool, count in need.items():
             key = f"{pool}/{instance_type}" if instance_type else pool
@@ -391,7 +391,7 @@ class PoolBackoff:
 
 
 def _own_reason(job: WaitingJob, now: float) -> WaitReason | None:
-    """Return why a job would not start whatever were free, or None."""
+    """Return why a job cannot start even if all slots are free; None if nothing prevents it."""
     if job.held:
         return WaitReason.HELD_BY_USER
     if job.not_before is not None and job.not_before > now:
@@ -420,7 +420,7 @@ def _possible_alternatives(
 def without_drained(
     alternatives: tuple[Slots, ...], job: WaitingJob | ActiveJob, snapshot: Snapshot
 ) -> tuple[Slots, ...]:
-    """Return the alternatives without those in a pool whose drain keeps the job from starting there now."""
+    """Return the alternatives in whose pools the job may start now. A drain of a pool may forbid this."""
     if not snapshot.drains:
         return alternatives
     closed = {pool for pool, drain in snapshot.drains.items() if not drain.allows_start(snapshot.now, job.max_runtime)}

@@ -23,7 +23,7 @@ from job_queue.scheduler import (
 )
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntimeInSeconds to try
-PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
+PROJECT_GONE = "The policy no longer has this project. Submit the job to another one, or have an admin add the project."
 
 
 def advise(
@@ -52,7 +52,7 @@ def advise(
 def _remedies(what_if: WhatIf, job: WaitingJob, reason: WaitReason, *, submitted: bool) -> Iterator[str]:
     yield from _owner_remedies(what_if, job, submitted=submitted)
     if reason is WaitReason.KEPT_FOR_PATIENT_JOB:
-        yield from _shorter_runtime(what_if, "past the job that is served first")
+        yield from _shorter_runtime(what_if, "and would not delay the job that is served first")
     if reason is WaitReason.OUTSIDE_TRAINING_PLAN:
         yield from _shorter_runtime(what_if, "and end before the plan does")
     if reason is WaitReason.DRAINED:
@@ -129,7 +129,7 @@ def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
 def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tuple[int, str] | None:
     """Return the first figure that helps, with its outcome; None if none helps.
 
-    :param figures: ordered so that all figures after one that helps also help, because the search is binary.
+    :param figures: sorted for a binary search: if a figure helps, all later figures help, too.
     :param outcome: returns how the job would start, or None if the figure does not help. Each figure is tried once.
     """
     outcome = cache(outcome)

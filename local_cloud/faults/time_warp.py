@@ -31,15 +31,19 @@ class TimeWarp:
             self._cloud.tick()
 
     def has_run_for(self, job: str, seconds: float) -> None:
-        """Change the launch time of a job's attempt, as the planner reads it, to `seconds` ago."""
+        """Change the launch time of a job's attempt, in both of its rows, to `seconds` ago."""
         started = datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
-        self._tables.update_item(
-            TableName="sagemaker-queue-lines",
-            Key={"line": {"S": "active"}, "position": {"S": job}},
-            UpdateExpression="SET started = :then",
-            ConditionExpression="attribute_exists(started)",
-            ExpressionAttributeValues={":then": {"S": started}},
-        )
+        for table, key in (
+            ("sagemaker-queue-lines", {"line": {"S": "active"}, "position": {"S": job}}),
+            ("sagemaker-queue", {"jobName": {"S": job}}),
+        ):
+            self._tables.update_item(
+                TableName=table,
+                Key=key,
+                UpdateExpression="SET started = :then",
+                ConditionExpression="attribute_exists(started)",
+                ExpressionAttributeValues={":then": {"S": started}},
+            )
 
     def _end_waits(self, table: str, attribute: str, *key: str) -> None:
         pages = self._tables.get_paginator("scan").paginate(

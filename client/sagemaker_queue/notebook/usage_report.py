@@ -31,7 +31,8 @@ class UsageReport:
     by: str
     """The key of the sums, such as ``project``."""
     parts: Mapping[str, Usage] | Mapping[str, CauseUsage]
-    """The usage by key, the largest first (days and causes in order); ``hours()`` returns the figures."""
+    """The usage by key, the largest first; days are sorted by date, and causes have a fixed order. ``hours()`` returns
+    the figures."""
     total: Usage | CauseUsage
     """The total usage."""
     budgets: tuple[RemainingBudget, ...]
@@ -39,7 +40,8 @@ class UsageReport:
     priced: bool
     """Whether the policy has prices; without prices, cost is 0."""
     projects: Mapping[str, ProjectCauses] = field(default_factory=dict)
-    """For the key ``cause``: the time of each project by cause; ``useful_percent`` is the useful part."""
+    """Filled only for the key ``cause``: the instance time of each project by cause. ``useful_percent`` is the
+    percentage of this time that was useful."""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for each key. Raises ImportError if pandas is not installed."""

@@ -80,7 +80,8 @@ class HeavyRequests:
                 continue
             return position
         raise Busy(
-            "As many dry runs, previews and requests for advice are computed as may be at once, or one of yours is.",
+            "The limit of simultaneous dry runs, previews and requests for advice is reached, or one of yours is still "
+            "being computed.",
             remedy="Try again in a few seconds.",
         )
 

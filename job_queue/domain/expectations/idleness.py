@@ -1,6 +1,7 @@
 """Idle jobs: jobs whose instances have idle GPUs, according to SageMaker's metrics in CloudWatch.
 
-SageMaker reports GPUUtilization of each instance once a minute. The value is a sum of 0 to 100 percent for each GPU.
+SageMaker reports GPUUtilization of each instance once a minute. The value is the sum over the GPUs of the instance,
+each with 0 to 100 percent.
 """
 
 from collections.abc import Mapping, Sequence

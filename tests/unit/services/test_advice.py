@@ -55,8 +55,8 @@ FLEET = a_policy({"p5": 1, "c6": 1}, ["a"])
                 waiting("job"),
                 policy=a_policy(4, patience=1800),
             ),
-            "Submitted with a MaxRuntimeInSeconds of at most 3600 (1 h 0 min) it would start at once, past the job "
-            "that is served first.",
+            "Submitted with a MaxRuntimeInSeconds of at most 3600 (1 h 0 min) it would start at once, and would not "
+            "delay the job that is served first.",
             id="a shorter runtime",
         ),
         pytest.param(
