@@ -148,6 +148,11 @@ class TrainingService:
         found = runners[-1].instance(host) if runners else None
         return found if found and self._lookups.may_connect_agent(found.cluster.request["RoleArn"]) else None
 
+    def backdate(self, training_job: str, seconds: float) -> None:
+        """Move the creation time of a training job back by `seconds`."""
+        if isinstance(job := self._registry.get(training_job), EmulatedTrainingJob):
+            job.backdate(seconds)
+
     def strike(self, training_job: str, kind: str, host: str = "algo-1") -> None:
         """Let a fault happen to an instance of a training job that has not ended; see `injection.STRIKES`.
 

@@ -46,8 +46,7 @@ def test_who_does_nothing_is_marked_and_makes_room_first(
     gpus_did(system, "works-qstamp-1", 700.0)
     gpus_did(system, "held-qstamp-1", 3.0)
     warp = TimeWarp(system.cloud)
-    for name in ("held", "works"):  # whoever looks in between sees the one that matters
-        warp.has_run_for(name, 2 * HALF_AN_HOUR)
+    warp.have_run_for(["held", "works"], 2 * HALF_AN_HOUR)
     system.wait("a look at CloudWatch", lambda: system.job("held").idle_since, each_time=system.cloud.tick)
     expected = {"held": system.job("held").idle_since, "works": None}
     system.settles(lambda: {job.job: job.idle_since for job in system.queue.jobs()}, expected)

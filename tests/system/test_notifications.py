@@ -49,7 +49,7 @@ class Mailbox:
         """What has come about a job, in the order in which it happened."""
         self.read()
         return sorted(
-            (event for event in self.events if event["detail"]["job"] == job),
+            (event for event in self.events if event["detail"].get("job") == job),
             key=lambda event: event["detail"]["version"],
         )
 
