@@ -344,7 +344,7 @@ class Controller(ControllerPart):
         )
 
     def _settle_live_jobs(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
-        """Apply what is due for carriers, missed starts and dependents. Return whether another cycle may find more, too.
+        """Apply what is due for carriers, missed starts and dependents. Return also if another cycle may find more.
 
         A job that is stopped because it has not started in time stops its dependents in the same cycle.
         """
