@@ -54,7 +54,8 @@ JOB = poisoned(
         "warnings": ["w"],
     }
 )
-BROKEN = {**poisoned(ATTEMPT), "outcome": "failed", "failureClass": EVIL}
+RETURNED = {"uuid": EVIL, "failures": 1, "latest": "2026-11-21T10:00:00Z"}
+BROKEN = {**poisoned(ATTEMPT), "outcome": "failed", "failureClass": EVIL, "gpuUuids": [EVIL]}
 SUBMISSION = {**JOB, "known": False}
 SAVING = {**JOB, "request": {"TrainingJobName": "job1", "CheckpointConfig": {"S3Uri": f"s3://{BUCKET}/saved"}}}
 XML_PLACE = {"S3Uri": f"s3://{BUCKET}/in-xml"}
@@ -103,6 +104,9 @@ CASES: list[tuple[list[str], Any]] = [
     (["failures"], {"attempts": [BROKEN], "next": None}),
     (["failures", "--by", "owner"], {"attempts": [BROKEN], "next": None}),
     (["failures", "--by", "project", "--csv"], {"attempts": [BROKEN], "next": None}),
+    (["failures", "--by", "gpu"], {"attempts": [BROKEN], "next": None}),
+    (["failures", "--by", "gpu", "--csv"], {"attempts": [BROKEN], "next": None}),
+    (["show", "job1"], {**JOB, "failure": {**JOB["failure"], "gpuUuids": [EVIL], "returnedGpus": [RETURNED]}}),
     (["failures", "check", "job1"], JOB),
     (["failures", "check", "job1"], {**JOB, "failure": {**JOB["failure"], "ruleNow": "built-in: x"}}),
     (["events", "job1"], JOB),
