@@ -304,3 +304,27 @@ def test_a_job_that_is_forgotten_meanwhile_is_no_error() -> None:
     watch.look()
     queue.forgotten.add("a")
     assert told(watch) == [] and not watch.live
+
+
+def test_a_gpu_that_returned_is_told_of_once_while_the_job_is_tried_again() -> None:
+    queue, gpu = Queue(), {"uuid": "GPU-5a1f0c6e-8c54-4a57-9c1c-0d4f5e9d8a11", "failures": 1, "latest": None}
+    watch = watching(queue, "hardware")
+    queue.histories = {"a": [(0, "pending", ""), (5, "running", "")]}
+    assert told(watch) == []
+    queue.histories["a"].append((6, "pending", "failed, retried free: AlgorithmError"))
+    queue.failures["a"] = {**FAILURE, "failureClass": "hardware"}
+    assert told(watch) == [], "no GPU has returned"
+    queue.histories["a"] += [(7, "running", ""), (8, "preempted", "failed, retried free: AlgorithmError")]
+    queue.failures["a"] |= {"returnedGpus": [gpu], "remedy": "Open a case."}
+    assert told(watch) == ["a (ann, project vision) had a hardware failure, and is tried again. Open a case."]
+    queue.histories["a"].append((9, "running", ""))
+    assert told(watch) == []
+
+
+def test_a_retry_of_a_job_that_was_preempted_before_is_no_preemption() -> None:
+    queue = Queue()
+    watch = watching(queue, "preempted")
+    queue.histories = {"a": [(0, "pending", ""), (5, "running", "")]}
+    assert told(watch) == []
+    queue.histories["a"].append((6, "preempted", "failed, retry 1 of 3: AlgorithmError"))
+    assert told(watch) == []

@@ -14,7 +14,7 @@ from sagemaker_queue.jobs.formatting import duration, has_further_pools, moment,
 from sagemaker_queue.queue.config.notice_settings import NoticeFilter
 
 if TYPE_CHECKING:
-    from api_contract.models import JobDetail, JobSummary
+    from api_contract.models import JobDetail, JobSummary, Transition
     from sagemaker_queue.queue.client import QueueClient
 
 TOGETHER = 3  # jobs of one owner that fail with the same class between two polls give one notice
@@ -136,6 +136,7 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
     """Yield the notices for a job's transitions after ``known``; for starts only after a wait of ``waited`` seconds."""
     began: datetime | None = None  # start of the latest wait
     ran = False
+    retries = [one for one in job.history if _is_retry(one)]
     for one in job.history:
         at = one.at or _LONG_AGO
         kind, news = one.state, ""
@@ -146,7 +147,9 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             if began and seconds >= waited:
                 kind, news = "started", notices.started(duration(seconds), again=ran)
             ran, began = True, None
-        if one.state == "preempted":
+        if _is_retry(one):
+            kind, news = "hardware", _returned_gpu(job) if one is retries[-1] else ""
+        elif one.state == "preempted":
             news = _interruption(one.cause)
         elif one.state in FINISHED:
             kind = "failed" if one.state == "failed" else "finished"
@@ -159,6 +162,16 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             text = notices.notice(job.job, job.owner, job.project, news)
             failure_class = job.failure_class if kind == "failed" else None
             yield Notice(kind, job.job, text, job.owner, failure_class, _remedy(job))
+
+
+def _is_retry(one: Transition) -> bool:
+    return one.state in WAITING and one.cause.startswith("failed, ")
+
+
+def _returned_gpu(job: JobDetail) -> str:
+    """Return the news that a job is tried again after a failure of a GPU that has failed before; empty if it is not."""
+    returned = not job.finished and job.failure is not None and job.failure.returned_gpus
+    return notices.gpu_returned(_remedy(job)) if returned else ""
 
 
 def together(found: Sequence[Notice]) -> list[Notice]:
