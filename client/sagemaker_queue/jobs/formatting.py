@@ -21,6 +21,7 @@ _SEQUENCE = re.compile(
 MEGABYTE = 1_000_000
 LONGEST_CELL = 72  # characters
 _IN_FURTHER_POOLS = "(tag start_by); it may now run in "  # part of a cause in the history
+_GOING_TO_BE_STOPPED = "; it is going to be stopped"  # end of such a cause
 _BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -104,6 +105,12 @@ def _time_until(time: datetime) -> str:
 def has_further_pools(job: JobDetail) -> bool:
     """Return whether a job that has missed its start may run in further pools of its project, from its history."""
     return any(_IN_FURTHER_POOLS in transition.cause for transition in job.history)
+
+
+def is_stopped_for_hang(job: JobDetail) -> bool:
+    """Return whether the queue stops the present attempt of a job because it hangs, from the job's history."""
+    causes = (transition.cause for transition in job.history if transition.attempt == job.attempt)
+    return any(cause.startswith("hangs: ") and cause.endswith(_GOING_TO_BE_STOPPED) for cause in causes)
 
 
 def state_sentence(job: JobSummary) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api_contract import notices
 from api_contract.models import FINISHED, JobDetail, JobSummary
 from api_contract.notices import LONGEST_NOTICE, finished, notice
 from sagemaker_queue.errors import NotFound
@@ -49,12 +50,13 @@ class Queue:
             "failure": self.failures.get(name),
             "failureClass": self.failures.get(name, {}).get("failureClass"),
             "project": "vision",
+            "attempt": 1,
             "entryTime": moments[0],
             "stateSince": moments[-1],
             "reason": {"code": "X", "message": self.reasons[name]} if name in self.reasons else None,
             **self.more.get(name, {}),
             "history": [
-                {"at": at, "state": state, "cause": cause}
+                {"at": at, "state": state, "attempt": 1, "cause": cause}
                 for at, (_, state, cause) in zip(moments, history)  # noqa: B905  # Python 3.9 has no strict
             ],
         }
@@ -244,6 +246,32 @@ def test_work_without_a_checkpoint_is_told_once_for_each_attempt() -> None:
     queue.more["a"] = {"unsavedSince": "2026-11-21T12:01:00Z", "request": {"CheckpointConfig": {"S3Uri": "s3://b/a"}}}
     (second,) = told(watch)
     assert "$SM_CHECKPOINT_DIR" in second
+
+
+@pytest.mark.parametrize(
+    ("cause", "action"),
+    [("", "; look at it, or requeue it"), ("; it is going to be stopped", "; the queue stops it")],
+)
+def test_a_hang_is_told_once_for_each_attempt(cause: str, action: str) -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
+    watch = watching(queue, "hangs", "preempted")
+    watch.look()
+    silent = "hangs: no log line, no checkpoint and idle GPUs since 2026-11-21 10:30:00 UTC at the latest"
+    queue.histories["a"].append((61, "running", f"{silent}{cause}"))
+    hung = {"hungSince": "2026-11-21T10:30:00Z"}
+    queue.more["a"] = hung
+    (news,) = told(watch)
+    assert news.startswith("a (ann, project vision) seems to hang: no log line, no checkpoint and idle GPUs for ")
+    assert action in news
+    for more in ({}, hung):  # its GPUs work for a moment
+        queue.more["a"] = more
+        assert told(watch) == []
+    queue.more["a"] = {}
+    queue.histories["a"].append((70, "preempted", "stopped because it hung"))
+    assert told(watch) == [
+        f"a (ann, project vision) {notices.hung()}.",
+    ]
 
 
 def test_a_job_that_goes_on_after_it_was_listed_is_told_once() -> None:

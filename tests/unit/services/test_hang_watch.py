@@ -143,6 +143,9 @@ def test_by_the_policy_the_attempt_is_stopped_and_the_job_waits_again_three_time
     hanging.queue.submit("a", **CHECKPOINTS)
     for number in range(1, MOST_HANGS + 1):
         hanging.look(HALF_AN_HOUR + 301)
+        hung = hanging.queue.record("a").history[-1]
+        assert (hung.attempt, hung.cause and hung.cause.startswith("hangs: ")) == (number, True)
+        assert hung.cause and hung.cause.endswith("; it is going to be stopped"), "clients know by it what happens"
         hanging.queue.tick()
         assert hanging.queue.state("a") == "stopping"
         hanging.queue.end(f"a-qstamp-{number}", "Stopped")

@@ -17,7 +17,7 @@ from typing import Any
 from sagemaker_queue.errors import ConfigError, InvalidOption
 from sagemaker_queue.queue.config.job_defaults import seconds
 
-NOTICE_KINDS = ("started", "late", "preempted", "unsaved", "hardware", "failed", "finished")
+NOTICE_KINDS = ("started", "late", "preempted", "unsaved", "hangs", "hardware", "failed", "finished")
 DEFAULT_AFTER = "10m"
 
 

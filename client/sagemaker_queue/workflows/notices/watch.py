@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from api_contract import notices
 from api_contract.models import FINISHED, WAITING
 from sagemaker_queue.errors import NotFound
-from sagemaker_queue.jobs.formatting import duration, has_further_pools, moment, since
+from sagemaker_queue.jobs.formatting import duration, has_further_pools, is_stopped_for_hang, moment, since
 from sagemaker_queue.queue.config.notice_settings import NoticeFilter
 
 if TYPE_CHECKING:
@@ -115,7 +115,11 @@ def _lasting_notices(job: JobDetail, known: frozenset[tuple[str, datetime]]) -> 
 
 def _lasting(job: JobSummary) -> frozenset[tuple[str, datetime]]:
     """Return the lasting conditions of a job, each with a time that tells it from an earlier one of the same kind."""
-    begins = {"late": job.start_by if job.start_missed else None, "unsaved": job.unsaved_since}
+    begins = {
+        "late": job.start_by if job.start_missed else None,
+        "unsaved": job.unsaved_since,
+        "hangs": job.hung_since,
+    }
     return frozenset((kind, begin) for kind, begin in begins.items() if begin is not None)
 
 
@@ -129,7 +133,15 @@ def _unsaved_news(job: JobDetail, began: datetime) -> str:
     return notices.unsaved(duration(since(began)), has_folder=bool(job.request.get("CheckpointConfig")))
 
 
-_LASTING_NEWS: Mapping[str, Callable[[JobDetail, datetime], str]] = {"late": _late_news, "unsaved": _unsaved_news}
+def _hang_news(job: JobDetail, silent_since: datetime) -> str:
+    return notices.hangs(duration(since(silent_since)), requeued=is_stopped_for_hang(job))
+
+
+_LASTING_NEWS: Mapping[str, Callable[[JobDetail, datetime], str]] = {
+    "late": _late_news,
+    "unsaved": _unsaved_news,
+    "hangs": _hang_news,
+}
 
 
 def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[Notice]:

@@ -205,8 +205,22 @@ class TestPolicyShow:
         rule = {"action": "retry free", "match": "NCCL*: timeout", "exit_code": 1, "fresh_instances": True}
         document = {
             **POLICY,
-            "projects": [{"name": "a", "max_preemptions": 2, "failure_rules": [{**rule, "failure_class": "hardware"}]}],
-            "settings": {"max_preemptions": 5, "preempted_min_runtime": 600, "preempted_min_runtime_limit": 7200},
+            "projects": [
+                {
+                    "name": "a",
+                    "max_preemptions": 2,
+                    "silent": None,
+                    "on_hang": "notify",
+                    "failure_rules": [{**rule, "failure_class": "hardware"}],
+                }
+            ],
+            "settings": {
+                "max_preemptions": 5,
+                "preempted_min_runtime": 600,
+                "preempted_min_runtime_limit": 7200,
+                "silent": 900,
+                "on_hang": "requeue",
+            },
             "interactive": {"first": False, "max_per_owner": None},
             "failure_rules": [rule, {"action": "fail", "failure_class": "user_error"}],
             "a_field_of_a_later_version": {"x": [1, None, True]},

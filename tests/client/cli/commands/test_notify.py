@@ -63,10 +63,8 @@ def test_the_profile_says_where_and_shows_no_secret(
     assert main(["config", "show"]) == 0
     assert main(["config", "show", "--json"]) == 0
     out, errors = capsys.readouterr()
-    assert (
-        "secret" not in out + errors
-        and "there are started, late, preempted, unsaved, hardware, failed, finished" in errors
-    )
+    assert "secret" not in out + errors
+    assert "there are started, late, preempted, unsaved, hangs, hardware, failed, finished" in errors
     it_runs_and_ends(server)
     assert main(["notify", "job1", "--interval", "1"]) == 0
     assert not chat.received  # it is not told of an end
