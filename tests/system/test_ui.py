@@ -234,10 +234,17 @@ def test_checkpoints_are_listed_on_request_with_the_command_for_each_step(page: 
 
 
 def test_a_job_shows_its_deadlines(page: Page, system: System) -> None:
-    submit(system, "timely", start_by="2099-01-01T00:00Z:next_pool", max_preemptions=3, max_total_runtime="2h")
+    submit(
+        system,
+        "timely",
+        start_by="2099-01-01T00:00Z:next_pool",
+        max_preemptions=3,
+        max_total_runtime="2h",
+        on_hang="requeue",
+    )
     page.goto(f"{page.url}job/timely")
     shows(page, "2099-01-01 00:00:00; if it has not, it may run in the further pools of its project")
-    shows(page, "0 of 3; then it may use quota only", "of 2 hours used by ended attempts")
+    shows(page, "0 of 3; then it may use quota only", "of 2 hours used by ended attempts", "it is stopped, and resumes")
 
 
 def test_a_failed_job_shows_class_remedy_and_log_lines(page: Page, system: System) -> None:

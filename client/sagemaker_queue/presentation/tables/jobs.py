@@ -28,6 +28,7 @@ from sagemaker_queue.jobs.formatting import (
 )
 from sagemaker_queue.queue.identity import sharing
 
+_IF_IT_HANGS = {"notify": "there is a notice", "requeue": "it is stopped, and resumes from its checkpoint"}
 HISTORY_HEADERS = ["Time (UTC)", "Attempt", "State", "Cause"]
 
 Column = tuple[str, Callable[[JobSummary], object]]
@@ -180,7 +181,6 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Starts": job.expected_start and job.expected_start.message,
         "Ends": end_sentence(job.expected_end),
         "Hangs": hang_sentence(job) if job.hung_since else None,
-        "Hung before": f"{job.hangs} attempts, which the queue has stopped" if job.hangs else None,
         "Idle": job.idle_since
         and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
         "Unsaved": job.unsaved_since and _unsaved(job.unsaved_since),
@@ -198,7 +198,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Carries": job.carries and f"{amount(job.carries, 'GPU')} for jobs that share an instance",
         "Accepts": ", ".join(map(str, job.sizes)) if job.slots else None,
         "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
-        **deadline_facts(job),
+        **limit_facts(job),
         "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
         "Submitted": moment(job.entry_time),
         **(_times(job) if isinstance(job, JobDetail) else {}),
@@ -206,8 +206,8 @@ def job_facts(job: JobSummary) -> dict[str, object]:
     }
 
 
-def deadline_facts(job: JobSummary) -> dict[str, object]:
-    """Return the facts about a job's deadlines and its limit of preemptions, as in ``job_facts``."""
+def limit_facts(job: JobSummary) -> dict[str, object]:
+    """Return the facts about a job's deadlines, its limit of preemptions and its hangs, as in ``job_facts``."""
     return {
         "Not before": moment(job.not_before),
         "Start by": _start_by(job),
@@ -216,6 +216,8 @@ def deadline_facts(job: JobSummary) -> dict[str, object]:
         "Preemptions": None
         if job.max_preemptions is None
         else f"{job.preemptions} of {job.max_preemptions}; then it may use quota only, and is not stopped to make room",
+        "If it hangs": job.on_hang and _IF_IT_HANGS.get(job.on_hang, job.on_hang),
+        "Hung before": f"{amount(job.hangs, 'attempt')}, stopped by the queue" if job.hangs else None,
     }
 
 

@@ -21,8 +21,8 @@ from sagemaker_queue.presentation.tables.failure_tables import (
 from sagemaker_queue.presentation.tables.jobs import (
     attempt_headers,
     attempt_rows,
-    deadline_facts,
     hang_sentence,
+    limit_facts,
 )
 from sagemaker_queue.queue.data_links import S3Address
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
@@ -142,7 +142,7 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
                 "Interactive": "yes" if job.interactive else None,
                 "Preemptible": None if job.preemptible else "no",
                 "Held": "yes: it starts once it is released" if job.held else None,
-                **deadline_facts(job),
+                **limit_facts(job),
                 "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
             }
             for title, value in facts.items():

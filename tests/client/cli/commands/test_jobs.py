@@ -126,6 +126,15 @@ class TestShow:
         page = " ".join(capsys.readouterr().out.split())
         assert f"Start by 2026-11-27 09:30:00; it had not started by then, and {told} " in page
 
+    def test_hangs_of_earlier_attempts_and_the_action(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, {"job": "job1", "state": "running", "onHang": "requeue", "hangs": 1})
+        assert main(["show", "job1"]) == 0
+        page = capsys.readouterr().out
+        assert re.search(r"If it hangs +it is stopped, and resumes from its checkpoint\n", page)
+        assert re.search(r"Hung before +1 attempt, stopped by the queue\n", page)
+
     def test_the_sizes_that_it_accepts_and_has_had(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
