@@ -179,6 +179,21 @@ def test_a_requeue_is_told_with_the_person() -> None:
     ]
 
 
+def test_changes_of_a_job_that_waits_again_are_no_preemptions() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", ""), (1, "running", "")]}
+    watch = watching(queue)
+    watch.look()
+    by = "arn:aws:iam::123456789012:user/ann"
+    queue.histories["a"] += [(9, "preempted", "made room for b"), (10, "preempted", f"held by {by}")]
+    assert told(watch) == [
+        "a (ann, project vision) was preempted, and goes on from its checkpoint when it is its turn again: "
+        "made room for b."
+    ]
+    queue.histories["a"] += [(11, "preempted", f"released by {by}"), (12, "running", "")]
+    assert told(watch) == ["a (ann, project vision) goes on, after 3m00s in the queue."]
+
+
 LATE = {"startBy": "2026-11-21T10:05:00Z", "startByAction": "notify", "startMissed": True}
 MISSED = "it had not started by 2026-11-21 10:05:00 UTC (tag start_by)"
 NOT_STARTED = "a (ann, project vision) has not started by 2026-11-21 10:05:00 UTC"

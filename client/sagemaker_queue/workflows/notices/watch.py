@@ -148,6 +148,7 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
     """Yield the notices for a job's transitions after ``known``; for starts only after a wait of ``waited`` seconds."""
     began: datetime | None = None  # start of the latest wait
     ran = False
+    before = ""  # the state before a transition
     retries = [one for one in job.history if _is_retry(one)]
     for one in job.history:
         at = one.at or _LONG_AGO
@@ -161,7 +162,7 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             ran, began = True, None
         if _is_retry(one):
             kind, news = "hardware", _returned_gpu(job) if one is retries[-1] else ""
-        elif one.state == "preempted":
+        elif one.state == "preempted" and before not in WAITING:  # else the job waited already, and was changed
             news = _interruption(one.cause)
         elif one.state in FINISHED:
             kind = "failed" if one.state == "failed" else "finished"
@@ -170,6 +171,7 @@ def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[No
             reason = (job.failure.sentence if job.failure and kind == "failed" else "") or reason
             reason = reason or one.cause.removeprefix("stopped: ")
             news = notices.finished(one.state, took, job.job, reason, job.failure_class, _remedy(job))
+        before = one.state
         if news and at > known:
             text = notices.notice(job.job, job.owner, job.project, news)
             failure_class = job.failure_class if kind == "failed" else None
