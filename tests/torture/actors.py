@@ -17,9 +17,10 @@ from job_queue.scheduler import DrainStops, JobState
 from tests.jobs import OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
+from tests.torture.failure_samples import FailureCourse, may_fail
 from tests.torture.invariants import require
 from tests.torture.process import Process
-from tests.torture.setups import KEPT, a_policy, a_shared_policy, with_limited_preemption
+from tests.torture.setups import KEPT, a_policy, a_shared_policy, with_failure_rules, with_limited_preemption
 from tests.torture.world import Sandbox, World
 
 SUBMIT_TRIES = 3
@@ -46,11 +47,18 @@ ENDS_WHILE_STOPPING = (("Stopped", "", None, 9), ("Failed", "", "AlgorithmError:
 class Actors:
     """The world's inhabitants, who act when they are told to."""
 
-    def __init__(self, world: World, rng: random.Random, deadlines: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        rng: random.Random,
+        deadlines: random.Random | None = None,
+        failures: FailureCourse | None = None,
+    ) -> None:
         self._world = world
         self._rng = rng
         self._more = random.Random(str(rng.getstate()[1][4:8]))  # of its own, so that all else is as it was
         self._deadlines = deadlines  # of its own, so that all else is the same in walks without deadlines
+        self.failures = failures or FailureCourse(random.Random(0))
         self._requests: dict[str, dict[str, Any]] = {}  # by job name, those of the users
         self._owners: dict[str, str] = {}  # of others' jobs
         self._externals = 0
@@ -92,6 +100,8 @@ class Actors:
             tags["preemptible"] = "false"
         if self._deadlines and self._deadlines.random() < setup.deadlines:
             tags |= self._some_deadlines(self._deadlines)
+        if setup.failures:
+            tags |= self.failures.tags()
         self.submit_job(name, resources, tags, **more)
 
     def _some_deadlines(self, rng: random.Random) -> dict[str, str]:
@@ -310,6 +320,7 @@ class Actors:
     def apply(self, policy: dict[str, Any]) -> Process:
         """An operator applies this policy, by force if it is refused because of live jobs."""
         policy = with_limited_preemption(policy) if self._world.setup.deadlines else policy
+        policy = with_failure_rules(policy, self._world.setup) if self._world.setup.failures else policy
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             before, held = sandbox.policy_service.current(), self._non_preemptible()
@@ -436,6 +447,21 @@ class Actors:
             choices = tuple(it for it in choices if it[1] != STARVED and not (it[2] or "").startswith("CapacityError"))
         status, secondary, failure, _ = self._rng.choices(choices, [it[3] for it in choices])[0]
         self.end(name, status, secondary, failure, tell=tell)
+
+    def fail_some(self, *, tell: bool) -> bool:
+        """Some attempt of the queue fails in one of many ways. Return False if there is none."""
+        names = [name for name in self._world.sagemaker.alive_launches() if may_fail(name)]
+        if names:
+            self.fail(self.failures.rng.choice(names), tell=tell)
+        return bool(names)
+
+    def fail(self, name: str, *, tell: bool = True) -> None:
+        """This attempt fails in one of many ways."""
+        sagemaker = self._world.sagemaker
+        on_carrier = name in sagemaker.carrier_of_member
+        failed = self.failures.failure(sagemaker.launches[name].job, self._world.now, on_carrier=on_carrier)
+        sagemaker.logs.failed[name] = failed
+        self.end(name, "Failed", "", failed.sample.reason, tell=tell)
 
     def end(
         self,

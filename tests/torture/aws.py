@@ -18,6 +18,7 @@ from tests.fake_sagemaker import FakeTraining, quota_refusal, refusal
 from tests.memory_tables import place_of
 from tests.metered_tables import UnitTables, again
 from tests.torture.faults import SIGNATURE_SECONDS, Call, Fault
+from tests.torture.simulated_logs import SimulatedLogs
 
 REFUSALS = {
     Fault.CAPACITY: LaunchResult.NO_CAPACITY,
@@ -169,6 +170,7 @@ class SimulatedSageMaker(FakeTraining):
         self.launches: dict[str, Launch] = {}  # by the name of the training job
         self.launched: list[str] = []  # just now, by calls that were not late
         self.theirs: set[str] = set()  # training jobs that others have created
+        self.logs = SimulatedLogs(ask, self._now)
         self.trail: list[tuple[str, dict[str, str]]] = []  # names and tags of refused calls
         self.refusals: dict[str, list[float]] = {}  # when it has refused each attempt, throttled calls not counted
         self.refuses_checks = False  # launches with an infrastructure health check
@@ -277,6 +279,7 @@ class SimulatedSageMaker(FakeTraining):
         for known in (*of_names, self.reused):
             if name in known:
                 known[kept] = known.pop(name)
+        self.logs.rename(name, kept)
         for names in (self.stopped, self.theirs, self.by_hand, self.unclear, self.again):
             if name in names:
                 names.remove(name)

@@ -17,6 +17,7 @@ from job_queue.scheduler import Drains, DrainStops, JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
 from tests.torture.aws import LINES
+from tests.torture.failure_samples import may_fail
 from tests.torture.invariants import POLICY as POLICY_ROW
 from tests.torture.invariants import require
 from tests.torture.process import Process
@@ -25,6 +26,8 @@ from tests.torture.world import World
 
 TICK_SECONDS = 60.0
 MOST_TICKS = 300
+FAILING_ROUNDS = (2, 8, 16)
+FAILING_SECONDS = ((TICK_SECONDS,), (310.0,), (TICK_SECONDS, 310.0, 3700.0))  # that attempts run before they fail
 WAITS_FOR_NOTHING = "nobody waits for a job that has ended"
 
 
@@ -60,6 +63,8 @@ class Ending:
             self._run(self._actors.apply(with_quota_for_everybody(world.setup.policy)))
         for name in self._actors.unfinished(held=True):
             self._run(self._actors.change_job(name, {"held": False}))
+        if world.setup.failures:
+            self._let_failures_repeat()
         for _ in range(MOST_TICKS):
             if not self._actors.unfinished() and not world.sagemaker.alive_names() and not world.sagemaker.warm_names():
                 break
@@ -69,6 +74,18 @@ class Ending:
         self._tick()
         self._tick()
         self._check_nothing_is_left()
+
+    def _let_failures_repeat(self) -> None:
+        """Most attempts fail, again and again, some soon after their start and some an hour later."""
+        world, rng = self._world, self._actors.failures.rng
+        rounds, seconds = rng.choice(FAILING_ROUNDS), rng.choice(FAILING_SECONDS)
+        for _ in range(rounds):
+            for name in filter(may_fail, world.sagemaker.alive_launches()):
+                if rng.random() < 0.8:
+                    self._actors.fail(name, tell=rng.random() < 0.7)
+            while world.events:
+                self._run(self._actors.deliver(world.events.pop()))
+            self._tick(rng.choice(seconds))
 
     def _let_drains_end(self) -> None:
         """Wait for the times of all drains and the ends of all jobs in their pools, and end the drains.

@@ -38,6 +38,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "query": _READ,
     "describe": _READ,
     "list": _READ,
+    "log": _READ,
     "transact": _WRITE,  # its request token keeps the SDK from doing it twice
     "update": (*_WRITE, Fault.TWICE),
     "stop": (*_WRITE, Fault.TWICE),

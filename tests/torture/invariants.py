@@ -15,6 +15,7 @@ from job_queue.domain.state_machine import MISSING_SECONDS
 from job_queue.scheduler import Settings
 from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables
 from tests.torture.process import LAMBDA_SECONDS
+from tests.torture.retry_expectations import NEVER, Counts, Orders, after_failure, views
 from tests.torture.setups import MOST_PREEMPTIONS, Setup
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Invariants:
         self._ends: dict[str, set[str]] = {}  # job name -> how jobs of the name have ended
         self._decided: set[tuple[str, ...]] = set()  # places of the rows of jobs whose start was checked
         self._replaced: set[str] = set()  # names that another job has had later
+        self._entered: dict[str, str] = {}  # submission -> time that orders it among jobs of its priority
 
     def row(self, name: str) -> dict[str, Any] | None:
         """A job's row as it is."""
@@ -137,6 +139,11 @@ class Invariants:
         """Check that an invocation has given the lease back, if every write of the lease's row took effect at once."""
         row = self._tables.rows.get((LINES, CONTROL, LEASE), {})
         require(row.get("owner") != holder, "an invocation that ends gives its lease back", holder)
+
+    def check_no_cycle_of(self, holder: str) -> None:
+        """Check that an invocation that reads the log of a failed attempt does not have the lease."""
+        row = self._tables.rows.get((LINES, CONTROL, LEASE), {})
+        require(row.get("owner") != holder, "no log is read in a cycle", holder)
 
     def _check_groups(self, together: int) -> None:
         active = [row for where, row in self._tables.rows.items() if where[:2] == (LINES, ACTIVE) and "group" in row]
@@ -374,6 +381,8 @@ class Invariants:
         self._check_guarantee(job, row)
         if self._setup.deadlines:
             self._check_deadlines(job, row, attempts)
+        if self._setup.failures and job.carries is None:
+            self._check_failures(job, row)
         preempted = sum(it["outcome"] == "preempted" for it in row["attempts"])
         found = f"{name} counts {len(job.preempted)} preemptions of {preempted}"
         require(len(job.preempted) <= preempted, "a requeue is not counted as a preemption", found)
@@ -422,6 +431,85 @@ class Invariants:
             require(left > 0, "no attempt begins when the total runtime is used up", found)
             if attempt.began is not None and attempt.ended_at is not None:
                 left -= attempt.ended_at - attempt.began
+
+    # --- failures --------------------------------------------------------------------------------
+
+    def _check_failures(self, job: Job, row: dict[str, Any]) -> None:
+        """By SageMaker's reasons and times, the tags of the request and the rules of the policies."""
+        orders = Orders.of(row["jobDetails"], self._failure_rules_for(job.project))
+        found = f"{job.name} has used {job.retried} of {orders.retries} retries"
+        require(job.retried <= orders.retries == job.retries, "no job has more retries than allowed", found)
+        entered = self._entered.setdefault(job.submission, job.entered)
+        require(job.entered == entered, "a job keeps its place after a failure", f"{job.name} entered {job.entered}")
+        classes = {it["attempt"]: it.get("failureClass") for it in row["attempts"]}
+        for where, number in self._accounts.get(job.submission, {}).items():
+            same = self._tables.rows[where].get("failure_class") == classes.get(number)
+            require(same, "the history has the class of each failure", f"{job.name}, attempt {number}: {classes}")
+        failed = [it for it in row["attempts"] if it["outcome"] == "failed" or it.get("failureClass")]
+        truth = [self._incarnations(it["trainingJobName"], job.submission, it["attempt"]) for it in failed]
+        if all(map(self._is_clear, truth)):
+            self._check_retries(job, failed, [attempt for (attempt,) in truth], orders)
+            self._check_instances(job, failed)
+
+    def _check_instances(self, job: Job, failed: list[dict[str, Any]]) -> None:
+        """After a hardware failure, SageMaker checks the instances of the next attempt, and they are other ones."""
+        is_check_refused = self._setup.refuses_checks or job.submission in self._sagemaker.refused
+        if job.gpus is not None or is_check_refused:
+            return
+        for recorded in failed:
+            if recorded.get("failureClass") != "hardware":
+                continue
+            name, number = recorded["trainingJobName"], recorded["attempt"] + 1
+            for following in self._incarnations(apply_qstamp(job.name, number), job.submission, number):
+                request = self._sagemaker.requests[following.name]
+                checked = "InfraCheckConfig" in request or "InstanceGroups" in request["ResourceConfig"]
+                require(checked, "instances are checked after a hardware failure", f"{following.name}: {request}")
+                reused = self._sagemaker.reused.get(name) == following.name
+                sure = not self._setup.faults and not self._setup.adversary  # the release is neither lost nor denied
+                require(
+                    not (reused and sure), "instances that failed are not used again", f"{following.name} has {name}'s"
+                )
+
+    def _is_clear(self, incarnations: list[TrainingJob]) -> bool:
+        """Return whether an attempt is one training job, and the queue cannot have taken another one for it."""
+        if len(incarnations) != 1:
+            return False
+        name = incarnations[0].name
+        return not {name.split()[0]} & self.confused.keys() and name not in self._sagemaker.again
+
+    def _check_retries(self, job: Job, failed: list[dict[str, Any]], truth: list[TrainingJob], orders: Orders) -> None:
+        counts, said = {Counts()}, f"{job.name} with {orders}"
+        for place, (recorded, attempt) in enumerate(zip(failed, truth, strict=True)):
+            said += f"; attempt {recorded['attempt']}: {recorded.get('failureClass')}, {recorded['outcome']}"
+            is_member = attempt.name in self._sagemaker.carrier_of_member
+            require(is_member or attempt.status == "Failed", "only an attempt that failed is recorded as failed", said)
+            stopped = attempt.name in self._sagemaker.stopped and not self._setup.adversary
+            is_seen = views(
+                self._sagemaker.logs.failed.get(attempt.name),
+                attempt.failure or "",
+                is_log_read=attempt.name in self._sagemaker.logs.read,
+                is_member=is_member,
+            )
+            seen = [view for view in is_seen if view.failure_class == recorded.get("failureClass")]
+            require(seen, "the class of a failure is recorded, and it is the reason's or the log's", said)
+            may_be_stopped = not stopped or seen[0].failure_class in ("capacity", "internal")
+            require(may_be_stopped, "an attempt that the queue has stopped has not failed", said)
+            ran = None
+            if attempt.began is not None and attempt.ended_at is not None and not is_member:
+                ran = attempt.ended_at - attempt.began
+            counts = after_failure(counts, recorded["attempt"], seen, ran, orders)
+            over = job.state == "failed" and place == len(failed) - 1
+            counts = {it for it in counts if (it.action == NEVER) == over}
+            require(counts, "a failure ends a job as its class and the rules say, and only then", said)
+        if not failed or failed[-1]["outcome"] != "failed":
+            return
+        same = any((it.used, it.free_in_a_row) == (job.retried, job.free_retried) for it in counts)
+        said += f"; counted {job.retried} and {job.free_retried} free, of {sorted(map(str, counts))}"
+        require(same, "retries are counted as they were made", said)
+
+    def _failure_rules_for(self, project: str) -> list[Mapping[str, Any]]:
+        of_project = self._setup.project_failure_rules if project == self._setup.projects[0] else ()
+        return [*of_project, *self._setup.failure_rules]
 
     def _check_guarantee(self, job: Job, row: dict[str, Any]) -> None:
         """By the ends of its attempts, and not by the preemptions that the queue has counted."""

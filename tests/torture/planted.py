@@ -1,4 +1,4 @@
-"""Fifty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Sixty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -19,12 +19,13 @@ from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.carrier_agent.mailbox import LARGEST, Mailbox, verified
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
-from job_queue.controller.reconciler import Comparison, Reconciler
+from job_queue.controller.reconciler import Comparison, Reconciler, _Reads
 from job_queue.domain import cluster_state, policy, state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.failures.classes import DEFAULT_ACTIONS, FailureAction, FailureClass
 from job_queue.domain.fleet.warm_pools import Claims, Placement
-from job_queue.domain.job import Job, JobRecord, LaunchCall
+from job_queue.domain.job import Job, JobRecord, LaunchCall, iso
 from job_queue.domain.launching.proof import is_ended_attempt, is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.requests.training_request import TrainingRequest
@@ -545,6 +546,69 @@ def _preemptions_not_counted() -> list[Slip]:
     return [("job_queue.domain.job.Job.preemptions", lambda self, now: 0)]
 
 
+def _preemption_limit_ignored() -> list[Slip]:
+    """The planner does not keep a job that was preempted as often as allowed."""
+    return [("job_queue.scheduler.victims.PreemptionLimits.active", lambda self, job: job)]
+
+
+def _free_retries_without_end() -> list[Slip]:
+    """Free retries in a row have no limit."""
+    return [("job_queue.domain.failures.rules.MOST_FREE_RETRIES", 1000)]
+
+
+def _retries_not_counted() -> list[Slip]:
+    """A retry that should count uses none of the job's retries."""
+    after_failure = state_machine._after_failure
+
+    def without_count(record: JobRecord, *args: Any) -> JobTransition:
+        transition = after_failure(record, *args)
+        return replace(transition, new=replace(transition.new, retried=record.job.retried))
+
+    return [("job_queue.domain.state_machine._after_failure", without_count)]
+
+
+def _user_error_retried() -> list[Slip]:
+    """An error of the program is retried by default if the job has retries."""
+    actions = {**DEFAULT_ACTIONS, FailureClass.USER_ERROR: FailureAction.RETRY}
+    return [("job_queue.domain.failures.rules.DEFAULT_ACTIONS", actions)]
+
+
+def _breaker_ignored() -> list[Slip]:
+    """A job is tried again although it has failed in the same way twice, soon after each start."""
+    return [("job_queue.domain.failures.rules._fails_early_again", lambda before, failed: False)]
+
+
+def _retried_job_goes_to_the_back() -> list[Slip]:
+    """A job that waits again after a failure has the time of the failure as the time of its submission."""
+    after_failure = state_machine._after_failure
+
+    def to_the_back(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> JobTransition:
+        transition = after_failure(record, ending, now, backoffs)
+        return replace(transition, new=replace(transition.new, entered=iso(now)))
+
+    return [("job_queue.domain.state_machine._after_failure", to_the_back)]
+
+
+def _failure_class_not_recorded() -> list[Slip]:
+    """The attempt does not have the class of its failure."""
+    return [("job_queue.domain.state_machine._with_failure_class", lambda transition, failure_class: transition)]
+
+
+def _log_read_in_a_cycle() -> list[Slip]:
+    """A cycle that records the end of a failed attempt reads its log."""
+    return [("job_queue.controller.reconciler._Reads", lambda left: _Reads(max(left, 1)))]
+
+
+def _instances_not_checked() -> list[Slip]:
+    """The attempt after a hardware failure does not ask for a check of its instances."""
+    return [("job_queue.controller.launcher.with_instance_check", lambda request, sent, job: dict(sent))]
+
+
+def _failed_instances_kept() -> list[Slip]:
+    """The instances of a hardware failure stay warm, and the next attempt starts on them."""
+    return [("job_queue.controller.reconciler.Reconciler._released", lambda self, name, warm: warm)]
+
+
 def _not_before_ignored() -> list[Slip]:
     """A job may start at any time."""
     waiting = cluster_state._waiting
@@ -642,6 +706,16 @@ BUGS = {
     "not-before-ignored": Bug(_not_before_ignored, (31,)),
     "runtime-not-summed": Bug(_runtime_not_summed, (217,)),
     "preemptions-not-counted": Bug(_preemptions_not_counted, (107,)),
+    "preemption-limit-ignored": Bug(_preemption_limit_ignored, (687,)),
+    "free-retries-without-end": Bug(_free_retries_without_end, (506,)),
+    "retries-not-counted": Bug(_retries_not_counted, (44,)),
+    "user-error-retried": Bug(_user_error_retried, (53,)),
+    "breaker-ignored": Bug(_breaker_ignored, (58,)),
+    "retried-goes-to-the-back": Bug(_retried_job_goes_to_the_back, (34,)),
+    "failure-class-not-recorded": Bug(_failure_class_not_recorded, (34,)),
+    "instances-not-checked": Bug(_instances_not_checked, (44,)),
+    "failed-instances-kept": Bug(_failed_instances_kept, (703,)),
+    "log-read-in-a-cycle": Bug(_log_read_in_a_cycle, (114,), kind=Kind.SHARED),
 }
 
 

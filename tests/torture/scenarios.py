@@ -8,6 +8,7 @@ from job_queue.domain.names import ATTEMPT_TAG
 from tests.jobs import P5
 from tests.torture.actors import Actors
 from tests.torture.adversary import Adversary
+from tests.torture.failure_samples import LOST_PEER, Failed
 from tests.torture.faults import Fault
 from tests.torture.process import Process
 from tests.torture.setups import Setup
@@ -112,6 +113,15 @@ def _a_gpu_has_failed_and_no_check_is_offered(world: World, actors: Actors) -> N
     world.sagemaker.refuses_checks = True
 
 
+def _one_has_failed(world: World, actors: Actors) -> None:
+    """The log says that the failure is no reason to use the single retry, and the reason says nothing."""
+    request = {"InstanceType": P5, "InstanceCount": 1}
+    _run(world, actors.submit_job("low", request, {"priority": "1", "retries": "1"}))
+    world.now += 400
+    world.sagemaker.logs.failed["low-qstamp-1"] = Failed(LOST_PEER, world.now, readable_at=world.now)
+    actors.end("low-qstamp-1", "Failed", "", LOST_PEER.reason)
+
+
 def _two_can_start(world: World, actors: Actors) -> None:
     both = {"InstanceType": P5, "InstanceCount": 2}
     _run(world, actors.submit_job("low", both, {"priority": "1"}))
@@ -161,6 +171,9 @@ SCENARIOS: dict[str, Scenario] = {
     "failed-gpu-and-tick": Scenario(_a_gpu_has_failed, lambda it: [it.deliver_state("low-qstamp-1"), it.tick()]),
     "refused-check-and-tick": Scenario(
         _a_gpu_has_failed_and_no_check_is_offered, lambda it: [it.deliver_state("low-qstamp-1"), it.tick()]
+    ),
+    "failure-told-and-tick": Scenario(
+        _one_has_failed, lambda it: [it.deliver_first(), it.tick()], Setup(capacity=1, jobs=1, failures=1.0)
     ),
     "two-cancels": Scenario(_one_runs_and_one_waits, lambda it: [it.cancel_job("low"), it.cancel_job("next")]),
 }

@@ -26,6 +26,7 @@ SEARCHED: dict[str, tuple[Fault, ...]] = {
     "query": _READ,
     "describe": _READ,
     "list": _READ,
+    "log": _READ,
     "transact": _WRITE,
     "update": (*_WRITE, Fault.TWICE),
     "stop": (*_WRITE, Fault.TWICE),

@@ -10,6 +10,7 @@ from job_queue.domain.launching.launch_rate import CreateRate
 from local_cloud.dynamodb.key_throttle import KeyLimits
 from tests.jobs import P5
 from tests.queue_harness import FAST
+from tests.torture.failure_samples import RULES
 from tests.torture.faults import FAULTS, Fault
 
 FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
@@ -22,6 +23,7 @@ DELETION_SECONDS = (1, 1, 30)
 DEADLINES = (*[0.0] * 10, 0.4, 0.8)
 DRAINS = (*[0.0] * 10, 0.05, 0.15)
 HANGS = (*[0.0] * 10, 0.1, 0.3)
+FAILURES = (*[0.0] * 10, 0.15, 0.4)
 REQUEUES = (*[0.0] * 10, 0.1, 0.3)
 MOST_PREEMPTIONS = 1  # of a job, in walks with deadlines
 WINDOWS = (100, 1, 100, 2)
@@ -66,6 +68,10 @@ class Setup:
     hangs: float = 0.0  # chance, at each step, that a running job hangs and a tick notices it
     requeues: float = 0.0  # chance, at each step, that a user requeues a job, holds it at once or releases it
     deadlines: float = 0.0  # chance that a job has deadlines; then the policies limit preemptions, too
+    failures: float = 0.0  # chance, at each step, that an attempt fails in one of many ways
+    failure_rules: tuple[Mapping[str, Any], ...] = ()  # of each policy
+    project_failure_rules: tuple[Mapping[str, Any], ...] = ()  # of the first project of each policy
+    refuses_checks: bool = False  # whether SageMaker refuses to check instances after a hardware failure
     drains: float = 0.0  # chance, at each step, that an admin drains a pool, now or later, or ends a drain
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
@@ -237,6 +243,23 @@ def with_drains(setup: Setup, rng: random.Random) -> Setup:
 def with_hangs(setup: Setup, rng: random.Random) -> Setup:
     """Return the setup, in a sixth of the walks with jobs that hang."""
     return replace(setup, hangs=rng.choice(HANGS))
+
+
+def with_failures(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in a sixth of the walks with attempts that fail in many ways, and rules about failures."""
+    failures, rules, of_project = rng.choice(FAILURES), rng.choice(RULES), rng.choice(RULES)
+    changed = replace(setup, failures=failures, refuses_checks=failures > 0 and rng.random() < 0.3)
+    if not failures or setup.policy is None:
+        return changed
+    changed = replace(changed, failure_rules=rules, project_failure_rules=of_project)
+    return replace(changed, policy=with_failure_rules(setup.policy, changed))
+
+
+def with_failure_rules(policy: dict[str, Any], setup: Setup) -> dict[str, Any]:
+    """Return the policy with the rules of the setup about failures."""
+    first, *others = policy["projects"]
+    projects = [{**first, "failure_rules": list(setup.project_failure_rules)}, *others]
+    return {**policy, "failure_rules": list(setup.failure_rules), "projects": projects}
 
 
 def some_key_limits(rng: random.Random, share: float = THROTTLED_SHARE) -> KeyLimits | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tests.torture.actors import Actors
 from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
+from tests.torture.failure_samples import FailureCourse
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
 from tests.torture.setups import (
@@ -17,6 +18,7 @@ from tests.torture.setups import (
     with_deadlines,
     with_deletions,
     with_drains,
+    with_failures,
     with_hangs,
     with_quota_lag,
     with_requeues,
@@ -60,9 +62,12 @@ class Walk:
         setup = with_drains(setup, self._drains)
         # The number is chosen so that no known seed of another planted bug is a walk with hangs.
         self._hangs = random.Random(f"hangs 45 {rng.getstate()[1][:4]}")
-        self._setup = replace(with_hangs(setup, self._hangs), key_limits=limits)
+        setup = with_hangs(setup, self._hangs)
+        # The number is chosen so that no known seed of another planted bug is a walk with failures.
+        self._failures = random.Random(f"failures 234 {rng.getstate()[1][:4]}")
+        self._setup = replace(with_failures(setup, self._failures), key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
-        self._actors = Actors(self.world, rng, self._deadlines)
+        self._actors = Actors(self.world, rng, self._deadlines, FailureCourse(self._failures))
         self._adversary = Adversary(self.world, self._actors, harm)
         self._ending = Ending(self.world, self._actors, rng)
 
@@ -101,6 +106,7 @@ class Walk:
             self._requeue()
             self._drain()
             self._hang()
+            self._fail()
             self._run_processes()
             self._actors.tell_of_agents()
         self._ending.run()
@@ -189,6 +195,16 @@ class Walk:
     def _hang(self) -> None:
         if self._setup.hangs and self._hangs.random() < self._setup.hangs:
             self._actors.notice_a_hang(self._hangs)
+
+    def _fail(self) -> None:
+        """An attempt fails in one of many ways, some time after its start, and its event may arrive at once."""
+        rng = self._failures
+        if self._setup.failures and rng.random() < self._setup.failures:
+            if not self.world.processes:
+                self.world.now += rng.choice((0, 0, 0, 310, 3700))
+            told = not self._setup.faults or rng.random() < 0.7
+            if self._actors.fail_some(tell=told) and told and rng.random() < 0.5:
+                self._actors.deliver(self.world.events.pop())
 
     def _pass_time(self) -> None:
         self.world.now += self._rng.choice((1, 5, 11, 30, 60)) if not self.world.processes else self._rng.random()

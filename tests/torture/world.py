@@ -15,10 +15,12 @@ from functools import lru_cache, partial
 from typing import Any
 from unittest.mock import patch
 
+from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.dynamodb import Update, Write
 from job_queue.adapters.items import LEASE, job_from
+from job_queue.adapters.lookups.failure_log import FailureLog
 from job_queue.adapters.telemetry import log
-from job_queue.controller.cycle import Invocation
+from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError, Refused, Signal
 from job_queue.domain.job import Job
 from job_queue.services.drains import DrainService
@@ -63,6 +65,11 @@ class Sandbox(Harness):
         self.commands = JobCommands(self.repository, self.policies, self.settings, self.clock)
         self.policy_service = PolicyService(self.repository, self.policies, self.dry_run.cluster, self.clock)
         self.drains = DrainService(self.repository, self.dry_run.cluster, self.clock)
+
+    def new_controller(self, training: Training, **more: Any) -> Controller:
+        logs: Any = self._world.sagemaker.logs
+        read = FailureLog(logs, self.clock) if self._world.setup.failures else None
+        return super().new_controller(training, failure_log=read, **more)
 
     def clock(self) -> float:
         return self._world.now
@@ -125,7 +132,8 @@ class World:
             metered=lambda: self.running is not None,
         )
         self.sagemaker = SimulatedCarriers(self.ask, setup.pool_of)
-        self.sagemaker.tells_times = bool(setup.deadlines)
+        self.sagemaker.tells_times = bool(setup.deadlines or setup.failures)
+        self.sagemaker.refuses_checks = setup.refuses_checks
         self.sagemaker.releases_slowly = setup.releases_slowly
         self.sagemaker.quota_lag = setup.quota_lag
         self.sagemaker.deletion_seconds = setup.deletion_seconds
@@ -208,6 +216,8 @@ class World:
     def ask(self, call: Call) -> Any:
         """Every call to AWS comes here; those of the simulation itself take effect at once."""
         process = self.running
+        if process and call.kind == "log" and not process.lost_lease_write:
+            self.invariants.check_no_cycle_of(process.holder)
         return process.make(call) if process else call.effect()
 
     def carry_out(self, process: Process, call: Call, fault: Fault) -> Any:
