@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from job_queue.domain import state_machine
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.failures import (
     RuleError,
     asks_for_retries,
@@ -25,10 +27,10 @@ from job_queue.domain.failures.rules import (
     ROW_SECONDS,
     contains,
 )
-from job_queue.domain.job import FailedAttempt
+from job_queue.domain.job import FailedAttempt, JobRecord, iso
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler import FailureAction, FailureClass, FailureRule
-from tests.jobs import a_job
+from job_queue.scheduler import FailureAction, FailureClass, FailureRule, JobState
+from tests.jobs import NOW, a_job
 
 LATE = EARLY_SECONDS + 1
 
@@ -239,3 +241,16 @@ def test_failures_that_are_not_in_a_row_or_not_known_do_not_end_the_retries() ->
     assert decided(job, failed(attempt=3), 1)[0].action == "retry"
     unknown = a_job(retries=9, failure=failed(failure_class="unknown", early=True))
     assert decided(unknown, failed(failure_class="unknown", attempt=2), 1)[0].action == "retry"
+
+
+@pytest.mark.parametrize("rule", ["internal=fail", "internal", "text:carrier=fail"])
+@pytest.mark.parametrize(("carrier", "state"), [("carrier--x-qstamp-1", "pending"), (None, "failed")])
+def test_the_end_of_a_carrier_ends_no_member(rule: str, carrier: str | None, state: str) -> None:
+    """A rule about errors of SageMaker is not about a carrier, which the queue may have stopped itself."""
+    job = a_job(state=JobState.RUNNING, launched="job1-qstamp-1", started=iso(NOW), carrier_attempt=carrier)
+    ending = Ending("Failed", failure="InternalServerError: its carrier has ended")
+    chosen = state_machine.failed_attempt(job, ending, (), rules_of_tag(rule))
+    end = state_machine.end(JobRecord(job, "{}"), replace(ending, failed=chosen), NOW + 60)
+    assert (end.new.state, end.new.retried, end.new.free_retried) == (state, 0, 0)
+    assert end.ended is not None
+    assert end.ended.failure_class == "internal"
