@@ -28,6 +28,11 @@ if host == 'algo-2':
 time.sleep(600)
 """
 
+# The text is PyTorch's, since there is no GPU here.
+GPU_MEMORY = "raise RuntimeError('CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 79.15 GiB total capacity)')"
+FULL_DISK = "open('/dev/full', 'w').write('x' * 100_000)"
+KILLED = "import signal; os.kill(os.getpid(), signal.SIGKILL)"
+
 
 @pytest.fixture(scope="module")
 def shared_cloud() -> Iterator[LocalCloud]:
@@ -52,6 +57,25 @@ def test_an_import_error_is_not_retried_and_the_reason_names_the_module(system: 
     assert job.failure is not None
     assert any("No module named 'nosuch'" in line for line in job.failure.lines)
     assert (job.failure.rank, job.failure.action, job.attempts[0].failure_class) == ("algo-1", "fail", "user_error")
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "failure_class", "attempts", "words"),
+    [
+        ("gpu-memory", GPU_MEMORY, "gpu_memory", 1, "smaller batch"),
+        ("disk", FULL_DISK, "disk_full", 1, "VolumeSizeInGB"),
+        ("killed", KILLED, "memory", 2, "exit code: 137"),
+    ],
+)
+def test_a_process_that_lacks_memory_or_disk_space_has_the_class_and_a_remedy(
+    system: System, name: str, script: str, failure_class: str, attempts: int, words: str
+) -> None:
+    system.submit(name, script, **on_m5(retries="1"))
+    system.wait_state(name, "failed")
+    job = system.job(name)
+    assert (job.failure_class, len(job.attempts), job.retried) == (failure_class, attempts, attempts - 1)
+    assert job.failure is not None
+    assert words in f"{job.failure.remedy} {job.failure.lines} {job.reason}"
 
 
 def test_a_lost_peer_is_retried_free_from_the_checkpoint(system: System) -> None:
