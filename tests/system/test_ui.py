@@ -306,7 +306,7 @@ def test_usage_is_summed_up_and_downloaded(page: Page, system: System) -> None:
     submit(system, "short", "pass")
     system.wait_state("short", "completed")
     go(page, "Usage")
-    shows(page, "What ended since")
+    shows(page, "What ended since", "Jobs that use little", "No job uses little.")
     cell(page, "vision", "jobs").get_by_text(re.compile("[1-9]")).wait_for()
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()

@@ -12,10 +12,12 @@ from sagemaker_queue.presentation.tables.csv_text import usage_csv
 from sagemaker_queue.presentation.tables.usage_tables import Hours, gpu_use
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
 from sagemaker_queue.ui.figures.usage_figures import causes_figure, usage_figure
+from sagemaker_queue.ui.parts.low_use_card import low_use_card
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 from sagemaker_queue.workflows.usage.cause_sums import GROUPINGS, UsageSums, usage_sums
 from sagemaker_queue.workflows.usage.causes import TITLES, Cause
+from sagemaker_queue.workflows.usage.low_use import LowUseAttempts
 from sagemaker_queue.workflows.usage.sums import PriceList
 
 PERIODS: Mapping[str, str] = {"month": "this month", "1": "24 h", "7": "7 days", "30": "30 days", "90": "90 days"}
@@ -45,6 +47,7 @@ def usage_page(tab: Tab) -> None:
             download = ui.button("CSV", icon="download").props("outline no-caps dense").classes("px-2")
     summary = ui.label().classes("smq-faint").props("role=status")
     area = ui.column().classes("w-full")
+    show_low_use = low_use_card()
     shown: UsageSums | None = None
     update: Callable[[UsageSums], None] | None = None
 
@@ -52,7 +55,8 @@ def usage_page(tab: Tab) -> None:
         nonlocal shown, update
         summary.set_text("Asking ...")
         since = begin_of(period.value, datetime.now(timezone.utc))
-        sums = await tab.ask(_sums, tab, by.value, since)
+        low_use = LowUseAttempts()
+        sums = await tab.ask(_sums, tab, by.value, since, low_use)
         if sums is None:
             summary.set_text("The queue has not told.")
             return
@@ -63,6 +67,7 @@ def usage_page(tab: Tab) -> None:
         shown = sums
         summary.set_text(_summary(sums, since, running_hours(tab.view)))
         update(sums)
+        show_low_use(tab.view, low_use.worst())
 
     def save() -> None:
         if shown is not None:
@@ -174,9 +179,9 @@ def running_hours(view: View) -> float:
     return sum(seconds * count for seconds, count in lasted) / 3600
 
 
-def _sums(tab: Tab, by: str, since: datetime) -> UsageSums:
+def _sums(tab: Tab, by: str, since: datetime, low_use: LowUseAttempts) -> UsageSums:
     prices = PriceList(tab.queue.policy().policy.get("prices") or {})
-    return usage_sums(tab.queue.history(since), by, prices)
+    return usage_sums(low_use.watching(tab.queue.history(since)), by, prices)
 
 
 def _rounded(used: Hours) -> dict[str, Any]:
