@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from job_queue.adapters.carriers.agent_log import LOG_GROUP
 from job_queue.domain.errors import Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_logs.client import CloudWatchLogsClient
     from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
 
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
 MOST_PAGES = 5  # pages of one request; a page can be empty although more pages follow
 EARLY_SECONDS = 3600.0  # tolerance for clocks: lines with an earlier time are not those of the attempt
 

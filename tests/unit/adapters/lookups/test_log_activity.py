@@ -6,7 +6,8 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from job_queue.adapters.lookups.log_activity import EARLY_SECONDS, LOG_GROUP, MOST_PAGES, LogActivity
+from job_queue.adapters.carriers.agent_log import LOG_GROUP
+from job_queue.adapters.lookups.log_activity import EARLY_SECONDS, MOST_PAGES, LogActivity
 from job_queue.domain.errors import Unavailable
 from tests.jobs import NOW
 
