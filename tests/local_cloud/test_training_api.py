@@ -227,20 +227,20 @@ def test_a_page_is_cut_before_the_status_filter(emulator: Emulator) -> None:
 
 
 def test_lists_are_filtered_by_time(emulator: Emulator) -> None:
-    emulator.create("timed-1")
-    ended = emulator.ended("timed-1")["LastModifiedTime"].timestamp()
-    emulator.create("timed-2")
-    created = emulator.ended("timed-2")["CreationTime"].timestamp()
+    emulator.create("dated-1")
+    ended = emulator.ended("dated-1")["LastModifiedTime"].timestamp()
+    emulator.create("dated-2")
+    created = emulator.ended("dated-2")["CreationTime"].timestamp()
 
     def listed(**options: float) -> list[str]:
         # boto3 cuts times to whole seconds
-        answer = emulator.post("ListTrainingJobs", {"NameContains": "timed-", "SortBy": "Name", **options})[1]
+        answer = emulator.post("ListTrainingJobs", {"NameContains": "dated-", "SortBy": "Name", **options})[1]
         return [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]]
 
-    assert listed(CreationTimeBefore=created) == ["timed-1"]
-    assert listed(CreationTimeAfter=ended) == ["timed-2"]
-    assert listed(LastModifiedTimeAfter=ended) == ["timed-2"]
-    assert listed(LastModifiedTimeBefore=created) == ["timed-1"]
+    assert listed(CreationTimeBefore=created) == ["dated-1"]
+    assert listed(CreationTimeAfter=ended) == ["dated-2"]
+    assert listed(LastModifiedTimeAfter=ended) == ["dated-2"]
+    assert listed(LastModifiedTimeBefore=created) == ["dated-1"]
 
 
 def test_tags_are_listed_and_added(emulator: Emulator) -> None:

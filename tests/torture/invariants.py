@@ -421,9 +421,13 @@ class Invariants:
             self._check_total_runtime(int(tags["max_total_runtime"]), job, attempts)
 
     def _check_total_runtime(self, total: int, job: Job, attempts: list[TrainingJob]) -> None:
-        """Each attempt gets at most what the attempts before it have left of the total, and a minute at least."""
-        left = float(total)
-        own = {it.name: it for it in attempts if self._sagemaker.launches[it.name].submission == job.submission}
+        """Each attempt gets at most what the attempts before it have left of the total, and a minute at least.
+
+        An attempt whose tags a person has changed before the queue heard of it may count or not.
+        """
+        left, sagemaker = float(total), self._sagemaker
+        launched = [it for it in attempts if sagemaker.launches[it.name].submission == job.submission]
+        own = {it.name: it for it in launched if it.name not in sagemaker.unclear}
         for attempt in sorted(own.values(), key=lambda it: self._sagemaker.launches[it.name].attempt):
             limit = self._sagemaker.requests[attempt.name]["StoppingCondition"]["MaxRuntimeInSeconds"]
             found = f"{attempt.name} may run for {limit} s, and {left:.0f} s are left of {total}"
