@@ -549,6 +549,8 @@ class Invariants:
             count = sum(attempt.instance_counts.values())
             found = f"{attempt.name} has {count} instances, its job accepts {accepted}"
             require(not accepted or count in accepted, "an attempt has as many instances as its job accepts", found)
+            if attempt.name != name:
+                continue  # it was deleted, and a later call for the attempt may have asked for another number
             held = sum(job.slots.values()) if name == job.launched and job.state.holds_slots else count
             found = f"{attempt.name} has {count} instances, and holds {held}; {recorded.get(name)} are recorded"
             same = count == held == (recorded.get(name, count) or 0)
