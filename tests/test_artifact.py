@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME_CLIENT = ("awslambdaric", "simplejson", "snapshot-restore-py")

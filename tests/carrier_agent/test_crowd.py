@@ -22,7 +22,8 @@ sleep {seconds}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2])
 def test_nobody_sees_a_gpu_beyond_its_part(carrier: Carrier, tmp_path: Path, seed: int) -> None:
     random, book = Random(seed), tmp_path / "book"
     left = [(f"m{number}-qstamp-1", random.choice((3, 5, 10, 10, 20, 40))) for number in range(MEMBERS)]

@@ -239,6 +239,7 @@ def test_exec_runs_with_its_input_closed_as_under_cron(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@pytest.mark.thorough
 def test_exec_applies_a_policy_and_says_what_is_wrong_with_one(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("pools: [{name: p5, capacity: 2}]\nprojects: [{name: vision, quota: {p5: 2}}]\n")

@@ -16,6 +16,8 @@ from tests.system.conftest import FOREVER, System
 from tests.system.test_idle import gpus_did
 from tests.system.test_notifications import Mailbox
 
+pytestmark = pytest.mark.thorough
+
 SILENT = 10.0  # seconds; the shortest that a policy may have
 POLICY: dict[str, Any] = {
     "pools": [{"name": "default", "capacity": 8}],

@@ -7,6 +7,8 @@ import pytest
 from sagemaker_queue.cli import main
 from tests.system.conftest import System
 
+pytestmark = pytest.mark.thorough
+
 STEPS = """
 import pathlib, time
 saved = pathlib.Path(os.environ['SM_CHECKPOINT_DIR'], 'step')

@@ -8,6 +8,8 @@ from local_cloud.aws.stack import LocalCloud
 from tests.system.conftest import FOREVER, System
 from tests.system.test_queue import count
 
+pytestmark = pytest.mark.thorough
+
 POLICY = {
     "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 2}],
     "projects": [{"name": "vision", "quota": {"p5": 1}}, {"name": "nlp", "quota": {"p5": 1}}],

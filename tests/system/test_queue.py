@@ -98,6 +98,7 @@ def test_requeued_and_held_jobs_resume_from_their_checkpoints(
     assert causes == [f"requeued by {who}", f"requeued by {who}", f"released by {who}"]
 
 
+@pytest.mark.thorough
 def test_a_scheduled_drain_stops_a_job_which_resumes_from_its_checkpoint_after_it(
     system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

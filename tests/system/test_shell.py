@@ -20,6 +20,8 @@ from tests.system.conftest import FOREVER, System
 from tests.system.people import session_of
 from tests.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 SMQ = [sys.executable, "-m", "sagemaker_queue"]
 ENTERED = "Starting session with SessionId"
 

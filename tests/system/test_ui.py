@@ -387,6 +387,7 @@ def simulations() -> list[psutil.Process]:
     return [process for process in below if any("spawn_main" in word for word in process.cmdline())]
 
 
+@pytest.mark.thorough
 def test_advice_on_settings(page: Page, system: System, history: None) -> None:
     from playwright.sync_api import expect
 
@@ -422,6 +423,7 @@ def test_a_history_that_is_too_small_for_advice(page: Page, system: System, hist
     assert page.get_by_role("button", name="Try as A").count() == 0
 
 
+@pytest.mark.thorough
 def test_simulations_are_cancelled(page: Page, system: System, history: None, browser: Browser, served: Served) -> None:
     go(page, "What if")
     page.get_by_role("button", name="Simulate the history").click()
