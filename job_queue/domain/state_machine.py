@@ -565,9 +565,8 @@ def _after_failure(
         return _with_failure_class(ended, FailureClass.CAPACITY.value)
     failed = ending.failed or failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and job.carrier_attempt is not None:
-        failed = failed_attempt(
-            job, ending, ()
-        )  # the end of a carrier ends none of its members, whatever the rules say
+        # The end of a carrier ends none of its members, whatever the rules say.
+        failed = failed_attempt(job, ending, ())
     if ending.is_error_of_sagemaker and is_built_in(failed):
         back_off = _back_off(job, now, why, job.attempt + 1, backoffs, failure=failed)
         return _with_failure_class(_with_ended_attempt(back_off, record, now, "failed"), failed.failure_class)
