@@ -11,6 +11,8 @@ from tests.browser import browsing, page_of, smq_ui
 from tests.client.ui.sample_queue import SampleQueue, sample_queue
 
 _VARIANTS = {"": ("light", 1440, 900), "-dark": ("dark", 820, 1100)}
+# The sample queue checks no signature, so any credentials do.
+_ACCOUNT = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "sample", "AWS_SECRET_ACCESS_KEY": "sample"}
 _SETTLED = 1500  # milliseconds after a page is loaded, in which its figures are drawn
 
 
@@ -21,7 +23,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as temporary,
         sample_queue(24) as queue,
-        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, Path(temporary, "log")) as served,
+        smq_ui({**_ACCOUNT, "SAGEMAKER_QUEUE_URL": queue.url}, Path(temporary, "log")) as served,
         browsing() as browser,
     ):
         for variant, (scheme, width, height) in _VARIANTS.items():
