@@ -24,7 +24,9 @@ FINISHED = frozenset({"completed", "failed", "stopped"})
 
 DrainedJobs = Literal["none", "preemptible", "all"]
 """The running jobs that a drain stops."""
-OUTCOMES = ("preempted", "requeued", "drained", "hung", "completed", "failed", "stopped")
+INTERRUPTED = ("preempted", "requeued", "drained", "hung")
+"""How attempts end that the queue stops, and whose jobs wait again."""
+OUTCOMES = (*INTERRUPTED, "completed", "failed", "stopped")
 """How attempts end."""
 
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]

@@ -86,8 +86,8 @@ class Launcher(ControllerPart):
             return self._training.assign(job, request)
         result, message = self._training.create(request)
         if result is LaunchResult.REFUSED and has_added_check(stored_request(details), request):
-            # SageMaker may refuse the health check, which the user did not write. So the next launch goes without it,
-            # whatever the message says, and its answer decides.
+            # SageMaker may refuse the health check, which the user did not write. The message may not say so. The next
+            # launch goes without the check, and SageMaker's answer to that launch decides about the job.
             without = f"The next launch goes without {CHECK_FIELD}, which the queue has added."
             return LaunchResult.CHECK_AT_FAULT, f"{message} ({without})"
         if result is LaunchResult.REFUSED and is_changed(stored_request(details), TrainingRequest.read(request)):

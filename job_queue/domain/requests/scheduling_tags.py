@@ -198,8 +198,8 @@ def _on_hang(tag: TagValue, *, interactive: bool) -> str:
         )
     if interactive and word == OnHang.REQUEUE:
         raise InvalidRequest(
-            "The job has both tags, interactive=true and on_hang=requeue; an interactive job is idle while nobody "
-            "types, and is never stopped for that.",
+            "The job has both tags, interactive=true and on_hang=requeue; an interactive job is idle while no "
+            "user types, and is never stopped for that.",
             field=tag.field,
             remedy="Leave out one of them.",
         )

@@ -41,6 +41,19 @@ class Logged(Harness):
         self.end(attempt, "Failed", failure=why)
 
 
+def notifying() -> tuple[Logged, Notifier, list[dict[str, Any]]]:
+    """A queue of two slots, its notifier, and the entries that the notifier has put on its bus."""
+    sent: list[dict[str, Any]] = []
+
+    class Bus:
+        def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+            sent.extend(Entries)
+            return {"Entries": [{} for _ in Entries]}
+
+    notifier = Notifier(Bus(), ThreadPoolExecutor(1), lambda count: None)  # type: ignore[arg-type]
+    return Logged(slots=2, notify=notifier.notify), notifier, sent
+
+
 def tags(**values: Any) -> dict[str, Any]:
     return {"Tags": [{"Key": key, "Value": str(value)} for key, value in values.items()]}
 
@@ -176,15 +189,7 @@ def test_similar_failures_of_an_owner_have_one_notice() -> None:
 
 
 def test_the_event_of_a_covered_failure_has_no_notice() -> None:
-    sent: list[dict[str, Any]] = []
-
-    class Bus:
-        def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-            sent.extend(Entries)
-            return {"Entries": [{} for _ in Entries]}
-
-    notifier = Notifier(Bus(), ThreadPoolExecutor(1), lambda count: None)  # type: ignore[arg-type]
-    queue = Logged(slots=2, notify=notifier.notify)
+    queue, notifier, sent = notifying()
     queue.lines = [("algo-1", IMPORT)]
     for name in ("a", "b"):
         queue.submit(name)

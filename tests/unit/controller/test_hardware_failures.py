@@ -1,13 +1,11 @@
 """After a hardware failure SageMaker is asked to check the instances, and a GPU that returns is recognised."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.items import job_from, job_item
 from job_queue.adapters.records.failed_gpu_records import FAILED_GPUS, FailedGpuRecords
 from job_queue.adapters.sagemaker import LaunchResult
@@ -17,7 +15,7 @@ from job_queue.domain.launching.instance_check import with_instance_check
 from job_queue.domain.requests.training_request import TrainingRequest
 from tests.jobs import OWNER, P5, a_job, a_request
 from tests.memory_tables import MemoryTables
-from tests.unit.controller.test_failure_actions import LATE, NCCL, Logged, tags
+from tests.unit.controller.test_failure_actions import LATE, NCCL, Logged, notifying, tags
 from tests.unit.queue_api import STRANGER, Api
 
 XID = "NVRM: Xid (PCI:0000:07:00): 48, pid=1, An uncorrectable double bit error (DBE) has been detected"
@@ -273,15 +271,7 @@ def test_the_rows_expire_and_name_no_job() -> None:
 
 
 def test_people_are_told_of_a_gpu_that_returned_and_not_whose_job_it_was() -> None:
-    sent: list[dict[str, Any]] = []
-
-    class Bus:
-        def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-            sent.extend(Entries)
-            return {"Entries": [{} for _ in Entries]}
-
-    notifier = Notifier(Bus(), ThreadPoolExecutor(1), lambda count: None)  # type: ignore[arg-type]
-    queue = Logged(slots=2, notify=notifier.notify)
+    queue, notifier, sent = notifying()
     queue.lines = [gpu_line(GPU), ("algo-1", XID)]
     api = Api(queue=queue)
     queue.submit("theirs")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import TextIO
 
-from api_contract.models import JobDetail
+from api_contract.models import INTERRUPTED, JobDetail
 from sagemaker_queue.jobs.formatting import clean, log_line, moment, state_sentence, visible
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.follower import JobEvent, Outage, StateReport
@@ -52,7 +52,7 @@ class JobLogRenderer:
             self.status(state_sentence(event.job))
         elif isinstance(event, Outage):
             self.note(f"{event.error} The job is not affected; trying again.")
-        elif event.attempt.outcome in ("preempted", "requeued", "drained", "hung"):
+        elif event.attempt.outcome in INTERRUPTED:
             self.note(f"{event.job.job} was {event.attempt.outcome} (attempt {event.attempt.attempt}): {event.cause}")
         elif not event.job.finished or event.attempt != event.job.attempts[-1]:
             self.note(f"{event.job.job}: attempt {event.attempt.attempt} {event.attempt.outcome}: {event.cause}")

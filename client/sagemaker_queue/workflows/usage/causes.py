@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from api_contract.history import PastAttempt
+from api_contract.models import INTERRUPTED
 
 
 class Cause(str, Enum):
@@ -41,8 +42,6 @@ TITLES: Mapping[Cause, str] = {
 }
 """The causes in sentences and tables."""
 
-_INTERRUPTED = ("preempted", "requeued", "drained", "hung")
-
 
 def held_milliseconds(attempt: PastAttempt) -> int:
     """Return the time from the launch of an attempt to its end, in which it held its instances."""
@@ -69,7 +68,7 @@ def divided(attempt: PastAttempt) -> dict[Cause, int]:
         hung = parts[Cause.HUNG]
     lost = None if attempt.lost_seconds is None else _milliseconds(attempt.lost_seconds)
     # The hang is at the end of the attempt, and so is the lost work.
-    take(Cause.PREEMPTION, (lost or 0) - hung if attempt.outcome in _INTERRUPTED else 0)
+    take(Cause.PREEMPTION, (lost or 0) - hung if attempt.outcome in INTERRUPTED else 0)
     take(Cause.FAILURE, (ran if lost is None else lost) - hung if attempt.outcome == "failed" else 0)
     if attempt.idle_seconds is not None:
         take(Cause.IDLE, _milliseconds(attempt.idle_seconds))

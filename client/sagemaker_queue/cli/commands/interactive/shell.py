@@ -177,9 +177,11 @@ def _session_end(
 
 def _ending(job: JobDetail, attempt: Attempt) -> str:
     """Return a sentence on how an attempt ended and on the job's position in the queue."""
+    from api_contract.models import INTERRUPTED  # noqa: PLC0415
+
     causes = [change.cause for change in job.history if change.attempt == attempt.attempt and change.cause]
     because = f": {causes[-1]}" if causes else ""
-    was = attempt.outcome in ("preempted", "requeued", "drained", "hung", "stopped")
+    was = attempt.outcome in (*INTERRUPTED, "stopped")
     outcome = f"was {attempt.outcome}" if was else f"has ended ({attempt.outcome})"
     place = f" It waits, {ordinal(job.position)} in the queue." if job.position else ""
     ended = because if because.endswith(".") else f"{because}."
