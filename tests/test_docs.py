@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,25 @@ def test_the_policy_in_the_guide_can_be_applied() -> None:
     (document,) = re.findall(r"```yaml\n(pools:.*?)```", read("docs/scheduling.md"), re.DOTALL)
     policy = parse_policy(yaml.safe_load(document))
     assert len(policy.pools) > 1 and len(policy.departments) > 1 and len(policy.projects) > 2
+
+
+def test_the_policy_for_two_teams_is_one() -> None:
+    assert parse_policy(yaml.safe_load(read("examples/two_teams.yaml")))
+
+
+def test_nothing_installs_a_package_by_a_name_that_others_could_register() -> None:
+    """The project publishes nothing on PyPI, so a stranger could own the name there."""
+    texts = [*PAGES, *ROOT.glob("client/**/*.py"), *ROOT.glob("examples/**/*"), *ROOT.glob("local_cloud/**/*.py")]
+    by_name = re.compile(r"pip install[^\n`]*[ '\"]sagemaker[-_]queue(?![-_]\S*\.whl)")
+    for path in texts:
+        if path.is_file():
+            assert not by_name.search(path.read_text(errors="replace")), path
+
+
+def test_the_packages_of_smq_ui_are_those_of_its_extra() -> None:
+    extra = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]["ui"]
+    told = read("client/sagemaker_queue/cli/commands/watching/ui.py")
+    assert all(f"'{requirement.partition(';')[0]}'" in told for requirement in extra)
 
 
 def test_the_guide_shows_every_field_of_a_policy() -> None:

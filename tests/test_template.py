@@ -233,6 +233,7 @@ def test_outputs() -> None:
         "EndpointUrl",
         "ApiUrl",
         "ApiId",
+        "PolicyAdministrators",
         "FunctionName",
         "ReadFunctionName",
         "RoleArn",

@@ -10,7 +10,7 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from local_cloud.aws.ministack import Ministack
-from local_cloud.aws.stack import REGION
+from local_cloud.aws.stack import ACCOUNT, REGION
 from tests.local_cloud.emulator import client
 from tests.system.test_guide import ROOT, Person, blocks
 
@@ -26,8 +26,34 @@ STAND_INS = {
         ":",
         "the account here is no organization's; tests/system/test_permissions.py has the policy's effect",
     ),
-    "smq ls": ("smq config show", "the address is one of AWS; tests/system/test_guide.py lists the jobs of a queue"),
+    "python -m pip wheel --quiet --no-deps --wheel-dir client-wheel .": (
+        "mkdir client-wheel && touch client-wheel/sagemaker_queue-0.1.0-py3-none-any.whl",
+        "the checkout of this test has no client; tests/test_artifact.py builds the wheel",
+    ),
+    **dict.fromkeys(
+        (
+            "smq doctor",
+            "(mkdir -p first-job && cd first-job && smq submit --name first -- python -c 'print(\"it works\")')",
+            "smq wait first",
+            "smq show first",
+            "smq policy apply examples/two_teams.yaml",
+        ),
+        ("smq config show", "the address is one of AWS; tests/system/test_permissions.py does it on a queue"),
+    ),
 }
+
+# Before the stack is removed: its parameters have the values of all deployments, and the groups have their policies.
+LOOK_AT_THE_STACK = """
+stack() {
+  aws cloudformation describe-stacks --stack-name training-job-queue --output text \\
+    --query "Stacks[0].Parameters[?ParameterKey=='$1'].ParameterValue"
+}
+group() {
+  aws iam list-attached-group-policies --group-name $1 --query "AttachedPolicies[].PolicyName" --output text
+}
+echo kept: $(stack MaxCapacity) $(stack EndpointCidr) $(stack AdminArns) $(stack GuardrailPolicyArns)
+echo attached: $(group queue-operators) and $(group researchers)
+"""
 
 
 @pytest.fixture
@@ -73,13 +99,20 @@ def test_from_an_empty_account_to_none_again(account: Ministack, administrator: 
     shell = [typed(block) for block in blocks(PAGE)]
     removed = next(number for number, block in enumerate(shell) if block.startswith("sam delete"))
     look = "aws dynamodb list-tables --query TableNames --output text"
+    shell.insert(removed, LOOK_AT_THE_STACK)
+    removed += 1
     told = administrator.types("\n".join([*shell[: removed + 1], f"echo left: $({look})", *shell[removed + 1 :], look]))
     address = r"^https://[a-z0-9]+-vpce-[0-9a-f]+\.execute-api\.us-east-1\.amazonaws\.com/prod$"
     assert re.search(address, told, re.MULTILINE), told
+    own = f"arn:aws:iam::{ACCOUNT}"
+    assert f"kept: 8 10.20.0.0/16 {own}:root {own}:policy/training-guardrails\n" in told, told
+    assert "attached: training-job-queue-user training-job-queue-operator and training-job-queue-user\n" in told, told
     assert "left: sagemaker-queue sagemaker-queue-history sagemaker-queue-lines" in told
     assert client("dynamodb", account.url).list_tables()["TableNames"] == []
-    (endpoint,) = client("ec2", account.url).describe_vpc_endpoints()["VpcEndpoints"]
-    assert endpoint["ServiceName"] == "com.amazonaws.us-east-1.execute-api"
+    endpoints = client("ec2", account.url).describe_vpc_endpoints()["VpcEndpoints"]
+    names = ["com.amazonaws.us-east-1.execute-api", "com.amazonaws.us-east-1.s3"]
+    endpoint, of_s3 = sorted(endpoints, key=lambda one: str(one["ServiceName"]))
+    assert [endpoint["ServiceName"], of_s3["ServiceName"]] == names
     (subnet,) = client("ec2", account.url).describe_subnets(SubnetIds=endpoint["SubnetIds"])["Subnets"]
     assert subnet["AvailabilityZone"] == "us-east-1b", "us-east-1a lacks the service on the local cloud"
     (stack,) = client("cloudformation", account.url).describe_stacks(StackName="training-job-queue")["Stacks"]
@@ -126,8 +159,10 @@ def test_each_parameter_that_the_page_names_is_one() -> None:
         "ParameterKey",
         "ParameterValue",
         "OutputKey",
+        "Name",
+        "Values",
     }
     named = set(re.findall(r"`([A-Z][A-Za-z]+)(?:=[^`]*)?`", PAGE))
-    outputs = {"EndpointUrl", "ApiUrl"}
+    outputs = {"EndpointUrl", "ApiUrl", "PolicyAdministrators"}
     assert {name for name in given if not name.isupper()} <= parameters
     assert named - outputs - {"QueueRole", "ReadRole", "SageMaker", "VolumeKmsKeyId"} <= parameters

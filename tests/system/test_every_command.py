@@ -69,14 +69,7 @@ def smq(
 
 def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -> None:
     queue_url = system.cloud.queue_url
-    smq("config", "set", "--profile", "home", "url", queue_url)
-    smq("config", "set", "--profile", "home", "project", "default")
-    smq("config", "unset", "--profile", "home", "project")
-    smq("config", "use", "home")
-    assert "home" in smq("config", "list")
-    assert queue_url in smq("config", "show")
-    assert Path(smq("config", "path").strip()).read_text().count("url") == 1
-
+    configure(smq, queue_url, tmp_path)
     share_the_fleet(smq)
     system.submit("busy", FOREVER, priority=5, instances=2)
     system.wait_state("busy", "running")
@@ -161,6 +154,19 @@ def drain_a_pool(smq: Smq) -> None:
     assert "p5 is drained from" in smq("drain", "p5", "--at", "7d", "--reason", "new disks")
     assert "new disks" in smq("status")
     assert "p5 is not drained any more" in smq("undrain", "p5")
+
+
+def configure(smq: Smq, queue_url: str, folder: Path) -> None:
+    smq("config", "set", "--profile", "home", "url", queue_url)
+    smq("config", "set", "--profile", "home", "project", "default")
+    smq("config", "unset", "--profile", "home", "project")
+    smq("config", "use", "home")
+    assert "home" in smq("config", "list")
+    assert queue_url in smq("config", "show")
+    exported = folder / "queue.toml"
+    exported.write_text(smq("config", "export"))
+    assert "Changes of the profile team" in smq("config", "import", "--profile", "team", str(exported))
+    assert Path(smq("config", "path").strip()).read_text().count("url = ") == 2
 
 
 def share_the_fleet(smq: Smq) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud.aws.stack import ACCOUNT, REGION
 from tests.system.conftest import System
 
 pytestmark = pytest.mark.thorough
@@ -38,6 +39,9 @@ STAND_INS = {
     ),
     "smq config set role arn:aws:iam::123456789012:role/training": (
         'smq config set role "$HERE_ROLE"', "the account is an example",
+    ),
+    "smq config set bucket sagemaker-us-east-1-123456789012": (
+        'smq config set bucket "$HERE_BUCKET"', "the account is an example",
     ),
     "smq config set image 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8": (
         'smq config set image "$HERE_IMAGE"', "the account is an example",
@@ -136,6 +140,7 @@ def user(system: System, checkout: Path, own_environment: Path, tmp_path: Path) 
     account = system.cloud.environment()
     here = {name: account.pop(f"SAGEMAKER_QUEUE_{name}") for name in ("URL", "ROLE", "IMAGE")}
     account.pop("SAGEMAKER_QUEUE_INSTANCE_TYPE")
+    here["BUCKET"] = f"sagemaker-{REGION}-{ACCOUNT}"
     person = Person(tmp_path, checkout, **account, **{f"HERE_{name}": value for name, value in here.items()})
     person.environment["PATH"] = f"{own_environment / 'bin'}:{person.environment['PATH']}"
     return person

@@ -170,6 +170,8 @@ CASES: list[tuple[list[str], Any]] = [
     (["config", "list"], None),
     (["config", "use", EVIL[:-1]], None),
     (["config", "path"], None),
+    (["config", "export"], None),
+    (["config", "import", "evil.toml"], None),
     (["completion", "bash"], None),
     (["simulate", "trace.csv", "--groups"], None),
     (["show", EVIL], refused("NotFound", EVIL, EVIL, EVIL)),
@@ -190,6 +192,7 @@ def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         f'[profiles.p.env]\n{evil} = {evil}\n[profiles.p.data]\n{evil} = "s3://x/y"\n'
         f'[profiles.{evil}]\nurl = "{server.url}"\n'
     )
+    (tmp_path / "evil.toml").write_text(f"{evil} = {evil}\n")
     (tmp_path / "policy.yaml").write_text("pools: [{name: a}]")
     evil_row, other = [EVIL[:-1], 0, 1, 8, EVIL[:-1]], ["b", 0, 1, 8, "b"]
     with (tmp_path / "trace.csv").open("w", encoding="utf-8", newline="") as trace:

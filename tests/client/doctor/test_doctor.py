@@ -380,10 +380,12 @@ def iam(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    """S3, in which no bucket exists."""
     with serving() as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        server.always_answers(404, "")
         yield server
 
 
@@ -430,7 +432,7 @@ def test_a_role_that_one_may_not_look_at_is_believed(job_defaults: Callable[...,
         ),
         (200, {"x-amz-bucket-region": "us-east-2"}, "The bucket sets is in us-east-2", "Use a bucket in eu-west-1"),
         (503, {}, "S3 answers 503", "later"),
-        (200, {"x-amz-bucket-region": "eu-west-1"}, "The bucket sets is there.", "None"),
+        (200, {"x-amz-bucket-region": "eu-west-1"}, "You may list, read and write the bucket sets.", "None"),
     ],
 )
 def test_the_bucket_is_looked_at(
@@ -448,6 +450,49 @@ def test_the_bucket_is_looked_at(
     assert message in finding.message
     assert remedy in str(finding.remedy)
     assert s3.received[0].method == "HEAD"
+
+
+@pytest.mark.parametrize(
+    ("reading", "writing", "needed"),
+    [
+        (403, 403, "s3:GetObject and s3:PutObject on it"),
+        (404, 403, "needs s3:PutObject on it"),
+        (403, 400, "needs s3:GetObject on it"),
+        (404, 400, None),
+    ],
+)
+def test_the_rights_on_the_bucket_are_checked(
+    job_defaults: Callable[..., None],
+    doctor: Doctor,
+    s3: ScriptedServer,
+    reading: int,
+    writing: int,
+    needed: str | None,
+) -> None:
+    job_defaults(bucket="sets")
+    s3.answers(200, "", {"x-amz-bucket-region": "eu-west-1"})
+    s3.answers(reading, "<Error><Code>NoSuchKey</Code></Error>")
+    s3.answers(writing, "<Error><Code>BadDigest</Code></Error>")
+    finding = doctor()["bucket"]
+    assert (finding.status, needed in str(finding.remedy) if needed else finding.remedy) == (
+        (FAILED, True) if needed else (OK, None)
+    )
+    assert [request.method for request in s3.received] == ["HEAD", "GET", "PUT"]
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "message"),
+    [(404, WARNED, "It does not exist yet"), (403, FAILED, "You may not use the bucket"), (200, OK, "You may list")],
+)
+def test_without_a_bucket_the_default_bucket_is_checked(
+    job_defaults: Callable[..., None], doctor: Doctor, s3: ScriptedServer, status: int, found: str, message: str
+) -> None:
+    job_defaults()
+    s3.answers(status, "", {"x-amz-bucket-region": "eu-west-1"})
+    finding = doctor()["bucket"]
+    assert finding.status == found and message in finding.message
+    assert "sagemaker-eu-west-1-123456789012" in finding.message
+    assert found == OK or "smq config set bucket NAME" in str(finding.remedy)
 
 
 def test_s3_does_not_answer(job_defaults: Callable[..., None], doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

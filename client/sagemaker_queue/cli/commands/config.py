@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.cli.output import DONE, print_json, print_warning
-from sagemaker_queue.cli.parser import argument, connection, group, json_flag
+from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.output import DONE, REFUSED, confirmed, is_interactive, print_json, print_note, print_warning
+from sagemaker_queue.cli.parser import argument, connection, flag, group, json_flag
+from sagemaker_queue.errors import ConfigError, InvalidDocument, InvalidOption, StorageError
 from sagemaker_queue.presentation.text.layout import facts, table
 from sagemaker_queue.queue.config.notice_settings import SECRET_SETTINGS
 from sagemaker_queue.queue.config.queue_config import (
@@ -18,6 +24,14 @@ from sagemaker_queue.queue.config.queue_config import (
     find_notices,
     profile_file,
 )
+from sagemaker_queue.queue.config.shared_settings import (
+    LARGEST_TEXT,
+    exported_settings,
+    parse_settings,
+    setting_changes,
+    settings_text,
+)
+from sagemaker_queue.queue.data_links import S3Address, is_address
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.config.profiles import ProfileFile
@@ -115,13 +129,114 @@ def config_unset(setting: str) -> int:
 
 def _change(setting: str, value: str | None) -> int:
     file = _file()
-    profile = connection().profile or os.environ.get(PROFILE_VARIABLE) or file.default or _FIRST
+    profile = _profile_to_change(file)
     file.set(profile, setting, value)
     done = "is no longer set" if value is None else "is set" if setting in SECRET_SETTINGS else f"is {value}"
     print(f"{setting} of the profile {profile} {done}")
+    _warn_if_unused(profile)
+    return DONE
+
+
+def _profile_to_change(file: ProfileFile) -> str:
+    return connection().profile or os.environ.get(PROFILE_VARIABLE) or file.default or _FIRST
+
+
+def _warn_if_unused(profile: str) -> None:
     if os.environ.get(URL_VARIABLE):
         print_warning(f"{URL_VARIABLE} is set, so no profile is used without -c {profile}")
+
+
+@config.subcommand(
+    "export",
+    help="print the settings to send to the team",
+    description="Print the settings in effect that all users of the queue need, as text for smq config import: the "
+    "queue's address, role, image, bucket, instance type, project and data links. Personal settings (aws_profile, "
+    "columns, notices) and settings that may contain secrets (env, request) are left out.",
+    examples=[
+        "smq config export > queue.toml",
+        "smq config export | aws s3 cp - s3://ml-training-123456789012/queue.toml",
+    ],
+)
+def config_export() -> int:
+    """Print the shared settings as TOML."""
+    named = connection()
+    jobs = find_defaults(url=named.url, profile=named.profile)
+    print(settings_text(exported_settings(find_config(url=named.url, profile=named.profile), jobs)), end="")
+    left_out = [name for name in ("env", "request") if getattr(jobs, name)]
+    if left_out:
+        print_note(f"left out, because it may contain secrets: {', '.join(left_out)}")
     return DONE
+
+
+@config.subcommand(
+    "import",
+    help="use the settings that an operator has sent",
+    description="Read the output of smq config export, check each value, show what changes in the profile (-c, else "
+    "the default one), and store it. Settings that the text does not name remain. Before a value is replaced, smq "
+    "asks; without a terminal, replacing takes --yes. An object in S3 is read with your credentials, from a bucket of "
+    "your account. The settings decide where your code goes: import them only from a source that you trust.",
+    examples=[
+        "smq config import queue.toml",
+        "smq config import s3://ml-training-123456789012/queue.toml",
+        "ssh ops cat queue.toml | smq config import -",
+    ],
+)
+@argument("source", metavar="SOURCE", shell_complete=files, help="a file, s3://BUCKET/KEY, or - for the standard input")
+@flag("--yes", help="replace values without a question")
+def config_import(source: str, yes: bool) -> int:
+    """Store the settings of a text in a profile."""
+    settings = parse_settings(_content(source), "standard input" if source == "-" else source)
+    file = _file()
+    profile = _profile_to_change(file)
+    changes = setting_changes(file.profiles.get(profile, {}), settings)
+    if not changes:
+        print(f"Nothing to change: the profile {profile} has these settings.")
+        return DONE
+    print(f"Changes of the profile {profile}:\n")
+    print(table(["Setting", "Now", "New"], [[change.name, change.old or "", change.new] for change in changes]))
+    print(flush=True)
+    replaced = [change.name for change in changes if change.old is not None]
+    if replaced and not yes:
+        if not is_interactive():
+            raise InvalidOption(f"Nothing is changed. To replace {', '.join(replaced)} of {profile}, add --yes.")
+        if not confirmed(f"Replace {', '.join(replaced)}?"):
+            print("Nothing is changed.")
+            return REFUSED
+    file.merge(profile, settings)
+    print(f"The profile {profile} has the new settings. Check them: smq doctor")
+    _warn_if_unused(profile)
+    return DONE
+
+
+def _content(source: str) -> bytes:
+    """Return the content of a source, but at most one byte more than an import accepts."""
+    if is_address(source):
+        return _content_in_s3(source)
+    try:
+        if source == "-":
+            return sys.stdin.buffer.read(LARGEST_TEXT + 1)
+        with Path(source).open("rb") as file:
+            return file.read(LARGEST_TEXT + 1)
+    except (OSError, ValueError) as error:
+        raise InvalidDocument(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def _content_in_s3(source: str) -> bytes:
+    from sagemaker_queue.jobs.packaging.storage import S3Storage  # noqa: PLC0415  # boto3
+
+    address = S3Address.parse(source)
+    if not address.name or source.endswith("/"):
+        raise InvalidOption(f"{source} is not an object: it must look like s3://bucket/queue.toml.")
+    named, queue = connection(), None
+    with suppress(ConfigError):  # the first import comes before any configuration
+        queue = find_config(url=named.url, profile=named.profile)
+    try:
+        return S3Storage.of(queue).read_small(address, LARGEST_TEXT)
+    except StorageError as error:
+        other_way = f"aws s3 cp {shlex.quote(source)} - | smq config import -"
+        raise StorageError(
+            f"{error} Another way to read it, also from a bucket of another account: {other_way}"
+        ) from error
 
 
 @config.subcommand(

@@ -56,11 +56,16 @@ class StorageRefused(StorageError):
     """These credentials lack the permission in S3, or the object does not exist."""
 
 
-def aws_session(config: QueueConfig) -> boto3.Session:
-    """Return a session with a profile's credentials, in the queue's region.
+def aws_session(config: QueueConfig | None) -> boto3.Session:
+    """Return a session with a profile's credentials, in the queue's region; None: the credentials that boto3 finds.
 
     Raises ConfigError if there is no such profile.
     """
+    if config is None:
+        try:
+            return boto3.Session()
+        except BotoCoreError as error:
+            raise ConfigError(f"The AWS profile cannot be used: {error}.") from error
     try:
         return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
     except BotoCoreError as error:
@@ -76,7 +81,7 @@ class S3Storage:
             self._client: Any = self._owners.guarded(session.client("s3"))
 
     @classmethod
-    def of(cls, config: QueueConfig, session: boto3.Session | None = None) -> S3Storage:
+    def of(cls, config: QueueConfig | None, session: boto3.Session | None = None) -> S3Storage:
         """Return S3 with the credentials of a session (default: the profile's, in its region)."""
         return cls(session or aws_session(config), config)
 
@@ -193,6 +198,19 @@ class S3Storage:
         """Download an object to an open file; the module ``download`` decides which files are allowed."""
         with _storage_errors(f"{address} cannot be fetched"):
             self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
+
+    def read_small(self, address: S3Address, most: int) -> bytes:
+        """Return the content of an object. Raises StorageError if the object has more than ``most`` bytes."""
+        with _storage_errors(f"{address} cannot be read"):
+            try:
+                answer = self._client.get_object(Bucket=address.bucket, Key=address.key)
+                with closing(answer["Body"]) as body:
+                    content = cast("bytes", body.read(most + 1))
+            except HTTPError as error:  # old versions of botocore let urllib3's error through
+                raise StorageError(f"{address} cannot be read: the connection to S3 ended too early.") from error
+        if len(content) > most:
+            raise StorageError(f"{address} has more than {most:,} bytes.")
+        return content
 
     def properties(self, address: S3Address, part: int | None = None) -> Mapping[str, Any]:
         """Return HeadObject's answer for an object or a part of it; empty if S3 refuses or has no such object."""

@@ -68,6 +68,22 @@ class ProfileFile:
             self._set_default(profile)
         self._save()
 
+    def merge(self, profile: str, settings: Mapping[str, Any]) -> None:
+        """Set several settings of a profile at once; data links that the profile has besides remain.
+
+        Raises ConfigError, and leaves the file unchanged, if the file would become invalid.
+        """
+        profiles = self._document.setdefault("profiles", tomlkit.table(is_super_table=True))
+        table = profiles.setdefault(profile, tomlkit.table())
+        for name, value in settings.items():
+            if isinstance(value, Mapping):
+                table.setdefault(name, tomlkit.table()).update(value)
+            else:
+                table[name] = value
+        if len(self.profiles) == 1 and not self.default:
+            self._set_default(profile)
+        self._save()
+
     def use(self, profile: str) -> None:
         """Make a profile the default profile. Raises ConfigError if there is no such profile."""
         if profile not in self.profiles:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import boto3
 from botocore.config import Config
@@ -14,10 +14,12 @@ from api_contract.models import Identity
 from sagemaker_queue.queue.bucket_owners import BucketOwners
 from sagemaker_queue.queue.config.job_defaults import JobDefaults
 from sagemaker_queue.queue.config.queue_config import QueueConfig
-from sagemaker_queue.workflows.doctor.findings import Finding, failed, ok, skipped
+from sagemaker_queue.workflows.doctor.findings import FAILED, OK, Finding, failed, ok, skipped, warned
 from sagemaker_queue.workflows.doctor.network import SECONDS
 
 ROLE, BUCKET = "role", "bucket"
+_PROBE = "sagemaker-queue/doctor"  # the key of an object that does not exist
+_WRONG_DIGEST = "AAAAAAAAAAAAAAAAAAAAAA=="  # the MD5 of no content that is sent here
 _ONE_QUESTION = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
 
 
@@ -59,31 +61,88 @@ def _is_missing(session: boto3.Session, role: str) -> bool:
 def check_bucket(
     defaults: JobDefaults, session: boto3.Session | None, region: str | None, config: QueueConfig | None = None
 ) -> Finding:
-    """Check that the bucket of the profile exists, is accessible and is in the queue's region."""
-    bucket = defaults.bucket
-    if not bucket:
-        return skipped(BUCKET, "The profile names no bucket: that of the SageMaker SDK is used, and made when needed.")
+    """Check that the bucket of jobs exists, is in the queue's region, and can be listed, read and written.
+
+    The bucket is that of the profile, else the default bucket of the SageMaker SDK.
+    """
     if session is None:
-        return skipped(BUCKET, f"Whether {bucket} can be reached is not known without credentials.")
+        return skipped(BUCKET, f"Whether {defaults.bucket or 'the bucket'} can be reached is not known.")
+    owners = BucketOwners(session, config)
     try:
-        s3 = BucketOwners(session, config).guarded(session.client("s3", region_name=region, config=_ONE_QUESTION))
-        answer: Any = s3.head_bucket(Bucket=bucket)
-    except ClientError as error:
-        answer = error.response
-    except BotoCoreError as error:
+        bucket = defaults.bucket or f"sagemaker-{region}-{owners.account()}"
+    except (BotoCoreError, ClientError):
+        return skipped(BUCKET, "The profile names no bucket, and without AWS's answer (STS) the default is not known.")
+    try:
+        s3 = owners.guarded(session.client("s3", region_name=region, config=_ONE_QUESTION))
+        finding = _judged(bucket, _head(s3, bucket), region)
+        missing = _missing_rights(s3, bucket) if finding.status == OK else []
+    except (BotoCoreError, ClientError) as error:
         return failed(
             BUCKET,
             f"S3 does not answer from here ({type(error).__name__}).",
             "smq submit uploads code to it: in a VPC without a way out it needs a gateway endpoint for S3.",
         )
-    return _judged(bucket, answer["ResponseMetadata"], region)
+    if missing:
+        return failed(
+            BUCKET, f"You may not use the bucket {bucket}.", f"Your role needs {' and '.join(missing)} on it."
+        )
+    if not defaults.bucket and finding.status == FAILED:
+        return _without_bucket(finding, bucket)
+    return finding
+
+
+def _head(s3: Any, bucket: str) -> Mapping[str, Any]:
+    try:
+        answer: Any = s3.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        answer = error.response
+    return cast("Mapping[str, Any]", answer["ResponseMetadata"])
+
+
+def _missing_rights(s3: Any, bucket: str) -> list[str]:
+    """Return which of the rights to read and write objects S3 refuses. Nothing is stored.
+
+    S3 checks the right to write before it compares the digest, and the digest of this request is wrong.
+    """
+    missing = []
+    requests: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("s3:GetObject", lambda: s3.get_object(Bucket=bucket, Key=_PROBE)),
+        ("s3:PutObject", lambda: s3.put_object(Bucket=bucket, Key=_PROBE, Body=b"", ContentMD5=_WRONG_DIGEST)),
+    )
+    for right, request in requests:
+        try:
+            request()
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 403:
+                missing.append(right)
+    return missing
+
+
+def _without_bucket(finding: Finding, bucket: str) -> Finding:
+    """Return the finding for the default bucket, which `smq submit` creates if it is missing."""
+    default = f"The profile names no bucket, so smq submit uploads to {bucket}."
+    if finding.message == _absent(bucket):
+        return warned(
+            BUCKET,
+            f"{default} It does not exist yet: smq submit creates it if you have the right s3:CreateBucket.",
+            "If your team has a bucket: smq config set bucket NAME",
+        )
+    return failed(
+        BUCKET,
+        f"{default} {finding.message}",
+        f"If your team has another one: smq config set bucket NAME. {finding.remedy}",
+    )
+
+
+def _absent(bucket: str) -> str:
+    return f"There is no bucket {bucket}."
 
 
 def _judged(bucket: str, answer: Mapping[str, Any], region: str | None) -> Finding:
     status = answer["HTTPStatusCode"]
     home = answer.get("HTTPHeaders", {}).get("x-amz-bucket-region")
     if status == 404:
-        return failed(BUCKET, f"There is no bucket {bucket}.", "Create it, or correct it: smq config set bucket NAME")
+        return failed(BUCKET, _absent(bucket), "Create it, or correct it: smq config set bucket NAME")
     if home and region and home != region:
         remedy = f"Use a bucket in {region}: smq config set bucket NAME"
         return failed(BUCKET, f"The bucket {bucket} is in {home}, and jobs run in {region}.", remedy)
@@ -95,4 +154,4 @@ def _judged(bucket: str, answer: Mapping[str, Any], region: str | None) -> Findi
         return failed(BUCKET, f"You may not use the bucket {bucket}.", needed)
     if status != 200:
         return failed(BUCKET, f"S3 answers {status} for the bucket {bucket}.", "Try again later.")
-    return ok(BUCKET, f"The bucket {bucket} is there.")
+    return ok(BUCKET, f"You may list, read and write the bucket {bucket}.")

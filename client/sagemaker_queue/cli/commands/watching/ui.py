@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.ui.handover import Handover
 
 TIMEOUT_SECONDS = (5.0, 20.0)
-_EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]' (Python 3.10 or newer)."
+_EXTRA = "smq ui needs Python 3.10 or later and two packages: pip install 'nicegui>=3.18' 'plotly>=6'"
 
 
 @command(
