@@ -38,7 +38,10 @@ STAND_INS = {
             "smq show first",
             "smq policy apply examples/two_teams.yaml",
         ),
-        ("smq config show", "the address is one of AWS; tests/system/test_permissions.py does it on a queue"),
+        (
+            "smq config show",
+            "the address is one of AWS; test_guide.py types such commands, test_permissions.py has a user's rights",
+        ),
     ),
 }
 
