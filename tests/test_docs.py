@@ -50,8 +50,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_decision_is_listed() -> None:
-    index = read("docs/adr/README.md")
-    pages = {page.name for page in (ROOT / "docs/adr").glob("0*.md")}
+    index = read("docs/developers/adr/README.md")
+    pages = {page.name for page in (ROOT / "docs/developers/adr").glob("0*.md")}
     assert set(re.findall(r"\((\d{4}-[^)]*\.md)\)", index)) == pages
 
 

@@ -889,7 +889,7 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
 
 
 def test_an_index_is_never_changed_in_place(resources: Json) -> None:
-    """Pin what CloudFormation cannot change: docs/adr/0094-an-index-is-replaced-in-three-versions.md."""
+    """Pin what CloudFormation cannot change: docs/developers/adr/0094-an-index-is-replaced-in-three-versions.md."""
     (index,) = resources["JobsTable"]["Properties"]["GlobalSecondaryIndexes"]
     attributes = sorted(index["Projection"]["NonKeyAttributes"])
     assert (index["IndexName"], attributes) == (

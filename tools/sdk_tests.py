@@ -60,7 +60,7 @@ NOT_RUN = "it did not run"
 
 REASONS: Mapping[str, str] = {
     "tests/unit/test_session.py::test_default_session": (
-        "ours is a new session like boto3's default one, whose own clients must not change (docs/adr/0018)"
+        "ours is a new session like boto3's default one, whose own clients must not change (docs/developers/adr/0018)"
     ),
     "tests/unit/test_session.py::test_logs_for_job_full_lifecycle": (
         "it counts the calls of time.time(), and asking the queue whether it has the job makes some of its own"

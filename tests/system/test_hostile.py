@@ -257,7 +257,7 @@ def test_a_stranger_with_every_right_to_call_changes_nobody_elses_job(attacked: 
 
 
 def test_nobody_can_make_an_event_of_sagemakers(attacked: Attacked) -> None:
-    """EventBridge refuses the source, so what an event of ours says is SageMaker's word (docs/adr/0033)."""
+    """EventBridge refuses the source, so what an event of ours says is SageMaker's word (docs/developers/adr/0033)."""
     events = attacked.cloud.client("events")
     entry = {"Source": "aws.sagemaker", "DetailType": "SageMaker Training Job State Change", "Detail": "{}"}
     assert events.put_events(Entries=[entry])["FailedEntryCount"] == 1

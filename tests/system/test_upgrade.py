@@ -1,6 +1,6 @@
 """An upgrade that needs another index, rehearsed: the old template, rows, then the new templates one after the other.
 
-docs/adr/0094-an-index-is-replaced-in-three-versions.md has the steps.
+docs/developers/adr/0094-an-index-is-replaced-in-three-versions.md has the steps.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Training plans: when they have instances, which attempts they cut off, and when jobs get notice of the end.
 
-docs/adr/0029-training-plans.md has the reasons.
+docs/developers/adr/0029-training-plans.md has the reasons.
 """
 
 from collections.abc import Iterator, Mapping

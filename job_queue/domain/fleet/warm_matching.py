@@ -1,6 +1,6 @@
 """Decide which jobs fit a warm pool: instances that SageMaker keeps for a while after a training job.
 
-docs/adr/0030-warm-pools.md has the reasons.
+docs/developers/adr/0030-warm-pools.md has the reasons.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """Events that SageMaker did not send so, or not about our jobs: they raise nothing, and change nothing of ours.
 
-What an event of this queue's own attempt says is believed: docs/adr/0033 says how an attempt proves itself.
+What an event of this queue's own attempt says is believed: docs/developers/adr/0033 says how an attempt proves itself.
 """
 
 import copy
