@@ -2,8 +2,8 @@
 
 The list has every training job that the account ever had, the newest first. Each training job that was found alive is
 in the queue's tables, as an attempt or as an external job, and is checked by the queue from then on. So a walk only
-looks for training jobs that are newer than the last walk, which are a page or two. docs/developers/adr/0028-listing.md explains
-why this suffices.
+looks for training jobs that are newer than the last walk, which are a page or two.
+docs/developers/adr/0028-listing.md explains why this suffices.
 """
 
 from collections.abc import Iterable

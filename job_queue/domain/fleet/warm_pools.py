@@ -1,7 +1,8 @@
 """Decide which starts take a warm pool, which take free instances, and which warm pools must be released for a start.
 
 A warm pool uses capacity until a matching job starts on it, or until it is released. The planner counts the
-instances of warm pools as free, so a start may have to wait for a release. docs/developers/adr/0030-warm-pools.md has the reasons.
+instances of warm pools as free, so a start may have to wait for a release.
+docs/developers/adr/0030-warm-pools.md has the reasons.
 """
 
 from collections import Counter

@@ -2,7 +2,8 @@
 
 A refusal includes the number of instances that SageMaker counts. If SageMaker counts more instances than the queue
 knows, the difference is due to training jobs that ended a short while ago, or that the next comparison will find. The
-times of the tries are in `domain/capacity_backoff.py`. docs/developers/adr/0090-quota-lag.md has the reasons and the sources.
+times of the tries are in `domain/capacity_backoff.py`.
+docs/developers/adr/0090-quota-lag.md has the reasons and the sources.
 """
 
 from collections.abc import Mapping
