@@ -92,11 +92,13 @@ bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an h
 	$(BIN)/python benchmarks/sharing.py
 	$(BIN)/python benchmarks/shared_faults.py --seeds $(or $(SEEDS),10)
 
-docs: $(STAMP)  ## Bring docs/cli.md, docs/python.md, docs/design.md, docs/openapi.yaml, docs/scheduling.md and docs/failures.md up to date with the code
-	$(BIN)/python -m sagemaker_queue.cli.reference docs/cli.md
-	$(BIN)/python -m tools.python_reference docs/python.md
-	$(BIN)/python -m tools.module_list docs/design.md
+docs: $(STAMP)  ## Bring the generated parts of the pages in docs/ up to date with the code
+	$(BIN)/python -m sagemaker_queue.cli.reference docs/reference/cli
+	$(BIN)/python -m tools.python_reference docs/reference/python.md
+	$(BIN)/python -m tools.configuration_reference docs/reference/configuration.md
 	$(BIN)/python -m tools.openapi docs/openapi.yaml
+	$(BIN)/python -m tools.http_reference docs/reference/http-api.md
+	$(BIN)/python -m tools.module_list docs/design.md
 	$(BIN)/python -m tools.policy_reference docs/scheduling.md
 	$(BIN)/python -m tools.failure_matrix docs/failures.md
 

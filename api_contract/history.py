@@ -10,6 +10,7 @@ from api_contract.models import MAX_PAGE, OUTCOMES
 from api_contract.shape import Answer, Body, Count, JobName, Ordinal, Slots, Time, schema
 
 Seconds = Annotated[float, schema(minimum=0)]
+"""A duration in seconds, 0 or more."""
 
 
 class HistoryFilter(Body, frozen=True):

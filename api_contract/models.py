@@ -30,7 +30,9 @@ OUTCOMES = (*INTERRUPTED, "completed", "failed", "stopped")
 """How attempts end."""
 
 State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
+"""The state of a job: pending, starting, running, stopping, preempted, completed, failed or stopped."""
 Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
+"""The priority of a job, a whole number; the higher, the earlier."""
 
 
 # --- requests -----------------------------------------------------------------------------------------
@@ -62,6 +64,7 @@ class CreateTrainingJobRequest(_RequiredRequestFields, total=False):
 
 
 TrainingJob = Annotated[Mapping[str, Any], schema(document=CreateTrainingJobRequest.__name__)]
+"""A CreateTrainingJob request of SageMaker."""
 
 
 class SubmitOptions(Body, frozen=True):

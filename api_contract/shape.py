@@ -78,8 +78,12 @@ def schema(**facts: Any) -> Meta:
 
 
 JobName = Annotated[str, schema(maxLength=63, pattern="^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$")]
+"""The name of a job: up to 63 letters, digits and hyphens."""
 Time = Annotated[datetime, schema(format="date-time")]
+"""A time with a time zone, in UTC."""
 Count = Annotated[int, schema(minimum=0)]
+"""A whole number that is 0 or more."""
 Ordinal = Annotated[int, schema(minimum=1)]
+"""A whole number that is 1 or more."""
 Slots = Annotated[Mapping[str, Count], schema(examples=[{"p5": 2}])]
 """Numbers of instances by pool."""

@@ -18,9 +18,16 @@ from sagemaker_queue import QueueClient
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, GroupedOption
-from sagemaker_queue.cli.reference import commands, heading_of, reference
+from sagemaker_queue.cli.reference import GROUPS, INDEX, commands, page_of, pages
 from sagemaker_queue.presentation.tables.jobs import COLUMNS
-from tools import failure_matrix, module_list, policy_reference, python_reference
+from tools import (
+    configuration_reference,
+    failure_matrix,
+    http_reference,
+    module_list,
+    policy_reference,
+    python_reference,
+)
 from tools.client_programs import CLIENTS
 from tools.clients import TABLE, written
 
@@ -80,24 +87,85 @@ def test_the_make_targets_that_documents_name_exist() -> None:
     assert {"setup", "demo", "test", "lint", "build", "clean"} <= targets
 
 
-def test_the_manual_of_smq_is_as_its_parser_makes_it() -> None:
-    manual = read("docs/cli.md")
-    assert reference(manual) == manual, "run: make docs"
+def manual() -> dict[str, str]:
+    """The pages about smq, by name."""
+    return {path.name: path.read_text() for path in (ROOT / "docs/reference/cli").glob("*.md")}
 
 
-def test_the_manual_keeps_what_people_wrote_and_gets_what_is_new() -> None:
-    manual = read("docs/cli.md")
-    without = manual.replace("## `smq ls`\n", "## `smq list`\n").replace("only jobs of these groups", "all jobs")
-    renewed = reference(without)
-    assert "## `smq list`" not in renewed
-    assert "only jobs of these groups" in section(renewed, "## `smq ls`")
-    assert section(renewed, "## `smq why`") == section(manual, "## `smq why`")
-    assert reference(renewed) == renewed
+def test_the_pages_about_smq_are_as_its_parser_makes_them() -> None:
+    present = manual()
+    renewed = pages(present)
+    assert renewed.keys() == present.keys(), "run: make docs"
+    for name, page in renewed.items():
+        assert page == present[name], f"{name}: run: make docs"
+
+
+def test_the_pages_about_smq_keep_what_people_wrote_and_get_what_is_new() -> None:
+    present = manual()
+    without = {name: page.replace("only jobs of these groups", "all jobs") for name, page in present.items()}
+    without["list.md"] = without.pop("why.md")
+    without["policy.md"] = without["policy.md"].replace("## `smq policy diff`\n", "## `smq policy compare`\n")
+    renewed = pages(without)
+    assert renewed.keys() == present.keys()
+    assert renewed["ls.md"] == present["ls.md"]
+    assert "written by hand -->\n" in renewed["why.md"] and "$ smq why" not in renewed["why.md"]
+    assert "smq policy compare" not in renewed["policy.md"] and "## `smq policy diff`\n" in renewed["policy.md"]
+    assert section(renewed["policy.md"], "## `smq policy apply`") == section(
+        present["policy.md"], "## `smq policy apply`"
+    )
+    assert pages(renewed) == renewed
 
 
 def test_the_page_about_python_is_as_its_docstrings_make_it() -> None:
-    page = read("docs/python.md")
+    page = read("docs/reference/python.md")
     assert python_reference.reference(page) == page, "run: make docs"
+
+
+def test_the_page_about_python_defines_the_types_that_it_names() -> None:
+    page = read("docs/reference/python.md")
+    fields = re.findall(r"^\| `\w+`: `([^`]*)`", page, re.MULTILINE)
+    signatures = re.findall(r"^```python\n(\w[^\n]*\(.*?)```", page, re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r"(?<![.'])\b[A-Z][a-z]\w+\b(?!')", " ".join([*fields, *signatures])))
+    defined = {"".join(found) for found in re.findall(r"^#+ `(\w+)`|^\| `(\w+)` \|", page, re.MULTILINE)}
+    pythons = {"Any", "False", "Iterable", "Mapping", "None", "Optional", "Path", "PathLike", "Sequence", "True"}
+    assert {"Ordinal", "Count", "Slots"} <= defined
+    assert named - defined - pythons == {"Annotated", "Answer", "JobKeywords", "TrialAnalytics", "Unpack"}
+
+
+def test_the_page_about_http_is_as_the_api_makes_it() -> None:
+    page = read("docs/reference/http-api.md")
+    assert http_reference.with_routes(page) == page, "run: make docs"
+    assert "## `PATCH /jobs/{name}`" in page and "### JobDetail" in page
+
+
+def test_the_page_about_configuration_is_as_the_definitions_make_it() -> None:
+    page = read("docs/reference/configuration.md")
+    assert configuration_reference.with_tables(page) == page, "run: make docs"
+    assert "| `volume` | whole number | The size of the disk of each instance, in GB. | 30 |" in page
+
+
+def test_no_environment_variable_of_the_project_is_missing() -> None:
+    sources = [*ROOT.glob("client/**/*.py"), *ROOT.glob("job_queue/**/*.py"), *ROOT.glob("api_contract/*.py")]
+    used = {name for path in sources for name in configuration_reference.VARIABLE.findall(path.read_text())}
+    listed = {one.name for one in configuration_reference.variables()}
+    assert used == listed and len(listed) >= 10
+    for one in configuration_reference.variables():
+        assert f"| `{one.name}` | {one.meaning} | {one.default} |" in read("docs/reference/configuration.md")
+
+
+def test_no_variable_of_a_job_is_missing() -> None:
+    """The programs that set variables name them as texts; SageMaker's toolkit sets one for each channel and value."""
+    programs = ["job_queue/carrier_agent", "client/sagemaker_queue/jobs/packaging/container"]
+    text = "".join(path.read_text() for folder in programs for path in (ROOT / folder).glob("*.py"))
+    set_by_us = set(re.findall(r'"((?:SM|SMQ|MASTER|XLA|TF|CUDA)_[A-Z_]*[A-Z])"', text)) - {"CUDA_MPS_LOG_DIRECTORY"}
+    page = read("docs/reference/container.md")
+    named = set(re.findall(r"`([A-Z][A-Z_]*[A-Z])`", page))
+    assert len(set_by_us) > 15
+    assert not set_by_us - named
+    emulated = (ROOT / "local_cloud/sagemaker/job_processes/container/toolkit.py").read_text()
+    toolkits = {f"SM_{name.upper()}" for name in re.findall(r'^        "(\w+)":', emulated, re.MULTILINE)}
+    patterns = {"SM_CHANNEL_NAME", "SM_CHANNEL_TRAIN", "SM_HP_NAME", "SM_HP_LR"}
+    assert {name for name in named if name.startswith("SM_")} <= set_by_us | toolkits | patterns
 
 
 def test_the_list_of_modules_is_as_their_docstrings_make_it() -> None:
@@ -119,7 +187,7 @@ def test_the_page_about_failures_is_as_the_classifier_makes_it() -> None:
 
 
 def test_all_that_the_package_offers_is_on_the_page_about_python() -> None:
-    page = read("docs/python.md")
+    page = read("docs/reference/python.md")
     for name in python_reference.public():
         assert re.search(rf"^(#+|\|) `{name}`", page, re.MULTILINE), name
     offered = [f"`QueueClient.{name}`" for name in dir(QueueClient) if not name.startswith("_")]
@@ -129,15 +197,29 @@ def test_all_that_the_package_offers_is_on_the_page_about_python() -> None:
 
 
 def test_every_smq_command_is_documented_with_its_options() -> None:
-    manual = read("docs/cli.md")
-    everywhere = section(manual, "## Which queue")
+    written = manual()
+    everywhere = section(written[INDEX], "## Which queue")
     assert {"ls", "show", "cancel", "policy", "policy apply", "top", "completion"} <= set(smq_commands())
     for name, command in smq_commands().items():
-        assert heading_of(name) in manual
-        own = section(manual, heading_of(name))
+        page = written[page_of(name)]
+        own = section(page, f"## `smq {name}`") if " " in name else page
+        if "options that describe the job" in own:
+            own += written["submit.md"]
         for parameter in command.params:
             for option in parameter.opts if isinstance(parameter, GroupedOption) else ():
-                assert option in own + everywhere, f"smq {name} {option}"
+                assert f"`{option}" in own + everywhere, f"smq {name} {option}"
+
+
+def test_the_options_of_a_job_are_listed_once() -> None:
+    listing = [name for name, page in manual().items() if "`--launcher" in page.partition("<!-- the rest")[0]]
+    assert listing == ["submit.md"]
+
+
+def test_every_command_is_in_one_group() -> None:
+    grouped = [name for group in GROUPS for name in group.commands]
+    assert sorted(grouped) == sorted(name for name in smq_commands() if " " not in name)
+    for name in smq_commands():
+        assert f"[`smq {name}`]({page_of(name)}" in manual()[INDEX]
 
 
 @pytest.mark.parametrize("command", smq_commands())
@@ -191,9 +273,9 @@ def table_of(document: str) -> str:
 
 
 def test_every_column_is_documented() -> None:
-    manual = read("docs/cli.md")
+    table = section(read("docs/reference/cli/ls.md"), "## Columns")
     for column in COLUMNS:
-        assert f"`{column}`" in manual, column
+        assert f"| `{column}` |" in table, column
 
 
 # --- docs/scheduling.md

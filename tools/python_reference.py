@@ -1,4 +1,4 @@
-"""``python -m tools.python_reference docs/python.md``: update the page about the package from its docstrings.
+"""``python -m tools.python_reference docs/reference/python.md``: update the page about the package from its docstrings.
 
 In the page, the text above a comment is written by hand, and the text below that comment is generated.
 """
@@ -10,24 +10,44 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import sagemaker_queue
+from api_contract import history, models, preview, shape
 from api_contract.shape import Shape
 from sagemaker_queue import QueueClient, QueueError
+from sagemaker_queue.jobs.checkpoint_layouts import Checkpoint, CheckpointFile
 from sagemaker_queue.jobs.packaging.job_options import JobKeywords
+from sagemaker_queue.notebook import client
 from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
-from sagemaker_queue.notebook.usage_report import UsageReport
+from sagemaker_queue.notebook.usage_report import FailureReport, UsageReport
+from sagemaker_queue.tuning import space
+from sagemaker_queue.tuning.plan import TrialRow
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.results import Fetched
+from sagemaker_queue.workflows.saved_checkpoints import JobCheckpoints
+from sagemaker_queue.workflows.usage.budgets import RemainingBudget
+from sagemaker_queue.workflows.usage.cause_sums import CauseUsage, ProjectCauses
+from sagemaker_queue.workflows.usage.failure_sums import FailureSum
+from sagemaker_queue.workflows.usage.sums import Usage
 from tools.generated_text import update_page, with_sections
 
-_RETURNED: tuple[Any, ...] = (Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport)
+_RETURNED: tuple[Any, ...] = (
+    *(Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport, FailureReport),
+    *(JobCheckpoints, Checkpoint, CheckpointFile, TrialRow),
+)
+_TYPES = (shape, models, history, preview, client, space)
+"""The modules whose type aliases signatures and fields contain."""
+_SUMS: tuple[Any, ...] = (Usage, CauseUsage, ProjectCauses, RemainingBudget, FailureSum)
+"""The classes of sums, which the page names without their fields."""
 
 
 def reference(page: str) -> str:
     """Return the page with the present docstrings."""
-    return with_sections(page, _sections())
+    sections = list(_sections())
+    return with_sections(page, [*sections, *_types("\n".join(sections))])
 
 
 def public() -> dict[str, Any]:
@@ -55,11 +75,46 @@ def _sections() -> Iterator[str]:
     for kind in _RETURNED:
         yield from _about_class(kind, "###")
     shapes = [one for one in offered.values() if isinstance(one, type) and issubclass(one, Shape)]
-    for shape in shapes:
-        yield from _about_class(shape, "###")
+    for described in shapes:
+        yield from _about_class(described, "###")
     yield "## Errors"
     errors = [one for one in offered.values() if isinstance(one, type) and issubclass(one, QueueError)]
     yield _table("error", [(f"`{kind.__name__}`", _kind_of(kind) + _flat(kind)) for kind in errors])
+
+
+def _types(text: str) -> Iterator[str]:
+    """Yield the section about types that fields and signatures of ``text`` name, and that it does not describe."""
+    fields = re.findall(r"^\| `\w+`: `([^`]*)`", text, re.MULTILINE)
+    signatures = re.findall(r"^```python\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r"\b[A-Z]\w+\b", " ".join([*fields, *signatures]))) - set(
+        re.findall(r"^#+ `(\w+)`", text, re.MULTILINE)
+    )
+    yield "## Types"
+    yield _table("type", [(f"`{name}`", meaning) for name, meaning in sorted(_meanings()) if name in named])
+
+
+def _meanings() -> Iterator[tuple[str, str]]:
+    yield from ((kind.__name__, _flat(kind)) for kind in _SUMS)
+    for module in _TYPES:
+        for name, below in _documented_names(module):
+            yield name, _cell(below)
+        for name, kind in vars(module).items():
+            is_object = inspect.isclass(kind) and issubclass(kind, Shape) and not kind.__subclasses__()
+            if is_object and kind.__module__ == module.__name__:
+                yield name, f"{_flat(kind)} [Its fields](http-api.md#{name.lower()})"
+
+
+def _documented_names(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Yield the module's names for types, with the text below each definition."""
+    for definition, below in pairwise(ast.parse(inspect.getsource(module)).body):
+        if (
+            isinstance(definition, ast.Assign)
+            and isinstance(definition.targets[0], ast.Name)
+            and isinstance(definition.value, ast.Subscript)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            yield definition.targets[0].id, str(below.value.value)
 
 
 def _kind_of(error: type[Exception]) -> str:

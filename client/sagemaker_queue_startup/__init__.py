@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 VARIABLE = "SAGEMAKER_QUEUE_INSTALL"
+"""Queue the training jobs of any Python program: `1`; `0`, `off` or an empty value do not. Default: off."""
 _OFF = frozenset({"", "0", "false", "no", "off"})
 
 OPERATIONS: Mapping[str, tuple[str, ...]] = {

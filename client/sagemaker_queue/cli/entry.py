@@ -136,7 +136,7 @@ def _message(error: click.UsageError) -> str:
 
 
 def build_parser() -> Group:
-    """Return the root command of ``smq``, from which docs/cli.md is also generated."""
+    """Return the root command of ``smq``, from which docs/reference/cli is also generated."""
     root = Smq(
         PROGRAM,
         help="The priority queue for SageMaker training jobs.",

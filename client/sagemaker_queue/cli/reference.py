@@ -1,14 +1,15 @@
-"""``python -m sagemaker_queue.cli.reference docs/cli.md``: update the page about ``smq`` from its parser.
+"""``python -m sagemaker_queue.cli.reference docs/reference/cli``: update the pages about ``smq`` from its parser.
 
-The text between two comments in each section is generated: usage, description, options and examples. Text below the
-second comment is written by hand and kept. A new command gets a section; a removed command loses its section.
+Each command has a page; its subcommands are sections of that page. The text between two comments is generated: usage,
+description, options and examples. Text below the second comment is written by hand and kept. A new command gets a page;
+the page of a removed command is removed. README.md lists the commands in groups.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,39 +18,67 @@ import click
 from sagemaker_queue.cli.entry import EXAMPLES, build_parser
 from sagemaker_queue.cli.output import DONE, EXIT_CODES
 from sagemaker_queue.cli.parser import QUEUE_SECTION, Argument, Command, Group, GroupedOption
+from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS
+
+INDEX = "README.md"
+"""The name of the page that lists the commands."""
+
+
+class CommandGroup(NamedTuple):
+    """A heading of the index, the readers of its pages, and its commands."""
+
+    heading: str
+    audience: str
+    commands: tuple[str, ...]
+
+
+GROUPS = (
+    CommandGroup("Submit jobs", "researchers", ("submit", "resubmit", "plan", "sweep", "run", "proxy")),
+    CommandGroup(
+        "See and change jobs",
+        "everybody",
+        ("ls", "show", "events", "why", "set-priority", "hold", "release", "requeue", "cancel"),
+    ),
+    CommandGroup("Logs, results and shells", "researchers", ("logs", "wait", "get", "checkpoints", "shell")),
+    CommandGroup("Watch", "everybody", ("top", "ui", "notify")),
+    CommandGroup("Pools and policy", "operators", ("status", "policy", "drain", "undrain", "simulate")),
+    CommandGroup("Usage", "everybody", ("history", "usage", "failures")),
+    CommandGroup("Data and settings", "everybody", ("data", "config", "doctor", "completion")),
+)
 
 _BEGIN, _END = "<!-- made by `make docs` from the parser -->", "<!-- the rest is written by hand -->"
-_MADE = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}\n", re.DOTALL)
-_HEADINGS = re.compile(r"^(?=## |### `smq )", re.MULTILINE)
-_EXIT_HEADING = "## Exit codes"
+_MADE = re.compile(f".*?{re.escape(_END)}\n?", re.DOTALL)
+_SUBCOMMANDS = re.compile(r"^(?=## `smq )", re.MULTILINE)
+_SUBMIT_PAGE = "submit.md"
 
 
 def main() -> int:
-    """Update the page that the first argument names."""
-    page = Path(sys.argv[1])
-    page.write_text(reference(page.read_text()))
+    """Update the pages in the folder that the first argument names."""
+    folder = Path(sys.argv[1])
+    written = {path.name: path.read_text() for path in folder.glob("*.md")}
+    renewed = pages(written)
+    for name in written.keys() - renewed.keys():
+        (folder / name).unlink()
+    for name, page in renewed.items():
+        (folder / name).write_text(page)
     return DONE
 
 
-def reference(page: str) -> str:
-    """Return the page with its generated parts updated."""
-    opening, *sections = _HEADINGS.split(page)
-    written = {heading: body for heading, _, body in (section.partition("\n") for section in sections)}
-    known = {heading_of(described.name): described for described in commands(build_parser())}
-    is_command = [heading.lstrip("# ").startswith("`smq ") for heading in written]
-    first = is_command.index(True) if True in is_command else len(is_command)
-    others = [heading for heading in written if not heading.lstrip("# ").startswith("`smq ")]
-    before = [heading for heading in list(written)[:first] if heading in others]
-    after = [heading for heading in others if heading not in before]
-
-    title, _, introduction = opening.partition("\n")
-    parts = [_section(title, _overview(), introduction)]
-    parts += [_section(heading, None, written[heading]) for heading in before]
-    parts += [_section(heading, _about(described), written.get(heading, "")) for heading, described in known.items()]
-    parts += [
-        _section(heading, _exit_codes() if heading == _EXIT_HEADING else None, written[heading]) for heading in after
-    ]
-    return "\n\n".join(parts) + "\n"
+def pages(written: Mapping[str, str]) -> dict[str, str]:
+    """Return all pages by name with their generated parts updated; ``written`` are the present pages by name."""
+    described = {one.name: one for one in commands(build_parser())}
+    renewed = {INDEX: _page(_index(), written.get(INDEX, ""))}
+    for group in GROUPS:
+        for name in group.commands:
+            page = written.get(page_of(name), "")
+            sections = {part.partition("\n")[0]: part for part in _SUBCOMMANDS.split(page)[1:]}
+            parts = [_page(_opening(described[name], group.audience), _SUBCOMMANDS.split(page)[0])]
+            for other in described.values():
+                if other.name.startswith(f"{name} "):
+                    heading = heading_of(other.name)
+                    parts.append(_page(f"{heading}\n\n{_BEGIN}\n{_about(other)}", sections.get(heading, "")))
+            renewed[page_of(name)] = "\n".join(parts)
+    return renewed
 
 
 class NamedCommand(NamedTuple):
@@ -64,6 +93,12 @@ class NamedCommand(NamedTuple):
         parameters = self.command.get_params(click.Context(self.command, help_option_names=[]))
         return [parameter for parameter in parameters if getattr(parameter, "section", None) != QUEUE_SECTION]
 
+    @property
+    def own_options(self) -> list[GroupedOption]:
+        """Options that the command's page lists: all but those of a job, which the page of ``submit`` lists."""
+        options = [parameter for parameter in self.own_parameters if isinstance(parameter, GroupedOption)]
+        return [option for option in options if self.name == "submit" or not _is_job_option(option)]
+
 
 def commands(root: Group, path: str = "") -> Iterator[NamedCommand]:
     """Yield every command, each followed by its subcommands."""
@@ -74,26 +109,60 @@ def commands(root: Group, path: str = "") -> Iterator[NamedCommand]:
             yield from commands(command, f"{path}{name} ")
 
 
+def page_of(command: str) -> str:
+    """Return the name of the page that describes a command or a subcommand."""
+    return f"{command.partition(' ')[0]}.md"
+
+
 def heading_of(command: str) -> str:
-    """Return the heading of the command's section."""
-    return f"{'###' if ' ' in command else '##'} `smq {command}`"
+    """Return the heading of a subcommand's section."""
+    return f"## `smq {command}`"
 
 
-def _section(heading: str, made: str | None, body: str) -> str:
-    by_hand = _MADE.sub("", body).strip("\n")
-    parts = [heading, *([f"{_BEGIN}\n{made}\n\n{_END}"] if made else []), *([by_hand] if by_hand else [])]
+def _is_job_option(option: GroupedOption) -> bool:
+    row = JOB_OPTIONS.get(option.name or "")
+    return row is not None and set(row.names) == set(option.opts)
+
+
+def _page(made: str, present: str) -> str:
+    """Return a page or section: its generated part, and what is written by hand below it."""
+    by_hand = _MADE.sub("", present, count=1).strip("\n") if _END in present else ""
+    return f"{made}\n\n{_END}\n" + (f"\n{by_hand}\n" if by_hand else "")
+
+
+def _opening(described: NamedCommand, audience: str) -> str:
+    about = (described.command.short_help or "").partition(";")[0]
+    header = (
+        f"> **Reference** for {audience}. Look up."
+        " Before you begin: [the client is installed](../../start/first-job-on-aws.md)."
+    )
+    return f"# smq {described.name}: {_cell(about)}\n\n{header}\n\n{_BEGIN}\n{_about(described)}"
+
+
+def _index() -> str:
+    described = {one.name: one for one in commands(build_parser())}
+    parts = [
+        "# smq: all commands",
+        "> **Reference** for everybody. Look up."
+        " Before you begin: [the client is installed](../../start/first-job-on-aws.md).",
+        f"{_BEGIN}",
+    ]
+    for group in GROUPS:
+        rows = [
+            (_index_link(one.name), _cell(one.command.short_help or ""))
+            for name in group.commands
+            for one in described.values()
+            if one.name == name or one.name.startswith(f"{name} ")
+        ]
+        parts += [f"## {group.heading}", _table("command", rows)]
+    parts += ["## Examples", _code(EXAMPLES.splitlines())]
+    parts += ["## Exit codes", _table("code", [(str(code), _cell(meaning)) for code, meaning in EXIT_CODES.items()])]
     return "\n\n".join(parts)
 
 
-def _overview() -> str:
-    rows = [
-        (
-            f"[`smq {described.name}`](#smq-{described.name.replace(' ', '-')})",
-            _cell(described.command.short_help or ""),
-        )
-        for described in commands(build_parser())
-    ]
-    return f"\n{_code(EXAMPLES.splitlines())}\n\n{_table('command', rows)}"
+def _index_link(command: str) -> str:
+    anchor = f"#smq-{command.replace(' ', '-')}" if " " in command else ""
+    return f"[`smq {command}`]({page_of(command)}{anchor})"
 
 
 def _about(described: NamedCommand) -> str:
@@ -105,18 +174,16 @@ def _about(described: NamedCommand) -> str:
     parts = [f"\n{_code([' '.join(usage)])}", _cell(command.help or "")]
     rows = [("`COMMAND`", "one of those below")] if isinstance(command, Group) else []
     rows += [(f"`{argument.metavar}`", _cell(argument.help)) for argument in arguments]
-    rows += [(_names(option), _cell(option.help or "")) for option in options]
+    rows += [(_names(option), _cell(option.help or "")) for option in described.own_options]
     parts += [_table("argument or option", rows)] if rows else []
-    parts += [_code(list(command.examples))]
+    if len(described.own_options) < len(options):
+        parts.append(f"The options that describe the job are those of [`smq submit`]({_SUBMIT_PAGE}).")
+    parts += [f"Examples:\n\n{_code(list(command.examples))}"]
     return "\n\n".join(parts)
 
 
 def _subcommand(group: Group) -> str:
     return "[COMMAND]" if group.invoke_without_command else "COMMAND"
-
-
-def _exit_codes() -> str:
-    return "\n" + _table("code", [(str(code), _cell(meaning)) for code, meaning in EXIT_CODES.items()])
 
 
 def _names(option: GroupedOption) -> str:

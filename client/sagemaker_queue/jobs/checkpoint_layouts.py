@@ -52,7 +52,7 @@ class CheckpointFile:
 
     path: str  # below the checkpoint folder
     size: int  # bytes
-    modified: datetime
+    modified: datetime  # the time at which it was written
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Checkpoint:
     """One checkpoint: a file, several files, or a folder."""
 
     name: str  # path of its folder or of its first file
-    layout: str
+    layout: str  # the library whose layout it has
     step: int | None  # None: the name has no step, as that of Lightning's last.ckpt
-    files: tuple[CheckpointFile, ...]
+    files: tuple[CheckpointFile, ...]  # all of its files
     incomplete: str = ""  # the reason why a library would not load it; empty: it is complete
     resumes: bool = False  # whether a library would choose it if the job starts again
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Command = Union[str, Sequence[str]]
+"""A command as one text, or as a list of words."""
 
 html.show_in_notebooks()
 

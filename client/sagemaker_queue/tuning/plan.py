@@ -55,12 +55,12 @@ class StudyPlan:
 class TrialRow:
     """The present state of a trial."""
 
-    number: int
-    job: str
+    number: int  # the number of the trial, from 0
+    job: str  # the name of its job
     state: str  # not submitted, live, or the job's state; after the trial's end completed, pruned or failed
-    value: float | None
-    params: Mapping[str, Value]
-    reason: str | None = None
+    value: float | None  # the value of the metric; None: there is none
+    params: Mapping[str, Value]  # the hyperparameters by name
+    reason: str | None = None  # why it failed or was pruned
 
     def to_json(self) -> dict[str, Any]:
         """Return the trial as JSON values."""

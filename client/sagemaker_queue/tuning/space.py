@@ -13,6 +13,7 @@ from typing import Union
 from sagemaker_queue.errors import InvalidOption
 
 Value = Union[str, int, float, bool]
+"""A value of a hyperparameter."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _KINDS = re.compile(r"(?:(?:int|log):)*")

@@ -46,9 +46,9 @@ Shown = Callable[[int], "AbstractContextManager[Progress]"]
 class JobCheckpoints:
     """The checkpoints of a job. Iteration yields them by folder, then by step."""
 
-    job: str
+    job: str  # the name of the job
     address: str  # the job's checkpoint folder in S3
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[Checkpoint, ...]  # by folder, then by step
     others: tuple[CheckpointFile, ...] = ()  # files that belong to no recognised checkpoint
 
     def __iter__(self) -> Iterator[Checkpoint]:

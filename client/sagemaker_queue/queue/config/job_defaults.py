@@ -24,8 +24,11 @@ from sagemaker_queue.errors import ConfigError, InvalidOption
 from sagemaker_queue.queue.data_links import S3Address, link_path
 
 ROLE_VARIABLE = "SAGEMAKER_QUEUE_ROLE"
+"""The execution role of jobs, if the profile has no `role`. Default: none."""
 IMAGE_VARIABLE = "SAGEMAKER_QUEUE_IMAGE"
+"""The image of jobs, if the profile has no `image`. Default: none."""
 INSTANCE_TYPE_VARIABLE = "SAGEMAKER_QUEUE_INSTANCE_TYPE"
+"""The instance type of jobs, if the profile has no `instance_type`. Default: none."""
 _VARIABLES = {"role": ROLE_VARIABLE, "image": IMAGE_VARIABLE, "instance_type": INSTANCE_TYPE_VARIABLE}
 
 
@@ -33,17 +36,28 @@ _VARIABLES = {"role": ROLE_VARIABLE, "image": IMAGE_VARIABLE, "instance_type": I
 class JobDefaults:
     """The settings of a job that apply unless an option overrides them."""
 
-    role: str | None = None  # ARN
-    image: str | None = None  # URI of the container's image
-    bucket: str | None = None  # bucket for code, output and checkpoints; None: the SageMaker SDK's default bucket
+    role: str | None = None
+    """The ARN of the execution role of jobs. Default: `SAGEMAKER_QUEUE_ROLE`."""
+    image: str | None = None
+    """The address of the container's image. Default: `SAGEMAKER_QUEUE_IMAGE`."""
+    bucket: str | None = None
+    """The bucket for code, output and checkpoints. Default: the SageMaker SDK's default bucket."""
     instance_type: str | None = None
+    """The instance type of jobs. Default: `SAGEMAKER_QUEUE_INSTANCE_TYPE`."""
     project: str | None = None
+    """The project whose quota jobs use. Default: none."""
     max_run: int | None = None  # seconds; in the file a text such as "12h"
-    volume: int | None = None  # GB
+    """The maximum runtime of an attempt, such as `12h`. Default: `1d`."""
+    volume: int | None = None
+    """The size of the disk of each instance, in GB. Default: 30."""
     checkpoint: bool = False
-    data: Mapping[str, S3Address] = field(default_factory=dict)  # path in the working folder -> address
+    """Whether jobs keep checkpoints in the bucket, as with `--checkpoint`. Default: false."""
+    data: Mapping[str, S3Address] = field(default_factory=dict)
+    """A table of data links: the path in the working folder, and its address in S3. Default: none."""
     env: Mapping[str, str] = field(default_factory=dict)
-    request: Mapping[str, Any] = field(default_factory=dict)  # further fields of a CreateTrainingJob request
+    """A table of environment variables of jobs. Default: none."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """A table of further fields of the CreateTrainingJob request, as in `smq submit --request`. Default: none."""
 
 
 SETTINGS = {setting.name for setting in fields(JobDefaults)}

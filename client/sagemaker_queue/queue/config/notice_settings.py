@@ -33,10 +33,14 @@ class NoticeFilter:
 class NoticeSettings:
     """The channels and kinds of notices, as text; None: not set."""
 
-    notify_webhook: str | None = None  # address of a webhook
-    notify_topic: str | None = None  # the ARN of an SNS topic
-    notify_on: str | None = None  # kinds of notices
-    notify_after: str | None = None  # the shortest wait after which a start is reported, such as 10m
+    notify_webhook: str | None = None
+    """The address of a chat's webhook; `smq` never prints it. Default: none."""
+    notify_topic: str | None = None
+    """The ARN of an SNS topic. Default: none."""
+    notify_on: str | None = None
+    """The kinds of notices, separated by commas. Default: all kinds."""
+    notify_after: str | None = None
+    """The shortest wait after which a start is reported. Default: `10m`."""
 
 
 SECRET_SETTINGS = ("notify_webhook",)  # the address gives the right to post messages

@@ -43,27 +43,37 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
 URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
+"""The address of the queue, in place of a profile. Default: the profile's `url`."""
 API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"
+"""The ID of the API, for an address in `SAGEMAKER_QUEUE_URL` or `--url` that is a VPC endpoint's. Default: none."""
 PROFILE_VARIABLE = "SAGEMAKER_QUEUE_PROFILE"
+"""The profile to use. Default: `default` in the profile file."""
 FILE_VARIABLE = "SAGEMAKER_QUEUE_CONFIG"
+"""The path of the profile file. Default: `~/.config/sagemaker-queue/config.toml`."""
 ANY_ACCOUNT = "any"
 _ACCOUNT = re.compile("[0-9]{12}")
-DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
 
 
 @dataclass(frozen=True)
 class QueueConfig:
     """The address of one queue. Raises ConfigError unless ``url`` is https, or http on this machine."""
 
-    url: str  # up to and including the stage, without a slash at the end
-    api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
-    # the region of the API; None: the region in the address, else the region of the AWS session
+    url: str
+    """The address of the queue, up to and including the stage."""
+    api_id: str | None = None
+    """The ID of the API, which a VPC endpoint's own address needs. Default: none."""
     region: str | None = None
-    aws_profile: str | None = None  # a profile of ~/.aws/config; None: the credentials that boto3 finds
-    account: str | None = None  # the account that owns the buckets; None: the credentials' account, by STS
-    bucket_owners: str | None = None  # accounts of other buckets: "datasets=111122223333 open-data=any"
-    columns: str | None = None  # columns of smq ls on a terminal: "job,user,state"; None: the default columns
+    """The region of the API. Default: the region in the address, else the region of the AWS session."""
+    aws_profile: str | None = None
+    """A profile of `~/.aws/config`, whose credentials sign. Default: the credentials that boto3 finds."""
+    account: str | None = None
+    """The account that owns the buckets. Default: the account of the credentials, by STS."""
+    bucket_owners: str | None = None
+    """Buckets of other accounts, such as `datasets=111122223333 open-data=any`. Default: none."""
+    columns: str | None = None
+    """The columns of `smq ls` on a terminal, such as `job,user,state`. Default: the built-in columns."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for an address to which no request could be sent, and for invalid accounts."""

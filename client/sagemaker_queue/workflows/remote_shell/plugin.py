@@ -18,6 +18,7 @@ from sagemaker_queue.errors import ConfigError
 
 PROGRAM = "session-manager-plugin"
 VARIABLE = "SAGEMAKER_QUEUE_SESSION_PLUGIN"
+"""The path of AWS's session-manager-plugin, for `smq shell`. Default: the one in `PATH`."""
 INSTALL = (
     "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )

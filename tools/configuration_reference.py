@@ -1,0 +1,96 @@
+"""``python -m tools.configuration_reference docs/reference/configuration.md``: list profile keys and variables.
+
+The tables come from the definitions in the client: the fields of a profile, and each constant that names an environment
+variable of this project. The text below a definition has its meaning and its default. Above a comment, the page is
+written by hand; below that comment, it is generated.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from sagemaker_queue.queue.config.job_defaults import JobDefaults
+from sagemaker_queue.queue.config.notice_settings import NoticeSettings
+from sagemaker_queue.queue.config.queue_config import QueueConfig
+from tools.generated_text import update_page, with_sections
+
+CLIENT = Path(__file__).parents[1] / "client"
+VARIABLE = re.compile(r"SAGEMAKER_QUEUE_[A-Z_]*[A-Z]")
+"""The form of the names of this project's environment variables."""
+
+_TABLES = (
+    ("Keys for the queue", QueueConfig),
+    ("Keys for jobs", JobDefaults),
+    ("Keys for notices", NoticeSettings),
+)
+_VALUES = {"str": "text", "int": "whole number", "bool": "true or false", "Mapping": "table"}
+
+
+class Definition(NamedTuple):
+    """A profile key or an environment variable."""
+
+    name: str
+    value: str
+    meaning: str
+    default: str
+
+
+def with_tables(page: str) -> str:
+    """Return the page with the present keys and variables."""
+    return with_sections(page, _sections())
+
+
+def variables() -> list[Definition]:
+    """Return the environment variables that constants of the client name."""
+    found = []
+    for path in CLIENT.rglob("*.py"):
+        for constant, below in pairwise([*ast.parse(path.read_text()).body, ast.Pass()]):
+            if isinstance(constant, ast.Assign) and isinstance(constant.value, ast.Constant):
+                name = str(constant.value.value)
+                if VARIABLE.fullmatch(name):
+                    found.append(_definition(name, "", below))
+    return sorted(found)
+
+
+def keys(table: type) -> list[Definition]:
+    """Return the keys of a profile that a class of settings has."""
+    path = Path(sys.modules[table.__module__].__file__ or "")
+    definition = next(
+        one for one in ast.parse(path.read_text()).body if isinstance(one, ast.ClassDef) and one.name == table.__name__
+    )
+    return [
+        _definition(field.target.id, _value(field), below)
+        for field, below in pairwise([*definition.body, ast.Pass()])
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    ]
+
+
+def _sections() -> Iterator[str]:
+    for heading, table in _TABLES:
+        yield f"## {heading}"
+        rows = [f"| `{key.name}` | {key.value} | {key.meaning} | {key.default} |" for key in keys(table)]
+        yield "\n".join(["| key | value | meaning | default |", "|---|---|---|---|", *rows])
+    yield "## Environment variables"
+    rows = [f"| `{one.name}` | {one.meaning} | {one.default} |" for one in variables()]
+    yield "\n".join(["| variable | meaning | default |", "|---|---|---|", *rows])
+
+
+def _value(field: ast.AnnAssign) -> str:
+    """Return the kind of a key's value in a profile; times are text, such as `12h`."""
+    kind = ast.unparse(field.annotation).partition(" ")[0].partition("[")[0]
+    return "text" if isinstance(field.target, ast.Name) and field.target.id == "max_run" else _VALUES[kind]
+
+
+def _definition(name: str, value: str, below: ast.stmt) -> Definition:
+    if not (isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)):
+        raise ValueError(f"{name} has no text below its definition")
+    meaning, _, default = " ".join(str(below.value.value).split()).partition(" Default: ")
+    return Definition(name, value, meaning, default.removesuffix(".") or "required")
+
+
+if __name__ == "__main__":
+    sys.exit(update_page(with_tables))

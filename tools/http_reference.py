@@ -1,0 +1,151 @@
+"""``python -m tools.http_reference docs/reference/http-api.md``: describe the HTTP API from its OpenAPI document.
+
+In the page, the text above a comment is written by hand, and the text below that comment is generated.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+
+from api_contract.routes import OPERATIONS, Operation
+from api_contract.shape import Answer
+from job_queue.scheduler import Policy
+from tools.generated_text import update_page, with_sections
+from tools.openapi import Json, document
+
+_ELSEWHERE = {
+    "CreateTrainingJobRequest": (
+        "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateTrainingJob.html#API_CreateTrainingJob_RequestSyntax"
+    ),
+    Policy.__name__: "policy.md",
+}
+"""Objects that other pages describe."""
+
+
+def with_routes(page: str) -> str:
+    """Return the page with the present routes and objects."""
+    return with_sections(page, _sections())
+
+
+def _sections() -> Iterator[str]:
+    whole = document()
+    schemas: dict[str, Json] = whole["components"]["schemas"]
+    rows = [f"| [`{_title(one)}`](#{_anchor(_title(one))}) | {one.summary} |" for one in OPERATIONS]
+    yield "## All routes"
+    yield "\n".join(["| route | |", "|---|---|", *rows])
+    for operation in OPERATIONS:
+        yield from _route(operation, whole["paths"][operation.path][operation.method.lower()])
+    yield "## Objects"
+    yield "An answer has all fields, with `null` for a field without a value. Later versions may add fields."
+    for name in _described(schemas):
+        yield f"### {name}"
+        yield _prose(schemas[name].get("description", ""))
+        yield _fields(schemas[name])
+
+
+def _title(operation: Operation[Answer]) -> str:
+    return f"{operation.method} {operation.path}"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _route(operation: Operation[Answer], described: Json) -> Iterator[str]:
+    yield f"## `{_title(operation)}`"
+    yield _prose(f"{described['summary'].rstrip('.')}.")
+    if "description" in described:
+        yield _prose(described["description"])
+    if "parameters" in described:
+        rows = [
+            f"| `{one['name']}` | {_cell(_words(one['schema']))} | {_cell(one['description'])} |"
+            for one in described["parameters"]
+        ]
+        yield "\n".join(["| in the query | value | meaning |", "|---|---|---|", *rows])
+    if "requestBody" in described:
+        yield f"Body: {_words(_content(described['requestBody']))}."
+    rows = [
+        f"| {status} | {_cell(one['description'])} | {_cell(_words(_content(one)))} |"
+        for status, one in described["responses"].items()
+        if int(status) < 300
+    ]
+    yield "\n".join(["| status | meaning | answer |", "|---|---|---|", *rows])
+    codes = [f"[`{code.value}`](errors.md#{code.value.lower()}) ({code.status})" for code in operation.errors]
+    yield f"Errors: {', '.join(codes)}."
+
+
+def _content(part: Json) -> Json:
+    schema: Json = part["content"]["application/json"]["schema"]
+    return schema
+
+
+def _described(schemas: dict[str, Json]) -> list[str]:
+    """Return the names of the objects of this page: all but those that only a policy or SageMaker's request uses."""
+    elsewhere = _reached(schemas, Policy.__name__) | _ELSEWHERE.keys()
+    return sorted(schemas.keys() - elsewhere, key=str.lower)
+
+
+def _reached(schemas: dict[str, Json], root: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [root]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += re.findall(r"#/components/schemas/(\w+)", str(schemas[name]))
+    return found
+
+
+def _fields(schema: Json) -> str:
+    properties: dict[str, Json] = schema.get("properties", {})
+    rows = [
+        f"| `{name}` | {_cell(_words(facts))}{_required(name, schema)} | {_cell(facts.get('description', ''))} |"
+        for name, facts in properties.items()
+    ]
+    return "\n".join(["| field | value | meaning |", "|---|---|---|", *rows])
+
+
+def _required(name: str, schema: Json) -> str:
+    """Return the note for a required field of a request; an answer has all fields."""
+    required = schema.get("required", [])
+    return ", required" if name in required and len(required) < len(schema["properties"]) else ""
+
+
+def _words(facts: Json) -> str:
+    """Return the possible values of a field in words."""
+    if "anyOf" in facts:
+        return " or ".join(dict.fromkeys(_words(one) for one in facts["anyOf"]))
+    if "enum" in facts:
+        return ", ".join(f"`{word}`" for word in facts["enum"])
+    if "$ref" in facts:
+        name = str(facts["$ref"]).rpartition("/")[-1]
+        return f"[{name}]({_ELSEWHERE.get(name, f'#{name.lower()}')})"
+    kind = str(facts.get("type", "any value"))
+    if kind == "array":
+        return f"list of {_words(facts.get('items') or {})}"
+    if kind == "object":
+        values = facts.get("additionalProperties")
+        return f"object with values: {_words(values)}" if isinstance(values, dict) and values else "object"
+    return "time" if facts.get("format") == "date-time" else _limited(kind, facts)
+
+
+def _limited(kind: str, facts: Json) -> str:
+    bounds = {
+        "exclusiveMinimum": "above {}",
+        "minimum": "from {}",
+        "maximum": "to {}",
+        "maxLength": "up to {} characters",
+    }
+    return " ".join([kind, *(words.format(facts[bound]) for bound, words in bounds.items() if bound in facts)])
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"([<])", r"\\\1", text)
+
+
+def _cell(text: str) -> str:
+    return _prose(" ".join(text.split()).replace("|", "\\|"))
+
+
+if __name__ == "__main__":
+    sys.exit(update_page(with_routes))
