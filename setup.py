@@ -1,7 +1,7 @@
 """The part of the build that pyproject.toml cannot express: the wheel has a .pth file beside its packages.
 
 Python executes the .pth file at each start. The file imports nothing unless SAGEMAKER_QUEUE_INSTALL is set
-(docs/clients.md).
+(docs/run/other-programs.md).
 """
 
 from pathlib import Path

@@ -11,9 +11,10 @@ import pytest
 import yaml
 from samtranslator.yaml_helper import yaml_parse
 
+from api_contract.error_codes import ErrorCode
 from job_queue.adapters.cloudwatch_metrics import Metric
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler import Rule, WaitReason
+from job_queue.scheduler import JobState, Rule, WaitReason
 from sagemaker_queue import QueueClient
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
@@ -63,11 +64,21 @@ def test_every_decision_is_listed() -> None:
 
 
 def test_the_words_of_the_glossary_are_in_use() -> None:
-    sources = [*ROOT.glob("job_queue/**/*.py"), *ROOT.glob("docs/*.md")]
+    sources = [*ROOT.glob("job_queue/**/*.py"), *ROOT.glob("docs/**/*.md")]
     used = " ".join(plain(page.read_text()) for page in sources if page.name != "glossary.md")
-    words = re.findall(r"\*\*([^*]+)\*\*", read("docs/glossary.md"))
-    assert len(words) > 60
-    assert not [word for word in words if plain(word) not in used]
+    assert len(glossary_words("developers")) > 50 and 30 < len(glossary_words("reference")) < 50
+    for folder in ("developers", "reference"):
+        assert not [word for word in glossary_words(folder) if plain(word) not in used]
+
+
+def test_a_word_has_one_meaning() -> None:
+    words = [plain(word) for folder in ("developers", "reference") for word in glossary_words(folder)]
+    assert len(words) == len(set(words))
+
+
+def glossary_words(folder: str) -> list[str]:
+    rows = re.findall(r"^\| (\*\*.*)$", read(f"docs/{folder}/glossary.md"), re.MULTILINE)
+    return [word for row in rows for word in re.findall(r"\*\*([^*]+)\*\*", row)]
 
 
 def plain(text: str) -> str:
@@ -169,7 +180,7 @@ def test_no_variable_of_a_job_is_missing() -> None:
 
 
 def test_the_list_of_modules_is_as_their_docstrings_make_it() -> None:
-    page = read("docs/design.md")
+    page = read("docs/developers/modules.md")
     assert module_list.with_modules(page) == page, "run: make docs"
     assert "| `state_machine` | All transitions of a job" in page
 
@@ -180,10 +191,29 @@ def test_the_fields_of_a_policy_are_as_its_schema_makes_them() -> None:
     assert "| `patience:` | number from 0 to 315360000 or null; default 1800 | The seconds of waiting" in page
 
 
-def test_the_page_about_failures_is_as_the_classifier_makes_it() -> None:
-    page = read("docs/failures.md")
-    assert failure_matrix.with_matrix(page) == page, "run: make docs"
+def test_the_pages_about_failures_are_as_the_classifier_makes_them() -> None:
+    page, matrix = failure_matrix.CLASSES_PAGE.read_text(), failure_matrix.MATRIX_PAGE.read_text()
+    assert failure_matrix.with_classes(page) == page, "run: make docs"
+    assert failure_matrix.with_matrix(matrix) == matrix, "run: make docs"
     assert "| `gpu_memory` | The memory of a GPU is used up. | fail |" in page
+    assert "## Confusion matrix" in matrix
+
+
+def test_every_error_code_is_explained_with_its_status() -> None:
+    page = read("docs/reference/errors.md")
+    assert re.findall(r"^### (\w+)$\n\nHTTP (\d+)\. ", page, re.MULTILINE) == [
+        (code.value, str(code.status)) for code in ErrorCode
+    ]
+    for code in ErrorCode:
+        assert f"| [`{code}`](#{code.lower()}) | {code.status} |" in page
+
+
+def test_every_state_of_a_job_is_explained_and_in_the_diagram() -> None:
+    page, diagram = read("docs/background/life-of-a-job.md"), read("docs/pictures/diagrams/job-states.svg")
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (yes|no) \|$", page, re.MULTILINE)
+    assert rows == [(state.value, "yes" if state.holds_slots else "no") for state in JobState]
+    shown = re.findall(r'<text class="name"[^>]*>(\w+)</text>', diagram)
+    assert sorted(shown) == sorted(JobState)
 
 
 def test_all_that_the_package_offers_is_on_the_page_about_python() -> None:

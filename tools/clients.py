@@ -7,7 +7,7 @@ The environments of programs that use smq proxy do not contain this client. Prog
 with the tools of their languages. A job that needs all instances preempts the program's job in the middle. The program
 must see the job end as if it had not been preempted.
 
-The option --write puts the rows of this run into the table of docs/clients.md.
+The option --write puts the rows of this run into the table of docs/reference/tested-programs.md.
 """
 
 import json
@@ -30,7 +30,7 @@ from tools.client_programs import CLIENTS, Client
 from tools.matrix import ROOT, uv_settings
 
 SMQ = Path(sys.executable).parent / "smq"
-TABLE = ROOT / "docs/clients.md"
+TABLE = ROOT / "docs/reference/tested-programs.md"
 HEADER = "| program | versions | way | result |\n|---|---|---|---|\n"
 INSTANCE_TYPE = "ml.p5.48xlarge"
 SLOTS = 2

@@ -1,6 +1,6 @@
-"""``python -m tools.failure_matrix docs/failures.md``: update the classes of failures and the confusion matrix.
+"""``python -m tools.failure_matrix``: update the table of failure classes and the confusion matrix of the classifier.
 
-In the page, the text above a comment is written by hand, and the text below that comment is generated.
+In both pages, the text above a comment is written by hand, and the text below that comment is generated.
 """
 
 import json
@@ -12,9 +12,12 @@ from functools import cache
 from pathlib import Path
 
 from job_queue.domain.failures import DEFAULT_ACTIONS, MEANINGS, REMEDIES, Failure, FailureClass, classify
-from tools.generated_text import update_page, with_sections
+from tools.generated_text import with_sections
 
-TEXTS = Path(__file__).parents[1] / "tests/unit/domain/failures/public_texts.jsonl"
+ROOT = Path(__file__).parents[1]
+CLASSES_PAGE = ROOT / "docs/reference/failures.md"
+MATRIX_PAGE = ROOT / "docs/developers/failure-classifier.md"
+TEXTS = ROOT / "tests/unit/domain/failures/public_texts.jsonl"
 SETS = {
     "rules": "used to write the rules",
     "held_out": "kept aside while the rules were written",
@@ -55,13 +58,18 @@ def public_texts() -> tuple[PublicText, ...]:
     )
 
 
+def with_classes(page: str) -> str:
+    """Return the page about failures with the present classes."""
+    rows = _table(["class", "meaning", "built-in action", "remedy"], _classes())
+    return with_sections(page, ["\n".join(["## Classes", "", *rows])])
+
+
 def with_matrix(page: str) -> str:
-    """Return the page with the present classes and the present confusion matrix."""
-    return with_sections(page, _sections())
+    """Return the page about the classifier with its present results."""
+    return with_sections(page, _results())
 
 
-def _sections() -> Iterator[str]:
-    yield "\n".join(["## The classes", "", *_table(["class", "meaning", "default action", "remedy"], _classes())])
+def _results() -> Iterator[str]:
     yield "\n".join(["## How often the classifier is right", "", *_table(["texts", "right", "of"], _rates())])
     yield "\n".join(
         [
@@ -105,5 +113,12 @@ def _wrong() -> Iterator[list[str]]:
             yield [f"<{text.address}>", f"`{text.expected}`", f"`{text.failure.failure_class}`"]
 
 
+def main() -> int:
+    """Update both pages. Return the exit status."""
+    for path, renewed in ((CLASSES_PAGE, with_classes), (MATRIX_PAGE, with_matrix)):
+        path.write_text(renewed(path.read_text()))
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(update_page(with_matrix))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""``python -m tools.module_list docs/design.md``: update the list of modules from the first lines of their docstrings.
+"""``python -m tools.module_list docs/developers/modules.md``: update the list of modules from their docstrings.
 
 In the page, the text above a comment is written by hand, and the text below that comment is generated.
 """

@@ -1,7 +1,7 @@
 """Launch attempts exactly once: call CreateTrainingJob for a recorded intent, and record SageMaker's answer.
 
 The fencing token guards the tables, but not SageMaker, where a late call can still take effect. The attempt's name and
-the order of these steps make such a call harmless; see "Launching exactly once" in docs/design.md.
+the order of these steps make such a call harmless; see "Launching exactly once" in docs/developers/protocol.md.
 """
 
 from collections.abc import Callable

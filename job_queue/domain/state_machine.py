@@ -5,7 +5,7 @@
         ├── refused ────────────┘          │ └──> stopping ──> preempted | completed | failed | stopped
         └── tried again, or cut off ───────┘
 
-docs/design.md has the rules: "A job's life", "Launching exactly once".
+docs/background/life-of-a-job.md and docs/developers/protocol.md have the rules.
 """
 
 import re

@@ -19,7 +19,7 @@ from tests.client.conftest import ScriptedServer
 
 REGION: Final = "eu-west-1"
 ELSEWHERE: Final = "us-east-1"
-PAGE = Path(__file__).parents[2] / "docs/preflight.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/errors.md"
 DATA = "InputDataConfig[0].DataSource.S3DataSource.S3Uri"
 CODE = "HyperParameters.sagemaker_submit_directory"
 KEPT, OUTPUT = "CheckpointConfig.S3Uri", "OutputDataConfig.S3OutputPath"
@@ -170,11 +170,11 @@ def test_without_preflight_the_queue_is_told_so(queue: QueueClient, server: Scri
 
 
 def test_the_page_has_every_message_and_no_other(session: boto3.Session) -> None:
-    _, _, own = PAGE.read_text().partition("## What only you can see")
-    rows = [row.replace("`", "") for row in re.findall(r"^\| (.+[.]) \|$", own, re.MULTILINE)]
+    _, _, own = PAGE.read_text().partition("\n## Checks of S3 by the client\n")
+    rows = [row.replace("`", "") for row in re.findall(r"^- (.+[.])$", own, re.MULTILINE)]
     patterns = {row: re.compile(".+".join(re.escape(part) for part in row.split("…"))) for row in rows}
     said = [finding.message for stopped, _, _ in RULES.values() for finding in check(stopped, session)]
     for message in said:
-        assert any(pattern.fullmatch(message) for pattern in patterns.values()), f"docs/preflight.md lacks: {message}"
+        assert any(pattern.fullmatch(message) for pattern in patterns.values()), f"{PAGE.name} lacks: {message}"
     for row, pattern in patterns.items():
         assert any(pattern.fullmatch(message) for message in said), f"no rule says: {row}"

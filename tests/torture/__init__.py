@@ -1,1 +1,1 @@
-"""A simulated world for the queue's shell, in which everything fails: docs/reliability.md."""
+"""A simulated world for the queue's shell, in which everything fails: docs/developers/testing.md."""

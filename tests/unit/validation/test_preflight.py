@@ -1,6 +1,6 @@
 """Every rule of pre-flight: a request that it stops, and one like it that it lets pass.
 
-docs/preflight.md has a row for each message; here rows and rules are held against each other.
+docs/reference/errors.md lists each message; here messages and rules are held against each other.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.jobs import NOW, OWNER, P5, a_request
 from tests.training_requests import shape
 from tests.unit.validation.test_rules import REFUSED, found
 
-PAGE = Path(__file__).parents[3] / "docs/preflight.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/errors.md"
 P4, G5, C5 = "ml.p4d.24xlarge", "ml.g5.12xlarge", "ml.c5.xlarge"
 URI, LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
 MP, PER_HOST = "HyperParameters.mp_parameters", "HyperParameters.sagemaker_mpi_num_of_processes_per_host"
@@ -414,13 +414,14 @@ def test_the_table_of_gpus_names_types_that_sagemaker_has() -> None:
     assert (GPUS[P4], GPUS[P5], GPUS[G5], GPUS["ml.p3.2xlarge"]) == (8, 8, 4, 1)
 
 
-# --- docs/preflight.md
+# --- docs/reference/errors.md
 
 
 def rows() -> list[str]:
     """The messages that the API gives, as the page has them; an ellipsis stands for what differs."""
-    of_the_api, _, _ = PAGE.read_text().partition("## What only you can see")
-    return [row.replace("`", "") for row in re.findall(r"^\| (.+[.]) \|$", of_the_api, re.MULTILINE)]
+    _, _, checks = PAGE.read_text().partition("\n## Rules of SageMaker\n")
+    of_the_api, _, _ = checks.partition("\n## Checks of S3 by the client\n")
+    return [row.replace("`", "") for row in re.findall(r"^- (.+[.])$", of_the_api, re.MULTILINE)]
 
 
 def messages() -> list[str]:
@@ -434,6 +435,6 @@ def test_the_page_has_every_message_and_no_other() -> None:
     patterns = {row: re.compile(".*".join(re.escape(part) for part in row.split("…"))) for row in rows()}
     said = [message.replace("`", "") for message in messages()]
     for message in said:
-        assert any(pattern.fullmatch(message) for pattern in patterns.values()), f"docs/preflight.md lacks: {message}"
+        assert any(pattern.fullmatch(message) for pattern in patterns.values()), f"{PAGE.name} lacks: {message}"
     for row, pattern in patterns.items():
         assert any(pattern.fullmatch(message) for message in said), f"no rule says: {row}"

@@ -16,7 +16,7 @@ SHOWN_GPUS = 4  # UUIDs of GPUs that are shown; the JSON has all
 LATEST_NAMES = 3  # training jobs that are shown for each GPU
 LATER_RULES = (
     "No rule of the job (its tag retry_on), of its project or of the policy (their failure_rules) matches this failure."
-    " So the built-in action of the class applies. docs/failures.md lists the classes and their actions."
+    " So the built-in action of the class applies. docs/reference/failures.md lists the classes and their actions."
 )
 
 

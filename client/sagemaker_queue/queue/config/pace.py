@@ -1,7 +1,8 @@
 """Polling of the queue by a client that follows jobs: short pauses after a change, longer ones later.
 
-Each request has a cost (docs/performance.md), and most requests find no change. So pauses are short in the minute after
-a change, and grow afterwards. The reading of log lines from CloudWatch Logs does not depend on these pauses.
+Each request has a cost (docs/developers/benchmarks.md), and most requests find no change. So pauses are short in the
+minute after a change, and grow afterwards. The reading of log lines from CloudWatch Logs does not depend on these
+pauses.
 """
 
 from __future__ import annotations

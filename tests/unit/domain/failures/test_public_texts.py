@@ -1,4 +1,7 @@
-"""Texts about failures from public pages, and the classes that a person has assigned: docs/failures.md."""
+"""Texts about failures from public pages, and the classes that a person has assigned.
+
+docs/developers/failure-classifier.md says how they were collected.
+"""
 
 import json
 from urllib.parse import urlsplit

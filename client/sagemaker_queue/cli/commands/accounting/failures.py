@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     description="Sum up the attempts that failed in a period, also attempts that were tried again: by class of the "
     "failure, project, owner, instance type or GPU, with the number of jobs and the instance-hours that were lost. "
     "--by gpu counts hardware failures whose logs name GPUs, and lists the training jobs for a case with AWS Support. "
-    "docs/failures.md lists the classes. smq failures check shows which rule chooses the action for one job.",
+    "docs/reference/failures.md lists the classes. smq failures check shows which rule chooses the action for one job.",
     examples=[
         "smq failures",
         "smq failures --by owner --project vision --since 7d",
