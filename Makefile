@@ -25,6 +25,11 @@ VENV_AUDIT := .venv-audit
 STAMP_AUDIT := $(VENV_AUDIT)/.installed
 AUDITORS := checkov==3.3.30 pip-audit==2.10.1
 
+# Build and check the wheel and the source distribution.
+VENV_DIST := .venv-dist
+STAMP_DIST := $(VENV_DIST)/.installed
+DIST_TOOLS := build==1.5.1 check-wheel-contents==0.6.3 twine==6.2.0
+
 # The quota of the local cloud's account that `make acceptance PROBE=1` fills.
 PROBED_QUOTA := ml.m5.large for training job usage=2
 
@@ -35,7 +40,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs lint audit build constraints clean
+.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs lint audit build dist constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -120,6 +125,13 @@ build: $(STAMP)  ## Build the Lambda function into .aws-sam/build [ARCH=x86_64] 
 	ARCH=$(ARCH) PYTHON_VERSION=$(PYTHON_VERSION) PYTHON=$(abspath $(BIN)/python) \
 	  $(BIN)/sam build --parameter-overrides Architecture=$(ARCH) Runtime=python$(PYTHON_VERSION)
 
+dist: $(STAMP) $(STAMP_DIST)  ## Build the wheel and the source distribution into dist, check them, and try the wheel
+	rm -rf dist build/lib build/bdist.*
+	$(VENV_DIST)/bin/python -m build --quiet --installer pip --outdir dist .
+	$(VENV_DIST)/bin/twine check --strict dist/*
+	$(VENV_DIST)/bin/check-wheel-contents dist/*.whl
+	$(BIN)/python -m tools.wheel_trial dist
+
 constraints:  ## Take the newest versions of everything into constraints.txt
 	@$(call check_python)
 	$(PYTHON) -m venv --clear build/constraints
@@ -131,7 +143,7 @@ constraints:  ## Take the newest versions of everything into constraints.txt
 	rm -rf build/constraints
 
 clean:  ## Remove what the other commands made
-	rm -rf $(VENV) $(VENV3) $(VENV_AUDIT) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV3) $(VENV_AUDIT) $(VENV_DIST) .aws-sam build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEMO_STAMP): pyproject.toml constraints.txt
@@ -152,6 +164,11 @@ $(STAMP3): constraints-sdk3.txt pyproject.toml
 $(STAMP_AUDIT):
 	@$(call make_environment,$(VENV_AUDIT))
 	@$(VENV_AUDIT)/bin/python $(INSTALL) "the auditors" $(AUDITORS)
+	@touch $@
+
+$(STAMP_DIST):
+	@$(call make_environment,$(VENV_DIST))
+	@$(VENV_DIST)/bin/python $(INSTALL) "the tools for distributions" $(DIST_TOOLS)
 	@touch $@
 
 define make_environment

@@ -5,5 +5,5 @@ The queue and its clients import this folder, and docs/openapi.yaml is generated
 msgspec and the standard library. The schema of a policy is `job_queue/scheduler/documents/policy_schema.py`.
 """
 
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 """The version of queue and client; each contains a copy of this folder."""

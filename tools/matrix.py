@@ -3,9 +3,9 @@
     .venv/bin/python tools/matrix.py [PYTHON:oldest|newest ...]
 
 uv makes each environment in build/matrix, from wheels only, from the sources that pip is configured with. The
-environment contains the client as pip installs it, with the lowest versions that pyproject.toml names or the newest
-ones. The client's tests run in the environment, and then the client uses a local cloud. A Python that neither pyenv nor
-uv has, and that uv cannot download, is left out, and a line says so.
+environment contains the client as an editable installation, with the lowest versions that pyproject.toml names or the
+newest ones. The client's tests run in the environment, and then the client uses a local cloud. A Python that neither
+pyenv nor uv has, and that uv cannot download, is left out, and a line says so. `make dist` tries the wheel itself.
 """
 
 import importlib.util
@@ -85,7 +85,7 @@ def interpreter(python: str) -> str:
 def install(home: Path, age: str, uv: Mapping[str, str]) -> int:
     """Install the client, then the tests' tools without changing the client's packages; return the exit status."""
     pip = [*UV, "pip", "install", "--quiet", "--python", str(home), "--no-binary", "sagemaker-queue"]
-    status = run([*pip, "--only-binary", ":all:", "--resolution", RESOLUTIONS[age], "."], uv)
+    status = run([*pip, "--only-binary", ":all:", "--resolution", RESOLUTIONS[age], "--editable", "."], uv)
     if status:
         return status
     kept = FOLDER / f"{home.name}.txt"

@@ -58,6 +58,7 @@ def test_a_real_account_is_not_touched_before_somebody_agrees(
     assert "instance-hours" in told.out and "--yes" in told.err
 
 
+@pytest.mark.thorough
 def test_ctrl_c_leaves_nothing_behind(cloud: LocalCloud) -> None:
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
     before = queue.policy()

@@ -133,6 +133,7 @@ def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
         assert nothing_left(tmp_path)
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_of_a_process_that_is_killed(tmp_path: Path) -> None:
     env_file = tmp_path / "environment.sh"
     script = "trap '' TERM; echo $$; sleep 600 & wait; sleep 600"
@@ -226,6 +227,7 @@ def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
     assert "pip install -e '.[local]'" in done.stderr
 
 
+@pytest.mark.thorough
 def test_exec_runs_with_its_input_closed_as_under_cron(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f"exec {sys.executable} -m local_cloud exec -- echo done <&-"],

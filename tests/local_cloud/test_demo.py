@@ -57,6 +57,7 @@ def test_it_passes_on_one_processor_that_is_busy_with_others(tmp_path: Path) -> 
     assert nothing_left(tmp_path)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "local_cloud", "demo"]
     environment = {"TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}

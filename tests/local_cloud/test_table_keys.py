@@ -13,6 +13,8 @@ from botocore.exceptions import ClientError
 from local_cloud.aws.deployment import CODE
 from local_cloud.aws.stack import PROJECT, LocalCloud
 
+pytestmark = pytest.mark.thorough
+
 OWNED_BY_AWS = "SSESpecification: {SSEEnabled: false}"
 IN_THE_ACCOUNT = "SSESpecification: {SSEEnabled: true}"
 TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}]}

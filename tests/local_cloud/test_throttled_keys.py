@@ -16,6 +16,8 @@ from sagemaker_queue import QueueClient
 from tests.jobs import a_request
 from tests.waiting import until
 
+pytestmark = pytest.mark.thorough
+
 LINES, JOBS = "sagemaker-queue-lines", "sagemaker-queue"
 KB = 1024
 LARGE = 390 * KB

@@ -111,6 +111,7 @@ def smq(system: System, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
+@pytest.mark.thorough
 def test_smq_shows_and_cancels(system: System) -> None:
     system.run("one", priority=2)
     system.run("two", priority=1)

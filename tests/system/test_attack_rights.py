@@ -109,6 +109,7 @@ def test_every_policy_is_kept_with_its_author(system: System, people: dict[str, 
     assert people["eve"].policy(applied.version).policy["settings"] == {"window": 50}
 
 
+@pytest.mark.thorough
 def test_without_admins_nobody_applies_one() -> None:
     with LocalCloud(slots=2, parameters={"AdminArns": ""}) as cloud:
         for session in (cloud.boto_session(), session_of(cloud, "eve")):

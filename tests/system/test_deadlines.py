@@ -20,6 +20,7 @@ def tags(**named: object) -> list[dict[str, str]]:
     return [{"Key": key, "Value": str(value)} for key, value in named.items()]
 
 
+@pytest.mark.thorough
 def test_a_job_starts_by_itself_at_its_time_and_a_late_job_is_cancelled(system: System, tmp_path: Path) -> None:
     begins = in_seconds(5)
     system.submit("later", SHORT, Tags=tags(not_before=begins))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
+from api_contract import VERSION
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.stack import ACCOUNT, REGION
 from tests.local_cloud.emulator import client
@@ -27,7 +28,7 @@ STAND_INS = {
         "the account here is no organization's; tests/system/test_permissions.py has the policy's effect",
     ),
     "python -m pip wheel --quiet --no-deps --wheel-dir client-wheel .": (
-        "mkdir client-wheel && touch client-wheel/sagemaker_queue-0.1.0-py3-none-any.whl",
+        f"mkdir client-wheel && touch client-wheel/sagemaker_queue-{VERSION}-py3-none-any.whl",
         "the checkout of this test has no client; tests/test_artifact.py builds the wheel",
     ),
     **dict.fromkeys(

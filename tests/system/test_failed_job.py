@@ -16,6 +16,7 @@ sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
 RULE: dict[str, Any] = {"failure_class": "gpu_memory", "action": "retry", "fresh_instances": True}
 
 
+@pytest.mark.thorough
 def test_the_class_of_a_failure_in_all_commands(
     system: System, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,6 +99,7 @@ def test_where_the_history_differs_from_sagemakers_records_is_seen(
     assert found == [] if complaint is None else complaint in found[0]
 
 
+@pytest.mark.thorough
 def test_the_command_line_tells_what_went_wrong(tmp_path: Path) -> None:
     script = """
 import boto3, botocore.config

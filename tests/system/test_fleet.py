@@ -59,6 +59,7 @@ def running(fleet: System) -> dict[str, str]:
     return {job.job: job.state for job in fleet.queue.jobs()}
 
 
+@pytest.mark.thorough
 def test_idle_slots_are_for_anyone_and_quota_is_taken_back(fleet: System) -> None:
     for number in range(3):
         submit(fleet, f"vision-{number}", "vision", P5, FOREVER)

@@ -48,6 +48,7 @@ def queue_of(system: System, role: str, session: str) -> QueueClient:
     return QueueClient(url=system.cloud.queue_url, boto_session=credentials)
 
 
+@pytest.mark.thorough
 def test_a_run_cancels_what_the_run_before_it_submitted(system: System, roles: dict[str, str]) -> None:
     first = queue_of(system, roles["Research"], "botocore-session-1791092141")
     assert first.submit(system.request("mine", FOREVER)).owner == roles["Research"]

@@ -32,6 +32,7 @@ def gpus_did(system: System, training_job: str, percent: float) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_who_does_nothing_is_marked_and_makes_room_first(
     system: System, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

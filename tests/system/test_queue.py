@@ -150,6 +150,7 @@ print(me, "met", len(hosts), flush=True)
     system.wait("their words", lambda: sorted(system.log("gang-qstamp-1")) == ["algo-1 met 2", "algo-2 met 2"])
 
 
+@pytest.mark.thorough
 def test_who_waits_is_told_when_it_is_expected_to_start(system: System) -> None:
     for number in range(6):
         system.submit(f"like-{number}", SHORT)

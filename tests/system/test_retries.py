@@ -34,6 +34,7 @@ def counted_from_elsewhere(system: System) -> list[tuple[str, dict[str, int], bo
     return [(it.training_job_name, dict(it.slots), it.stopping) for it in found]
 
 
+@pytest.mark.thorough
 def test_a_pool_with_fewer_instances_than_it_should_have_backs_off_as_a_whole(system: System) -> None:
     system.run("first", priority=9)
     assert system.submit("second", priority=5) == "pending"

@@ -92,6 +92,7 @@ def submit(system: System, book: Book, name: str, gpus: str | None, priority: in
     system.queue.submit(request)
 
 
+@pytest.mark.thorough
 def test_ten_and_two_halves_then_four_then_all(system: System, tmp_path: Path) -> None:
     book = Book(tmp_path)
     names = [f"one{number}" for number in range(10)]
@@ -162,6 +163,7 @@ def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -
         assert system.cloud.client("s3").head_object(Bucket="system", Key=key)["ContentLength"] > 0
 
 
+@pytest.mark.thorough
 def test_no_shell_opens_in_a_member_nor_in_its_carrier(system: System, tmp_path: Path) -> None:
     book = Book(tmp_path)
     submit(system, book, "closed", "0.5")

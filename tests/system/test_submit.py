@@ -313,6 +313,7 @@ def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: S
     assert uri.startswith("s3://sagemaker-us-east-1-000000000000/sagemaker-queue/checkpoints/low-")
 
 
+@pytest.mark.thorough
 def test_waiting_for_a_command_shows_what_it_writes_and_how_it_ended(system: System, smq: Smq, folder: Path) -> None:
     failed = smq("submit", "-t", "ml.p5.48xlarge", "--name", "fails", "--wait", "--", "sh", "-c", "echo oh; exit 5")
     assert (failed.code, "oh" in failed.out.splitlines()) == (4, True), failed
@@ -432,6 +433,7 @@ def test_data_goes_to_s3_and_back(system: System, smq: Smq, folder: Path, monkey
     assert len(smq("data", "ls", "-r", "s3://system/copied", "--json").json) == 2
 
 
+@pytest.mark.thorough
 def test_the_example_of_any_command_finds_here_what_it_finds_there(
     system: System, smq: Smq, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

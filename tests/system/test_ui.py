@@ -113,6 +113,7 @@ def test_an_empty_queue_teaches(page: Page, system: System) -> None:
     shows(page, "Nothing runs, nothing waits", "smq submit -- python train.py", "0 of 2 instances in use, 2 free")
 
 
+@pytest.mark.thorough
 def test_the_fleet_shows_who_has_what(page: Page, system: System) -> None:
     for name in ("a1", "a2"):
         submit(system, name)
@@ -140,6 +141,7 @@ def _with(hovers: list[str], *texts: str) -> list[str]:
     return hovers if all(any(text in hover for hover in hovers) for text in texts) else []
 
 
+@pytest.mark.thorough
 def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) -> None:
     go(page, "Queue")
     for name in ("busy-1", "busy-2", "next", "later"):
@@ -259,6 +261,7 @@ def test_a_failed_job_shows_class_remedy_and_log_lines(page: Page, system: Syste
     shows(page, "failed: gpu_memory")
 
 
+@pytest.mark.thorough
 def test_a_pool_is_drained_and_the_drain_is_ended(page: Page, system: System) -> None:
     submit(system, "moves")
     submit(system, "stays", project="nlp", preemptible="false")

@@ -45,6 +45,7 @@ def report(system: System, training_job: str, ended: float) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_the_record_of_an_ended_attempt_gets_its_utilization_and_no_data_is_no_figure(
     system: System, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from api_contract import VERSION
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.doctor import lines
 from sagemaker_queue.workflows.doctor.examination import CHECKS
@@ -33,7 +34,10 @@ OWN = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
 OF_ENDPOINT = "https://vpce-0123-abcd.execute-api.us-east-1.vpce.amazonaws.com/prod"
 WHO = {
     **{"owner": ANN, "admin": False, "appliesPolicies": True},
-    **{"allowedRoleArns": ["arn:aws:iam::123456789012:role/train*"], "queueVersion": "0.1.9"},
+    **{
+        "allowedRoleArns": ["arn:aws:iam::123456789012:role/train*"],
+        "queueVersion": f"{VERSION.partition('.')[0]}.99.9",
+    },
 }
 IDENTITY = (
     '<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>'
@@ -122,7 +126,7 @@ def test_it_is_read_by_people(queue: ScriptedServer, capsys: pytest.CaptureFixtu
     assert main(["doctor"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("✓ configuration  The queue is")
-    assert told[7].startswith("✗ version        The client is 0.1.0, the queue 9.0.0")
+    assert told[7].startswith(f"✗ version        The client is {VERSION}, the queue 9.0.0")
     assert (
         told[8] == f"{' ' * 17}Install the client from the checkout that the queue was deployed from (version 9.0.0)."
     )

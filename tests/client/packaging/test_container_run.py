@@ -441,6 +441,7 @@ def test_it_is_kept_while_somebody_has_a_session(
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_several_hosts_are_kept_while_one_has_a_session(
     tmp_path: Path, session: Callable[..., subprocess.Popen[bytes]]

@@ -42,6 +42,7 @@ def test_the_progress_as_text_and_as_a_part(progress: Any, text: str, part: floa
     assert progress_of(run) == (text, part)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.skipif(sys.version_info < REQUIRED_PYTHON, reason="the simulator needs a newer Python")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])

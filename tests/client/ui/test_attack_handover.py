@@ -77,6 +77,7 @@ def test_the_file_goes_with_the_server(
     assert not file.exists() and not file.parent.exists()
 
 
+@pytest.mark.thorough
 def test_without_a_browser_the_token_is_entered(queue: dict[str, str], tmp_path: Path) -> None:
     with (
         printing_ui(queue, tmp_path / "log", "--no-browser") as (base, token),
@@ -91,6 +92,7 @@ def test_without_a_browser_the_token_is_entered(queue: dict[str, str], tmp_path:
         page.get_by_role("heading", name="Fleet").wait_for()
 
 
+@pytest.mark.thorough
 def test_other_servers_of_the_machine_get_no_cookie(queue: dict[str, str], tmp_path: Path) -> None:
     """A cookie for 127.0.0.1 goes to all its ports, but only for requests below the cookie's path."""
     cookies: list[str | None] = []
@@ -125,6 +127,7 @@ def test_other_servers_of_the_machine_get_no_cookie(queue: dict[str, str], tmp_p
     assert set(cookies) == {None}
 
 
+@pytest.mark.thorough
 def test_a_pasted_address_lets_nobody_in(queue: dict[str, str], tmp_path: Path) -> None:
     with smq_ui(queue, tmp_path / "log") as served:
         assert requests.get(served.address, timeout=60).status_code == 403

@@ -94,6 +94,7 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+@pytest.mark.thorough
 def test_it_is_there_with_all_that_it_loads(tmp_path: Path) -> None:
     own, port = free_port(), free_port()
     outside = f"http://localhost:{port}{PREFIX}/"

@@ -46,6 +46,7 @@ def test_jobs_that_are_left_hold_instances_of_the_pool_or_share_one() -> None:
     assert drain_remarks(drain, [])[-1] == "no job is left"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_only_admins_have_buttons(tmp_path: Path) -> None:
     with (

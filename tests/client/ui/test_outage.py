@@ -13,6 +13,7 @@ from tests.client.ui.sample_queue import sample_queue
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.thorough
 def test_jobs_stay_and_the_outage_is_told_until_it_is_over(tmp_path: Path) -> None:
     with (
         sample_queue(3) as queue,

@@ -116,6 +116,7 @@ class SlowMachine(Harness):
         return NOW + next(self._looks) * ADVICE_SECONDS / 4
 
 
+@pytest.mark.thorough
 def test_with_the_largest_policy_the_api_still_answers_in_time() -> None:
     pools = [{"name": f"p{n}", "instance_type": P5, "capacity": 10} for n in range(MOST_POOLS)]
     departments = [{"name": f"d{n}"} for n in range(MOST_QUOTA_HOLDERS // 2)]

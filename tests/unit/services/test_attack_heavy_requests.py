@@ -200,6 +200,7 @@ def test_a_preview_that_cannot_end_in_time_stops_at_once() -> None:
     assert previews.of_policy(large(), 0).comparison.all_examined, "which the remedy promises"
 
 
+@pytest.mark.thorough
 def test_a_preview_of_many_jobs_under_an_ordinary_policy_is_not_given_up() -> None:
     queue = many_waiting(500)
     previews, _ = previews_in_processor_time(queue, queue.dry_run.cluster(ahead=True))

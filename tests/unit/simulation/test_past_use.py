@@ -49,6 +49,7 @@ def a_policy(capacity: int, *projects: Project, **changes: float | None) -> Poli
 # --- a half-life -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None, phases=[Phase.generate])
 @given(
@@ -65,6 +66,7 @@ def test_with_equal_demand_what_is_used_comes_to_the_weights(
         assert share == pytest.approx(weight / sum(weights), abs=0.08)
 
 
+@pytest.mark.thorough
 def test_without_it_the_first_has_the_odd_instance_for_ever() -> None:
     assert used_shares([1, 1], 3, 1, 1, None)[0] == pytest.approx(2 / 3, abs=0.01)
     assert used_shares([1, 1], 3, 1, 1, DAY / 2)[0] == pytest.approx(1 / 2, abs=0.02)

@@ -106,12 +106,14 @@ def _is_older(config: QueueConfig, session: boto3.Session) -> bool:
 
 
 def check_version(identity: Identity) -> Finding:
-    """Compare the client's version with the queue's. The third number of a version is ignored."""
+    """Compare the client's version with the queue's. Versions with the same first number work with one another."""
     ours, theirs = CLIENT_VERSION, identity.queue_version
     if theirs is None:
         return skipped(VERSION, f"The client is {ours}; the queue does not say what it is.")
-    if ours.split(".")[:2] == theirs.split(".")[:2]:
+    if ours == theirs:
         return ok(VERSION, f"The client is {ours}, the queue {theirs}.")
+    if ours.split(".")[0] == theirs.split(".")[0]:
+        return ok(VERSION, f"The client is {ours}, the queue {theirs}. They work together; the newer one can do more.")
     return failed(
         VERSION,
         f"The client is {ours}, the queue {theirs}: each may lack what the other has.",

@@ -85,6 +85,7 @@ def answer(server: ScriptedServer, attempts: list[dict[str, Any]], policy: dict[
     server.answers(200, {"attempts": attempts[middle:], "next": None})
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_three_lines_that_reduce_the_wait_most_and_a_simulation_that_confirms_it(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]

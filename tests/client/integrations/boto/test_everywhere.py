@@ -109,6 +109,7 @@ class TestEverySession:
         install(preflight=False)
         assert is_queued(client_of(session), configured)
 
+    @pytest.mark.thorough
     def test_what_a_finished_install_left_behind_lets_all_pass(self, configured: ScriptedServer) -> None:
         """Of a client that the search does not find: gc.freeze has put it aside."""
         everywhere()
@@ -127,6 +128,7 @@ class TestEverySession:
                 client_of(session).create_training_job(**REQUEST)
         assert configured.received == []
 
+    @pytest.mark.thorough
     def test_what_the_hooks_ask_aws_is_not_answered_by_hooks(self, configured: ScriptedServer) -> None:
         """Those of a session ask by a client of it, which those of every session find, too."""
         session = boto_session(boto3.Session(), preflight=False)
