@@ -122,6 +122,9 @@ class PreviewAnswer(Answer, frozen=True):
     in_use: tuple[str, ...] = ()
     """Projects and pools that the policy removes although live jobs use them, and quotas that it lowers below the
     instances of running non-preemptible jobs. Each requires `force` to apply the policy."""
+    refused_submissions: tuple[str, ...] = ()
+    """New submissions that only the previewed policy would refuse, such as those without a project or with the instance
+    type of a removed pool; sentences for people."""
     warnings: tuple[str, ...] = ()
     """Reasons why the policy, or the capacities, could not be applied unchanged."""
     not_looked_at: tuple[str, ...] = ()

@@ -16,12 +16,12 @@ SHORTEST_HINT = 30  # seconds; followers use intervals of up to this length by t
 
 WIDE = "SPREAD"  # code of the API for a start whose interval is wide or unknown
 _UNKNOWN = {
-    Doubt.NEVER: "Never, as things are: its reason says what keeps it.",
-    Doubt.UNKNOWN_RUNTIMES: "Too little is known of how long the jobs run that it waits for. "
-    "MaxRuntimeInSeconds would tell, and so will jobs like them that end.",
-    Doubt.FAR: "The simulations of the next two days do not reach its start.",
-    Doubt.NO_TIME: "Too many jobs wait to simulate their starts.",
-    Doubt.REFUSED: "Unknown: SageMaker refuses to launch it. Its reason says why.",
+    Doubt.NEVER: "Never, unless the cause that its reason names is removed.",
+    Doubt.UNKNOWN_RUNTIMES: "Unknown: the queue does not know how long the jobs ahead of it run. A "
+    "MaxRuntimeInSeconds below one day (smq submit --max-run) helps, and the queue learns from similar jobs that end.",
+    Doubt.FAR: "Not within the next two days.",
+    Doubt.NO_TIME: "Unknown: too many jobs wait to simulate their starts.",
+    Doubt.REFUSED: "Unknown: SageMaker refuses to launch it. Its reason has the cause.",
 }
 
 
@@ -63,11 +63,10 @@ def _sentences(estimate: Estimate, found: StartInterval, expected: Expectation, 
         bound = f"{round(20 * BOUND)} of 20 by {_minute(found.not_after)}"
         yield f"Half of such jobs start by {_minute(found.likely)}, {bound}."
         if found.looks < FEW_LOOKS:
-            yield f"This rests on {found.looks} earlier looks only."
+            yield f"This estimate is based on only {found.looks} earlier estimates."
     elif estimate.start is not None:
-        yield f"At about {_minute(estimate.start)} in simulations."
-        known = f"{found.looks} of {FEWEST_LOOKS} looks are known"
-        yield f"The queue has not learned yet how wrong they are ({known})."
+        yield f"The simulations start it at about {_minute(estimate.start)}."
+        yield f"Their accuracy is not known yet ({found.looks} of {FEWEST_LOOKS} earlier estimates can be compared)."
     if estimate.start is None:
         yield _UNKNOWN.get(estimate.doubt or Doubt.NEVER, "Unknown.")
 

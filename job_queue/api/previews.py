@@ -37,10 +37,12 @@ def preview_of(previews: PreviewService, wanted: PreviewRequest) -> Preview:
     policy, capacity, horizon = wanted.policy, wanted.capacity, wanted.hours * 3600
     if isinstance(capacity, UnsetType):
         if isinstance(policy, UnsetType):
-            raise InvalidRequest("There is neither a policy nor a capacity.", remedy="Give one of them.")
+            raise InvalidRequest("The request has neither a policy nor a capacity.", remedy="Give one of them.")
         return previews.of_policy(policy, horizon)
     if not isinstance(policy, UnsetType):
-        raise InvalidRequest("There is both a policy and a capacity.", field="capacity", remedy="Give one of them.")
+        raise InvalidRequest(
+            "The request has both a policy and a capacity.", field="capacity", remedy="Give one of them."
+        )
     if not capacity:
         raise InvalidRequest("capacity names no pool.", field="capacity")
     return previews.of_capacity(capacity, horizon)
@@ -71,6 +73,7 @@ def preview_answer(preview: Preview) -> PreviewAnswer:
         more_later=more_later,
         projects=tuple(_project(it) for it in found.projects if it.waiting or it.used_before or it.used_after),
         in_use=preview.in_use,
+        refused_submissions=preview.refused_submissions,
         warnings=preview.warnings,
         not_looked_at=tuple(_limitations(preview)),
     )
@@ -109,19 +112,19 @@ def _project(found: compared.ProjectFigures) -> ProjectPreview:
 def _limitations(preview: Preview) -> Iterator[str]:
     found = preview.comparison
     if not found.all_examined:
-        yield "There was no time to see of every waiting job whether it could start at all."
+        yield "There was not enough time to check for each waiting job whether it could ever start."
     if not preview.all_read:
-        yield "More jobs wait than were looked at: of each waiting queue the policy's window."
+        yield "Only the first jobs of each waiting queue were examined (window in the policy)."
     if not preview.horizon:
         return
     if not found.futures:
-        yield "So many jobs wait that there was no time to look ahead: this is what happens now."
+        yield "Too many jobs wait to look ahead: only the decisions of the next cycle are shown."
         return
     if unknown := found.waiting - found.known:
         jobs = "1 waiting job" if unknown == 1 else f"{unknown} waiting jobs"
-        yield f"When {jobs} would start is not known: nobody knows how long others run."
+        yield f"The starts of {jobs} are not known, because the runtimes of other jobs are not known."
     if found.futures == 1:
-        yield "So many jobs wait that one likely future was looked at; others may differ."
+        yield "Too many jobs wait to simulate more than one likely future. Other futures may differ."
 
 
 def _time(seconds: float) -> datetime | None:

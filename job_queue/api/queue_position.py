@@ -42,9 +42,16 @@ class QueuePosition:
         return self._positions.get(job.name) if job.state.waits else None
 
     def expectation(self, job: Job) -> Expectation | None:
-        """Return when a job is expected to start; None without a hold in the plan or without an estimate."""
+        """Return when a job is expected to start.
+
+        None without a hold in the plan, without an estimate, and for a job on hold, which no estimate applies to. An
+        estimate that a release has made wrong is left out, too.
+        """
         outlook = self._outlook
-        found = outlook.interval(job) if job.name in self._holds and job.state.waits else None
+        is_planned = job.name in self._holds and job.state.waits and not job.held
+        found = outlook.interval(job) if is_planned else None
+        if found is not None and outlook.estimates[job.name].reason is WaitReason.HELD_BY_USER:
+            return None  # the estimate was made while the job was on hold
         if found is None:
             return None
         asked = outlook.at if outlook.asked is None else outlook.asked
@@ -86,7 +93,7 @@ class QueuePosition:
     def _waits(self, job: Job) -> Reason:
         if (hold := self._holds.get(job.name)) and self._plan.has_seen(job):
             last = (
-                f" Its last try: {sentence(job.reason)}"
+                f" The last try: {sentence(job.reason)}"
                 if hold.reason is WaitReason.BACKOFF and job.reason and job.reason not in hold.message
                 else ""
             )
@@ -96,12 +103,12 @@ class QueuePosition:
     def _not_planned(self, job: Job) -> Reason:
         """Return why a job waits if it has no hold in the plan, or if it has changed since the plan."""
         if job.name in self._plan.unrecorded:
-            message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
+            message = "The queue cannot store its next state, so plans leave it out. Cancel it and submit it again."
             return Reason("NOT_RECORDED", message)
         if (kept_back := _kept_back(job)) is not None:
             return kept_back
         if job.reason is None and not self._plan.has_seen(job):
-            message = "The queue has not planned since it was submitted or changed; it plans at least once a minute."
+            message = "The queue has not planned since the job was submitted or changed. It plans every minute."
             return Reason("NOT_PLANNED_YET", message)
         return self._not_held(job)
 
@@ -111,12 +118,13 @@ class QueuePosition:
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
             ahead = f"the first {window} jobs" if window > 1 else "the first job"
-            message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
+            message = f"It waits behind {ahead} of its waiting queue. Plans look no further (window in the policy)."
             return Reason("BEYOND_WINDOW", message)
         if job.reason is not None:  # the last launch was refused, or the last attempt failed
             return Reason(WaitReason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
         if self._plan.left_out and not starts:
-            return Reason("NOT_LISTED", "It waits. So many jobs wait that its reason is not kept: smq why asks.")
+            message = "It waits. Too many jobs wait to store each reason; smq why computes it."
+            return Reason("NOT_LISTED", message)
         return Reason("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
@@ -131,18 +139,18 @@ def _kept_back(job: Job) -> Reason | None:
     Such a job has no hold in the plan, because it is parked or waits for other jobs.
     """
     if job.parked is not None and job.parked_for == WaitReason.NOT_BEFORE and job.not_before is not None:
-        message = f"It must not start before {clock(job.not_before)} (tag not_before)."
+        message = f"It may not start before {clock(job.not_before)} (tag not_before)."
         return Reason(WaitReason.NOT_BEFORE.value, message)
     if job.parked is not None and job.held:
-        return Reason(WaitReason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
+        return Reason(WaitReason.HELD_BY_USER.value, "It is on hold: it starts only after it is released.")
     if job.after:
         waits_for = join([f"{it.job} to {'end' if it.any_outcome else 'complete'}" for it in job.after])
         return Reason(WaitReason.DEPENDENCY.value, f"Waits for {waits_for}.")
     if job.parked is not None and job.parked_for == WaitReason.GROUP_LIMIT:
-        message = f"Jobs of its group {job.group} come first, and only so many may be active at a time (max_parallel)."
+        message = f"Its group {job.group} has as many active jobs as its tag max_parallel allows."
         return Reason(WaitReason.GROUP_LIMIT.value, message)
     if job.parked is not None and job.parked_for == WaitReason.OVER_BUDGET:
-        message = "A hard budget is spent, its project's or its owner's in it; it is looked at again at"
+        message = "The hard budget of its project, or of its owner in this project, is spent. The next check is at"
         return Reason(WaitReason.OVER_BUDGET.value, f"{message} {clock(job.parked)}.")
     return None if job.parked is None else Reason(WaitReason.BACKOFF.value, _parked_message(job))
 
@@ -150,11 +158,10 @@ def _kept_back(job: Job) -> Reason | None:
 def _tried_again_message(reason: str, *, refused: bool) -> str:
     """Return the message that the next cycle tries a job again, with SageMaker's last reason."""
     if not refused:
-        return f"It is tried again within a minute. Its last try: {sentence(reason)}"
-    return f"SageMaker refused its last launch. {sentence(reason)} It is tried again within a minute."
+        return f"The queue tries again within a minute. The last try: {sentence(reason)}"
+    return f"SageMaker refused its last launch. {sentence(reason)} The queue tries again within a minute."
 
 
 def _parked_message(job: Job) -> str:
-    last = f" Its last try: {sentence(job.reason)}" if job.reason else ""
-    again = clock(job.parked or 0)
-    return f"It could not start when it was last looked at, and is looked at again at {again}.{last}"
+    last = f" The last try: {sentence(job.reason)}" if job.reason else ""
+    return f"It could not start at the last check. The next check is at {clock(job.parked or 0)}.{last}"

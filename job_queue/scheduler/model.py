@@ -299,36 +299,40 @@ class WaitReason(StrEnum):
     WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots that are being freed are reserved for the job
     KEPT_FOR_PATIENT_JOB = "KEPT_FOR_PATIENT_JOB"
     BEHIND_FAIR_SHARE = "BEHIND_FAIR_SHARE"
-    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead in the same project also lacks slots
+    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job of higher priority in the project also lacks slots
+    BEHIND_OTHERS = "BEHIND_OTHERS"  # a job of the same priority precedes this job in the project and also lacks slots
     WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
 
 
 REMEDIES: Mapping[WaitReason, str] = {
-    WaitReason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
-    WaitReason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+    WaitReason.NO_SUCH_POOL: (
+        "Submit it again with an instance type of its project's pools, or ask an admin to change the policy."
+    ),
+    WaitReason.NEVER_FITS: "Submit it again with fewer instances, or ask an admin to raise the pool's capacity.",
 }
 """The reasons of jobs that never start under the policy in force, with remedies."""
 NOTHING_TO_DO: Mapping[WaitReason, str] = {
     WaitReason.NOT_BEFORE: "Nothing to do: it may start from that time on. To start it sooner, submit it again.",
-    WaitReason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
-    WaitReason.BACKOFF: "Nothing to do: it is tried again by itself.",
+    WaitReason.DEPENDENCY: "Nothing to do: it continues when these jobs have ended as requested.",
+    WaitReason.BACKOFF: "Nothing to do: the queue tries again.",
     WaitReason.WAITING_FOR_STOPPING: (
-        "Nothing to do: it starts once the jobs that make room have stopped, minutes at most."
+        "Nothing to do: it starts when the jobs that make room have stopped, within a few minutes."
     ),
 }
 """The advice for reasons that pass by themselves."""
 LAST_RESORT: Mapping[WaitReason, str] = {
     **REMEDIES,
-    WaitReason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
-    WaitReason.DRAINED: "Wait until an admin ends the drain (smq undrain), or ask for a pool that is not drained.",
-    WaitReason.GROUP_LIMIT: "Wait for one of its group to end.",
+    WaitReason.OUTSIDE_TRAINING_PLAN: "Wait until the plan begins, or use a pool without a training plan.",
+    WaitReason.DRAINED: "Wait until an admin ends the drain (smq undrain), or use a pool that is not drained.",
+    WaitReason.GROUP_LIMIT: "Wait until a job of its group ends.",
     WaitReason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",
-    WaitReason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
-    WaitReason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
-    WaitReason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",
-    WaitReason.BEHIND_FAIR_SHARE: "Wait: it starts by itself when jobs of its project end, or others need less.",
-    WaitReason.BEHIND_HIGHER_PRIORITY: "Wait: it starts by itself when those ahead of it have what they need.",
-    WaitReason.WAITING_FOR_CAPACITY: "Wait: it starts by itself when enough of those in its way have ended.",
+    WaitReason.OVER_LIMIT: "Wait until jobs of its project end, or ask an admin to raise the limit.",
+    WaitReason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait until such jobs end, or ask an admin to raise the quota.",
+    WaitReason.KEPT_FOR_PATIENT_JOB: "Wait: it starts after the job for which the instances are kept.",
+    WaitReason.BEHIND_FAIR_SHARE: "Wait: it starts when jobs of its project end, or when other projects need less.",
+    WaitReason.BEHIND_HIGHER_PRIORITY: "Wait: it starts when the jobs ahead of it have their instances.",
+    WaitReason.BEHIND_OTHERS: "Wait: it starts when the jobs ahead of it have their instances.",
+    WaitReason.WAITING_FOR_CAPACITY: "Wait: it starts when enough of the jobs that block it have ended.",
 }
 """The advice for the other reasons, after the remedies that were found to help the job."""
 UNTIL_POLICY_CHANGES = frozenset(REMEDIES)

@@ -23,7 +23,13 @@ from job_queue.scheduler import (
 )
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # values of MaxRuntimeInSeconds to try
-PROJECT_GONE = "The policy no longer has this project. Submit the job to another one, or have an admin add the project."
+PROJECT_GONE = (
+    "The policy no longer has this project. Submit the job to another project, or ask an admin to add this project."
+)
+REFUSED = (
+    "The queue tries again, but SageMaker refuses each launch. Remove the cause that the reason names, or cancel the "
+    "job."
+)
 
 
 def advise(
@@ -36,9 +42,11 @@ def advise(
     :param submitted: whether the job is stored, so that a command can change it.
     :param may_go_on: called before each further plan. A result of False ends the search for remedies.
     """
+    job = next(job for job in snapshot.waiting if job.name == hold.job)
+    if hold.reason is WaitReason.BACKOFF and job.on_free_slots_only:
+        return [REFUSED]
     if hold.reason in NOTHING_TO_DO:
         return [NOTHING_TO_DO[hold.reason]]
-    job = next(job for job in snapshot.waiting if job.name == hold.job)
     if hold.reason is WaitReason.HELD_BY_USER:
         when = _start_phrase(WhatIf(snapshot, job).changed(held=False))
         return [f"Release it: smq release {job.name}. {f'It would start {when}.' if when else 'It would still wait.'}"]
@@ -52,11 +60,11 @@ def advise(
 def _remedies(what_if: WhatIf, job: WaitingJob, reason: WaitReason, *, submitted: bool) -> Iterator[str]:
     yield from _owner_remedies(what_if, job, submitted=submitted)
     if reason is WaitReason.KEPT_FOR_PATIENT_JOB:
-        yield from _shorter_runtime(what_if, "and would not delay the job that is served first")
+        yield from _shorter_runtime(what_if, "without a delay for the job that comes first")
     if reason is WaitReason.OUTSIDE_TRAINING_PLAN:
-        yield from _shorter_runtime(what_if, "and end before the plan does")
+        yield from _shorter_runtime(what_if, "because it would end before the plan ends")
     if reason is WaitReason.DRAINED:
-        yield from _shorter_runtime(what_if, "and end before the pool is drained")
+        yield from _shorter_runtime(what_if, "because it would end before the pool is drained")
     yield from _administrator_remedies(what_if)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import InvalidRequest, TakesTooLong, ValidationIssue
-from job_queue.domain.expectations.past_runtimes import NO_LIMIT
+from job_queue.domain.expectations.outlook import NO_LIMIT
 from job_queue.domain.policy import AppliedPolicy, under_ceiling
 from job_queue.domain.policy_validation import listing, parse_policy
 from job_queue.scheduler import ActiveJob, Snapshot, WaitingJob, policy_from_document
 from job_queue.services.policy_conflicts import conflicts
 from job_queue.services.policy_service import read_policy
+from job_queue.services.refused_submissions import refused_submissions
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.comparison import PolicyComparison, compare
 from job_queue.validation.issue import first, quoted
@@ -43,6 +44,7 @@ class Preview:
     horizon: float  # simulated seconds from `now`
     comparison: PolicyComparison
     in_use: tuple[str, ...] = ()  # conflicts with live jobs: force is needed to apply the policy
+    refused_submissions: tuple[str, ...] = ()  # submissions that only the other policy would refuse
     warnings: tuple[str, ...] = ()  # reasons why the policy would be refused as it is
     all_read: bool = True  # whether all waiting jobs were read
 
@@ -89,7 +91,8 @@ class PreviewService:
             ceiling = max(ceiling, sum(pool.capacity for pool in policy.pools))
         compared = self._compared(cluster, AppliedPolicy(policy, ceiling=ceiling), horizon)
         in_use = tuple(conflict.message for conflict in conflicts(cluster, policy))
-        return replace(compared, in_use=in_use, warnings=warnings)
+        refused = tuple(refused_submissions(cluster.applied.policy, policy))
+        return replace(compared, in_use=in_use, warnings=warnings, refused_submissions=refused)
 
     def of_capacity(self, capacity: Mapping[str, int], horizon: float) -> Preview:
         """Return the changes if some pools had other capacities. Capacities above MaxCapacity only cause warnings.

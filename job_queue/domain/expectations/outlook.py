@@ -26,6 +26,7 @@ ARRIVAL_SECONDS = 24 * 3600.0  # a forecast repeats the submissions of this peri
 # A plan adds the attempts that ended in this period to the past use, unless the outlook counts them already.
 RECENT_SECONDS = 15 * 60.0
 STALE_SECONDS = 5 * 60  # age after which expected starts and ends are not shown
+NO_LIMIT = 24 * 3600  # SageMaker's default MaxRuntimeInSeconds; such a limit says nothing about a job's runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,15 @@ class Outlook:
         return interval(estimate, self.at, epoch(job.entered), self.errors) if estimate else None
 
     def end(self, job: Job) -> float | None:
-        """Return the expected end of a live job in epoch seconds; None: unknown, too old to be shown, or stopping."""
-        expected = self.expected.get(job.name)
+        """Return the expected end of a live job in epoch seconds.
+
+        Without an expected runtime, a limit of the job's runtime below `NO_LIMIT` is used. None: the end is unknown, or
+        too old to be shown, or the job is stopping or on hold.
+        """
+        expected = self.expected.get(job.name, self._longest(job))
         if self.asked is None or expected is None or job.state is JobState.STOPPING:
+            return None
+        if job.state.waits and job.held:
             return None
         if job.state.waits:
             estimate = self.estimates.get(job.name)
@@ -81,6 +88,12 @@ class Outlook:
         else:
             start = epoch(job.started) if job.state.holds_slots and job.started else None
         return None if start is None else max(self.asked, start + expected)
+
+    def _longest(self, job: Job) -> float | None:
+        """Return the longest time from a job's launch to its end; None without a limit that says something."""
+        if job.attempt_limit is None or job.attempt_limit >= NO_LIMIT:
+            return None
+        return job.attempt_limit + (self.provisioning if job.gpus is None else Overheads().member_overhead)
 
     def idle_since(self, job: Job, now: float | None) -> float | None:
         """Return the epoch seconds since which a job's GPUs are idle, or None if the GPUs work or nothing is known."""

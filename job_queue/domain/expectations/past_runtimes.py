@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.expectations.outlook import ARRIVAL_SECONDS, Arrival, Outlook
+from job_queue.domain.expectations.outlook import ARRIVAL_SECONDS, NO_LIMIT, Arrival, Outlook
 from job_queue.domain.job import INTERRUPTED, Job, epoch
 from job_queue.domain.policy import alternatives
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
@@ -17,7 +17,6 @@ UNFINISHED = 20_000  # largest number of preempted submissions whose saved work 
 MOST_ARRIVALS = 1_000  # remembered arrivals of finished jobs; the oldest are forgotten first
 PROVISIONED = 50  # latest launches, from which the provisioning time is estimated
 FEW_PROVISIONED = 5  # number of launches below which a default time is used
-NO_LIMIT = 24 * 3600  # SageMaker's default MaxRuntimeInSeconds; such a limit says nothing about a job's runtime
 
 
 class PastRuntimes:

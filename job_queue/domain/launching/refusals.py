@@ -62,9 +62,9 @@ class QuotaExceeded:
     @property
     def sentence(self) -> str:
         """The meaning of the refusal for the job, and a remedy."""
-        figures = f"'{self.name}' is {self.limit:g} {self.unit} in this account, and the job asks for {self.delta:g}"
+        figures = f"'{self.name}' is {self.limit:g} {self.unit} in this account, and the job requests {self.delta:g}"
         if self.is_full:
-            return f"The quota {figures} while others use it (ResourceLimitExceeded)."
+            return f"The quota {figures} while other jobs use it (ResourceLimitExceeded)."
         return (
             f"No quota of this account allows the job: {figures} (ResourceLimitExceeded). "
             f"Ask AWS for {self.delta:g} or more (Service Quotas, Amazon SageMaker), or change the job."

@@ -18,6 +18,7 @@ from job_queue.scheduler.explain.messages import (
     demand,
     drained,
     duration,
+    has_higher_rank,
     instances,
     join,
     lately,
@@ -160,18 +161,19 @@ class _Reasons:
         candidate = self._known[job.name]
         ahead = self._ahead[job.project]
         first = next(ahead.wanting(candidate.pools), None)
-        reason = self._reason(candidate, others_ahead=first is not None)
+        reason = self._reason(candidate, first)
         message = self._message(candidate, reason, first, ahead.count(candidate.pools))
         if job.on_free_slots_only and job.refusal:
-            message += f" SageMaker refused its last launches, so nobody is stopped for it. {sentence(job.refusal)}"
+            message += f" SageMaker refused its last launches, so no job is stopped for it. {sentence(job.refusal)}"
         if reason not in (WaitReason.OVER_LIMIT, WaitReason.OVER_QUOTA_NON_PREEMPTIBLE):
             ahead.add(job, candidate.pools)
         return reason, message
 
-    def _reason(self, candidate: Candidate, *, others_ahead: bool) -> WaitReason:
+    def _reason(self, candidate: Candidate, first: WaitingJob | None) -> WaitReason:
         """Return the first reason that applies to a job.
 
-        :param others_ahead: whether earlier jobs of the same project that need the same pools also lack slots.
+        :param first: the first job of the same project that precedes this job, needs the same pools and also lacks
+            slots.
         """
         state = self._state
         if candidate.name in state.reservations:
@@ -188,7 +190,14 @@ class _Reasons:
                 return WaitReason.KEPT_FOR_PATIENT_JOB
         if all(self._at_its_share(candidate.project, need) for need in needs):
             return WaitReason.BEHIND_FAIR_SHARE
-        return WaitReason.BEHIND_HIGHER_PRIORITY if others_ahead else WaitReason.WAITING_FOR_CAPACITY
+        return self._reason_in_project(candidate.job, first)
+
+    def _reason_in_project(self, job: WaitingJob, first: WaitingJob | None) -> WaitReason:
+        """Return whether a job waits behind another job of its project, and whether that job has a higher priority."""
+        if first is None:
+            return WaitReason.WAITING_FOR_CAPACITY
+        is_higher = has_higher_rank(first, job, self._snapshot.policy)
+        return WaitReason.BEHIND_HIGHER_PRIORITY if is_higher else WaitReason.BEHIND_OTHERS
 
     def _at_its_share(self, project: ShareNode, need: Slots) -> tuple[ShareNode, str] | None:
         """Return a node and a pool where the job would exceed the entitlement and other nodes hold slots, or None."""
@@ -207,9 +216,9 @@ class _Reasons:
             return self._over_non_preemptible_quota(candidate.job, candidate.project, candidate.alternatives)
         needs = self._needs(tuple(tuple(need.items()) for need in candidate.alternatives))
         if reason is WaitReason.KEPT_FOR_PATIENT_JOB:
-            return f"Needs {needs}. {self._parts.windows(candidate)}"
+            return f"It needs {needs}. {self._parts.windows(candidate)}"
         if reason is WaitReason.WAITING_FOR_CAPACITY:
-            return f"Needs {needs}. {self._parts.protected(candidate)}"
+            return f"It needs {needs}. {self._parts.protected(candidate)}"
         if reason is WaitReason.WAITING_FOR_STOPPING:
             why = self._set_aside(candidate)
         elif reason is WaitReason.BEHIND_FAIR_SHARE:
@@ -228,7 +237,7 @@ class _Reasons:
     def _refusal(self, job: WaitingJob, reason: WaitReason) -> str:
         pools = self._state.tree.project(job.project).pools_of(job)
         if reason is WaitReason.HELD_BY_USER:
-            return "It is held: it keeps its place in the line and starts only once it is released."
+            return "It is on hold: it keeps its place in the queue and starts only after it is released."
         messages_by_reason: Mapping[WaitReason, Callable[[WaitingJob], str]] = {
             WaitReason.NOT_BEFORE: self._not_before_message,
             WaitReason.DEPENDENCY: self._parts.dependencies,
@@ -242,8 +251,8 @@ class _Reasons:
             return messages_by_reason[reason](job)
         if reason is WaitReason.NO_SUCH_POOL:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
-            asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
-            return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."
+            asked = f"It requests {join(unknown)}" if unknown else "It requests no instances"
+            return f"{asked}, but its project may use the pools {join(sorted(pools)) or '(none)'}."
         sizes = join(
             [
                 f"{self._snapshot.size(pools[pool])}{of_pool(pool)}"
@@ -251,7 +260,7 @@ class _Reasons:
                 if pool in pools
             ]
         )
-        never = f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
+        never = f"It needs {demand(job.demand)}, but there are only {sizes} in total, so it can never start."
         return " ".join([never, *self._plans_for_others(job)])
 
     def _plans_for_others(self, job: WaitingJob) -> Iterator[str]:
@@ -262,7 +271,8 @@ class _Reasons:
             if plan and calendar and calendar.for_others:
                 yield (
                     f"The training plan {plan} of pool {pool} is not for training jobs, but for "
-                    f"{join(calendar.for_others)}: name another pool, or have the policy name another plan."
+                    f"{join(calendar.for_others)}. Name another pool, or ask an admin to put another plan into the "
+                    "policy."
                 )
 
     def _outside_training_plan(self, job: WaitingJob) -> str:
@@ -278,29 +288,29 @@ class _Reasons:
 
     def _why_not_in_time(self, job: WaitingJob, plan: str, calendar: Calendar) -> str:
         if isinf(calendar.opens):
-            return f"Waits for the {plan}: SageMaker has not told yet when it starts."
+            return f"It waits for the {plan}. SageMaker has not reported yet when the plan starts."
         if calendar.opens > self._now:
-            return f"Waits for the {plan}, which starts at {self._when(calendar.opens)}."
+            return f"It waits for the {plan}, which starts at {self._when(calendar.opens)}."
         if calendar.closes <= self._now:
-            return f"The {plan} is over: SageMaker has taken its instances back at {clock(calendar.closes)}."
+            return f"The {plan} is over: SageMaker took its instances back at {clock(calendar.closes)}."
         runs = "has no MaxRuntimeInSeconds" if job.max_runtime is None else f"may run for {duration(job.max_runtime)}"
         return (
-            f"Would be cut off by the {plan}: it {runs} and may not be stopped, and SageMaker takes the plan's "
+            f"The end of the {plan} would cut it off: it {runs} and may not be stopped, and SageMaker takes the plan's "
             f"instances back at {self._when(calendar.closes)}."
         )
 
     def _not_before_message(self, job: WaitingJob) -> str:
         """Return when a job may start, which its tag `not_before` names."""
         assert job.not_before is not None
-        return f"It must not start before {self._when(job.not_before)} (tag not_before)."
+        return f"It may not start before {self._when(job.not_before)} (tag not_before)."
 
     def _backoff_message(self, job: WaitingJob) -> str:
         """Return when a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             if job.refusal:
                 again = self._when(job.backoff_until)
-                return f"SageMaker refused its launch. {sentence(job.refusal)} It is tried again at {again}."
-            return f"Could not be launched just now; is tried again at {self._when(job.backoff_until)}."
+                return f"SageMaker refused its launch. {sentence(job.refusal)} The next try is at {again}."
+            return f"It could not be launched. The next try is at {self._when(job.backoff_until)}."
         closed = {
             refusal.key: refusal
             for need in reversed(job.demand)
@@ -311,14 +321,15 @@ class _Reasons:
             pool, paused = refusal.pool, refusal.paused
             if paused.at_fault:
                 messages.append(
-                    f"SageMaker refuses what pool {pool} puts into requests; whoever keeps the policy should look. "
-                    f"{sentence(paused.at_fault)} The first in line is tried again at {self._when(paused.until)}."
+                    f"SageMaker refuses the fields that pool {pool} adds to requests. Ask an admin to check this pool "
+                    f"in the policy. {sentence(paused.at_fault)} The next try, with the first job of the queue, is at "
+                    f"{self._when(paused.until)}."
                 )
                 continue
             if paused.lag and paused.until > self._now:
                 messages.append(
-                    f"{sentence(paused.lag)} After jobs have ended, that usually lasts a minute or a few. "
-                    f"The first in line is tried again at {self._when(paused.until)}."
+                    f"{sentence(paused.lag)} This usually lasts a few minutes after jobs have ended. The next try, "
+                    f"with the first job of the queue, is at {self._when(paused.until)}."
                 )
                 continue
             instance_type = of_pool(pool) if key == pool else f" of {key.removeprefix(pool)[1:]}"
@@ -326,11 +337,13 @@ class _Reasons:
             lacking = f"{fewest} instances{instance_type}"
             if paused.until > self._now:
                 until = self._when(paused.until)
-                messages.append(f"SageMaker has {lacking} just now; the first in line is tried again at {until}.")
+                messages.append(
+                    f"SageMaker has {lacking} at present. The next try, with the first job of the queue, is at {until}."
+                )
             else:
                 messages.append(
-                    f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; it is tried again "
-                    f"when {with_is(refusal.count)} free, and {with_is(max(0, self._backoff.free[pool]))}."
+                    f"SageMaker had {lacking} at the last try, so no job is stopped for it. The next try is made when "
+                    f"{with_is(refusal.count)} free; now {with_is(max(0, self._backoff.free[pool]))}."
                 )
         return " ".join(messages)
 
@@ -342,10 +355,10 @@ class _Reasons:
         slots = self._state.reservations[candidate.name]
         aside = f"{demand([slots]).capitalize()} {'is' if sum(slots.values()) == 1 else 'are'} set aside for it"
         if not any(covers(slots, need) for need in candidate.alternatives):
-            return f"{aside}; the rest is held by jobs that cannot be stopped yet."
+            return f"{aside}. The other instances are held by jobs that cannot be stopped yet."
         leaving = self._parts.leaving(frozenset(slots))
         have = "has" if len(leaving) == 1 else "have"
-        return f"{aside}; it starts when {join(leaving) or 'they'} {have} stopped."
+        return f"{aside}. It starts when {join(leaving) or 'they'} {have} stopped."
 
     def _over_limit(self, candidate: Candidate) -> str:
         node, pool, held = next(
@@ -354,8 +367,8 @@ class _Reasons:
             if (held := max(node.current[pool], node.projected[pool])) + count > node.limit.get(pool, UNLIMITED)
         )
         return (
-            f"Needs {demand(candidate.alternatives)}; {level(node)} {node.name} holds "
-            f"{instances(held, pool)} and may never hold more than {node.limit[pool]}, which is its limit."
+            f"It needs {demand(candidate.alternatives)}. The {level(node)} {node.name} holds "
+            f"{instances(held, pool)}, and its limit is {node.limit[pool]}."
         )
 
     def _over_non_preemptible_quota(self, job: WaitingJob, project: ShareNode, alternatives: Sequence[Slots]) -> str:
@@ -364,8 +377,8 @@ class _Reasons:
             "was preempted as often as its max_preemptions allows" if has_reached_its_own(job) else "is not preemptible"
         )
         return (
-            f"Needs {demand(alternatives)} and {why}, so it may use nothing but quota; "
-            f"{level(node)} {node.name} has a quota of {instances(node.quota.get(pool, 0), pool)}, "
+            f"It needs {demand(alternatives)} and {why}, so it may use only quota. "
+            f"The {level(node)} {node.name} has a quota of {instances(node.quota.get(pool, 0), pool)}, "
             f"and jobs that are not preemptible hold {node.non_preemptible[pool]} of it."
         )
 
@@ -374,8 +387,8 @@ class _Reasons:
         node, pool = next(filter(None, found))
         quota = node.quota.get(pool, 0)
         return (
-            f"{level(node).capitalize()} {node.name} holds {instances(node.projected[pool], pool)} and is due "
-            f"{node.entitlement[pool]} (quota {quota}{lately(node, pool)}), so nobody has to give way to it; "
+            f"The {level(node)} {node.name} holds {instances(node.projected[pool], pool)} and is entitled to "
+            f"{node.entitlement[pool]} (quota {quota}{lately(node, pool)}), so no other {level(node)} has to give way: "
             f"{self._parts.others(node, pool)}."
         )
 

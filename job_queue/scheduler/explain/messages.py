@@ -8,7 +8,7 @@ from functools import cache
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate, Group
-from job_queue.scheduler.documents.policy_schema import Order
+from job_queue.scheduler.documents.policy_schema import Order, Policy
 from job_queue.scheduler.fair_share import ShareNode, diverging_nodes
 from job_queue.scheduler.model import DEFAULT, UNKNOWN_RUNTIME, ActiveJob, JobState, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import (
@@ -25,7 +25,7 @@ from job_queue.scheduler.victims import victim_order
 
 Pools = frozenset[str]
 MAX_NAMES = 3  # names in a list before the words "and n more"
-NOT_ENOUGH = "stopping all that may be stopped would not free enough"
+NOT_ENOUGH = "stopping every job that may be stopped would not free enough"
 
 
 def of_pool(pool: str) -> str:
@@ -179,7 +179,7 @@ class MessageParts:
         jobs = "job" if most == 1 else "jobs"
         may = f"An owner may have {most} interactive {jobs} at a time (interactive.max_per_owner in the policy)"
         if not names:
-            return f"{may}, and another of its owner comes first."
+            return f"{may}, and another job of its owner comes first."
         return f"{may}. It waits until {join(names)} {'ends' if len(names) == 1 else 'have ended'}."
 
     # --- usage of a pool --------------------------------------------------------------------------------
@@ -222,15 +222,19 @@ class MessageParts:
         first = self._waiting[names[0]]
         waited = duration(self._snapshot.now - first.entered)
         rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return f"What is free is kept for {first.name} (priority {first.priority}), which has waited {waited}{rest}."
+        kept_for = f"{first.name} (priority {first.priority}), which has waited {waited}{rest}"
+        return f"The free instances are kept for {kept_for}."
 
     def others(self, node: ShareNode, pool: str) -> str:
-        """Return `b holds 2 and is due 3`: the other nodes on the same level that hold slots."""
+        """Return `b holds 2 and is entitled to 3`: the other nodes on the same level that hold slots."""
         users = self._on_level(node.parent, pool)
         more = len(users) - (node.projected[pool] > 0) - MAX_NAMES - 1
         first = islice((other for other in users if other is not node), MAX_NAMES + 1)
-        words = [f"{other.name} holds {other.projected[pool]} and is due {other.entitlement[pool]}" for other in first]
-        return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "others hold none"
+        words = [
+            f"{other.name} holds {other.projected[pool]} and is entitled to {other.entitlement[pool]}"
+            for other in first
+        ]
+        return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "no other holds any"
 
     def _others_on_level(self, parent: ShareNode | None, pool: str) -> list[ShareNode]:
         return [node for node in (parent.children if parent else self._state.tree.top_nodes) if node.projected[pool]]
@@ -240,10 +244,10 @@ class MessageParts:
     def protected(self, candidate: Candidate) -> str:
         """Return why no job makes room: first for the jobs of the project, then for other projects.
 
-        An example: `No job of its project there has a lower priority than 3. Other projects keep theirs: nlp holds 2
-        and is due 2.`
+        An example: `No job of its project runs there with a lower priority than 3. Other projects keep their instances:
+        nlp holds 2 and is entitled to 2.`
         """
-        own = "It made room as its GPUs did nothing, so it preempts nobody until it has run again."
+        own = "It was stopped because its GPUs were idle, so it preempts no other job until it has run again."
         if not candidate.job.left_idle:
             own = self._own_keep(candidate.job.project, candidate.rank, candidate.pools)
         return " ".join(filter(None, (own, self._others_keep(candidate.project, candidate.pools))))
@@ -251,10 +255,11 @@ class MessageParts:
     def _why_own_keep(self, project: str, rank: int, pools: Pools) -> str:
         lower = [job for job in self._staying[project] if job.priority < rank and job.slots.keys() & pools]
         if rank >= LOWEST_INTERACTIVE:
-            return f"Its project has there: {self._protections(lower)}." if lower else "Its project has no job there."
+            kept = f"Jobs of its project keep their instances: {self._protections(lower)}."
+            return kept if lower else "No job of its project runs there."
         if not lower:
-            return f"No job of its project there has a lower priority than {rank}."
-        return f"Of lower priority there: {self._protections(lower)}."
+            return f"No job of its project runs there with a lower priority than {rank}."
+        return f"Jobs of lower priority keep their instances: {self._protections(lower)}."
 
     def _why_others_keep(self, claimant: ShareNode, pools: Pools) -> str:
         holders = [(project, pool) for project, pool in self._holders(pools) if project is not claimant]
@@ -263,7 +268,7 @@ class MessageParts:
         rights = [self._right(project, pool, claimant) for project, pool in holders[:MAX_NAMES]]
         if (more := len(holders) - len(rights)) > 0:
             rights.append(f"and {more} more")
-        return f"Other projects keep theirs: {'; '.join(rights)}."
+        return f"Other projects keep their instances: {'; '.join(rights)}."
 
     def _holders_of(self, pools: Pools) -> list[tuple[ShareNode, str]]:
         """Return the projects that hold slots, each with the pool. The project with most slots comes first."""
@@ -280,11 +285,11 @@ class MessageParts:
         side = diverging_nodes(claimant, project)[1]
         holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
         if side.projected[pool] <= side.entitlement[pool]:
-            return f"{holds} and is due {side.entitlement[pool]}"
+            return f"{holds} and is entitled to {side.entitlement[pool]}"
         if self._state.victims.protect_quota and project.projected[pool] <= project.quota.get(pool, 0):
             return f"{project.name} holds {project.projected[pool]}{of_pool(pool)}, which is its quota"
         jobs = (job for job in self._staying[project.name] if pool in job.slots)
-        return f"{holds} and is due {side.entitlement[pool]}, but {self._protections(jobs)}"
+        return f"{holds} and is entitled to {side.entitlement[pool]}, but keeps {self._protections(jobs)}"
 
     def _protections(self, jobs: Iterable[ActiveJob]) -> str:
         """Return text such as `a and b (may not be stopped); c (still being launched)`."""
@@ -295,7 +300,7 @@ class MessageParts:
 
     def _protection(self, job: ActiveJob) -> str:
         if job.stop_denied:
-            return "cannot be stopped: SageMaker denies it to the queue"
+            return "SageMaker does not let the queue stop it"
         if job.is_kept:
             return "was preempted as often as max_preemptions allows"
         if not job.preemptible:
@@ -320,29 +325,39 @@ def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snap
     If past use decides, add that the owner of that job has held fewer instances lately. If that job was submitted later
     and is expected to be shorter, add the time after which new jobs can no longer pass.
     """
-    name = f"{first.name} ({_precedence(first, snapshot)})" if first else "another"
-    others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"
-    message, settings = f"Waits behind {others} slots, too.", snapshot.policy.settings
+    name = f"{first.name} ({_precedence(first, job, snapshot)})" if first else "another job"
+    more = f" and {count - 1} more job{'s' if count > 2 else ''}" if count > 1 else ""
+    message = f"Waits behind {name}{more}, which also {'wait' if more else 'waits'} for instances."
+    settings = snapshot.policy.settings
     if settings.usage_half_life is not None and first and first.owner != job.owner and first.priority == job.priority:
-        return f"{message} With what waits before each, the owner of {first.name} has held fewer instances lately."
+        return f"{message} Counting the jobs ahead of each, the owner of {first.name} has used fewer instances lately."
     by_submission = settings.order is Order.SUBMISSION
     if by_submission or first is None or first.priority != job.priority or first.entered <= job.entered or first.warm:
         return message
     until = sort_time(job, settings) - snapshot.now
-    bound = f"who is submitted in {duration(until)} or later does" if until > 0 else "whoever is submitted now does"
+    passing = f"submitted in {duration(until)} or later" if until > 0 else "submitted from now on"
     return (
-        f"{message} {first.name} came later and is expected to run for {_runtime(first)}, this job for "
-        f"{_runtime(job)}; {bound} not pass it."
+        f"{message} {first.name} was submitted later and is expected to run for {_runtime(first)}, this job for "
+        f"{_runtime(job)}. Jobs {passing} do not pass it."
     )
 
 
-def _precedence(job: WaitingJob, snapshot: Snapshot) -> str:
-    return "interactive" if rank(job, snapshot.policy) >= LOWEST_INTERACTIVE else f"priority {job.priority}"
+def has_higher_rank(first: WaitingJob, job: WaitingJob, policy: Policy) -> bool:
+    """Return whether a job precedes another job by its priority, or because it is interactive."""
+    return rank(first, policy) > rank(job, policy)
+
+
+def _precedence(first: WaitingJob, job: WaitingJob, snapshot: Snapshot) -> str:
+    """Return why the first job precedes the other one: `priority 5`, or `same priority, submitted earlier`."""
+    if has_higher_rank(first, job, snapshot.policy):
+        is_interactive = rank(first, snapshot.policy) >= LOWEST_INTERACTIVE
+        return "interactive" if is_interactive else f"priority {first.priority}"
+    return "same priority, submitted earlier" if first.entered < job.entered else "same priority"
 
 
 def _runtime(job: WaitingJob) -> str:
     """Format an expected runtime, such as `1 h 0 min` or `24 h 0 min (nothing is known of it)`."""
-    unknown = " (nothing is known of it)" if job.expected is None and job.max_runtime is None else ""
+    unknown = " (its runtime is not known)" if job.expected is None and job.max_runtime is None else ""
     return f"{duration(expected_runtime(job))}{unknown}"
 
 
@@ -352,9 +367,9 @@ def group_limit(job: WaitingJob, used: int, most: int) -> str:
     :param used: number of jobs that are counted in the group.
     :param most: number of jobs of the group that may be active at a time.
     """
-    are = "job is" if used == 1 else "jobs are"
-    may = f"{most} may be at a time (tag max_parallel)"
-    return f"Of its group {job.group} {used} {are} active or about to be; {may}. It waits until one ends."
+    jobs = "job is" if used == 1 else "jobs are"
+    may = f"at most {most} may be at a time (tag max_parallel)"
+    return f"{used} {jobs} active or about to start in its group {job.group}; {may}. It waits until one ends."
 
 
 def level(node: ShareNode) -> str:
@@ -363,14 +378,14 @@ def level(node: ShareNode) -> str:
 
 
 def lately(node: ShareNode, pool: str) -> str:
-    """Return the recent use of a node, such as `; it has held 3.5 on average lately, where its share would be 2.0`.
+    """Return the recent use of a node, such as `; it used 3.5 on average lately, and its share is 2.0`.
 
     The text is empty if past use does not count.
     """
     if pool not in node.past:
         return ""
     held, fair = node.past[pool]
-    return f"; it has held {held:.1f} on average lately, where its share would be {fair:.1f}"
+    return f"; it used {held:.1f} on average lately, and its share is {fair:.1f}"
 
 
 def drained(job: WaitingJob, snapshot: Snapshot) -> str:
@@ -383,14 +398,14 @@ def drained(job: WaitingJob, snapshot: Snapshot) -> str:
         why = f" ({drain.reason})" if drain.reason else ""
         ends = f"until an admin ends the drain (smq undrain {pool})"
         if drain.is_in_force(now):
-            since = f"is drained by {person(drain.by)} since {clock(drain.at)}{why}"
+            since = f"has been drained by {person(drain.by)} since {clock(drain.at)}{why}"
             sentences.append(f"Pool {pool} {since}: no job starts there {ends}.")
             continue
         runs = f"may run for {duration(UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime)}"
         will = f"will be drained by {person(drain.by)} at {clock(drain.at)}, in {duration(drain.at - now)}{why}"
         sentences.append(
-            f"Pool {pool} {will}, {ends}. A job starts there only if its MaxRuntimeInSeconds is over by then, and this "
-            f"job {runs}."
+            f"Pool {pool} {will}, {ends}. A job starts there only if its MaxRuntimeInSeconds ends before that time, "
+            f"and this job {runs}."
         )
     return " ".join(sentences)
 
@@ -411,7 +426,8 @@ def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
     period = f"these {budget.period_name}" if budget.period_name.endswith("days") else f"this {budget.period_name}"
     return (
         f"{whose} used {spent.hours:,.1f} instance-hours in {period}, and a hard budget of "
-        f"{budget.instance_hours:,.1f}. It waits for the next, from {clock(ends)} on, in {duration(ends - now)}."
+        f"{budget.instance_hours:,.1f}. It waits for the next period, which begins at {clock(ends)}, in "
+        f"{duration(ends - now)}."
     )
 
 

@@ -146,7 +146,7 @@ def test_002_a_quota_below_running_jobs_is_told_on_the_page_with_what_applying_i
     _, told, force = preview_sentences(PreviewAnswer(in_use=(lowered,)))
     assert told == lowered
     assert "--force" in force
-    assert preview_sentences(PreviewAnswer()) == ["Nothing of note would change."]
+    assert preview_sentences(PreviewAnswer()) == ["Nothing would change for live jobs."]
 
 
 def test_projects_look_different_however_many_there_are() -> None:

@@ -204,7 +204,7 @@ def test_jobs_beyond_the_window_are_counted_and_not_promised_a_start(jobs: int) 
     assert (status["moreWaiting"], status["projects"][0]["moreWaiting"]) == (more, more)
     assert status["projects"][0]["waiting"] == 2
     _, last = api.call("GET", f"/jobs/waits-{jobs - 1}")
-    assert last["reason"]["code"] == ("BEYOND_WINDOW" if more else "BEHIND_HIGHER_PRIORITY")
+    assert last["reason"]["code"] == ("BEYOND_WINDOW" if more else "BEHIND_OTHERS")
     assert not more or "first 2 jobs" in last["reason"]["message"]
 
 

@@ -75,8 +75,9 @@ def test_nothing_starts_once_it_is_spent_and_the_message_has_the_figures() -> No
     decided = plan(replace(snapshot, past_use=spent(12)))
     assert reasons(decided) == {"w": WaitReason.OVER_BUDGET}
     assert decided.holds[0].message == (
-        "Project a has used 12.0 instance-hours in this week, and a hard budget of 10.0. It waits for the next, from "
-        "1970-01-19 00:00:00 UTC on, in 154 h 13 min."
+        "Project a has used 12.0 instance-hours in this week, and a hard budget of 10.0. It waits for the next period, "
+        "which begins at "
+        "1970-01-19 00:00:00 UTC, in 154 h 13 min."
     )
 
 

@@ -33,33 +33,34 @@ def hold_of(snapshot: Snapshot) -> tuple[WaitReason, str]:
             waiting("a"),
             HOUR,
             9 * HOUR,
-            "Waits for the training plan winter of p5, which starts at 1970-01-12 14:46:40 UTC, in 60 min.",
+            "It waits for the training plan winter of p5, which starts at 1970-01-12 14:46:40 UTC, in 60 min.",
         ),
         (
             waiting("a"),
             inf,
             inf,
-            "Waits for the training plan winter of p5: SageMaker has not told yet when it starts.",
+            "It waits for the training plan winter of p5. SageMaker has not reported yet when the plan starts.",
         ),
         (
             waiting("a"),
             -9 * HOUR,
             -HOUR,
-            "The training plan winter of p5 is over: "
-            "SageMaker has taken its instances back at 1970-01-12 12:46:40 UTC.",
+            "The training plan winter of p5 is over: SageMaker took its instances back at 1970-01-12 12:46:40 UTC.",
         ),
         (
             waiting("a", preemptible=False, max_runtime=3 * HOUR),
             -HOUR,
             HOUR,
-            "Would be cut off by the training plan winter of p5: it may run for 3 h 0 min and may not be stopped, and "
+            "The end of the training plan winter of p5 would cut it off: it may run for 3 h 0 min and may not be "
+            "stopped, and "
             "SageMaker takes the plan's instances back at 1970-01-12 14:46:40 UTC, in 60 min.",
         ),
         (
             waiting("a", preemptible=False),
             -HOUR,
             HOUR,
-            "Would be cut off by the training plan winter of p5: it has no MaxRuntimeInSeconds and may not be stopped, "
+            "The end of the training plan winter of p5 would cut it off: it has no MaxRuntimeInSeconds and may not be "
+            "stopped, "
             "and SageMaker takes the plan's instances back at 1970-01-12 14:46:40 UTC, in 60 min.",
         ),
     ],
@@ -112,7 +113,8 @@ def test_a_runtime_that_fits_is_advised() -> None:
     advice = advise(snapshot, plan(snapshot).holds[0])
     assert advice[:2] == [
         "Submitted as a job that may be stopped (tag preemptible=true) it would start at once.",
-        "Submitted with a MaxRuntimeInSeconds of at most 3600 (1 h 0 min) it would start at once, and end before the "
-        "plan does.",
+        "Submitted with a MaxRuntimeInSeconds of at most 3600 (1 h 0 min) it would start at once, because it would end "
+        "before the "
+        "plan ends.",
     ]
     assert WhatIf(snapshot, job).changed(max_runtime=7200)

@@ -51,7 +51,8 @@ def test_who_waits_for_a_drain_is_told_by_whom_since_when_why_and_until_when() -
     (hold,) = plan(drained(waiting("a"), at=-HOUR, reason="new disks")).holds
     assert (hold.reason, hold.message) == (
         WaitReason.DRAINED,
-        "Pool p5 is drained by ann since 1970-01-12 12:46:40 UTC (new disks): no job starts there until an admin ends "
+        "Pool p5 has been drained by ann since 1970-01-12 12:46:40 UTC (new disks): no job starts there until an admin "
+        "ends "
         "the drain (smq undrain p5).",
     )
 
@@ -72,7 +73,8 @@ def test_without_a_longest_runtime_a_job_counts_as_24_hours_as_for_sagemaker() -
     (hold,) = plan(drained(waiting("a"), at=HOUR)).holds
     assert hold.message == (
         "Pool p5 will be drained by ann at 1970-01-12 14:46:40 UTC, in 1 h 0 min, until an admin ends the drain (smq "
-        "undrain p5). A job starts there only if its MaxRuntimeInSeconds is over by then, and this job may run for "
+        "undrain p5). A job starts there only if its MaxRuntimeInSeconds ends before that time, and this job may run "
+        "for "
         "24 h 0 min."
     )
 

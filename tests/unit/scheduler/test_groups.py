@@ -38,7 +38,8 @@ def test_so_many_start_and_the_others_say_why_they_wait() -> None:
     assert hold.blockers == ("r", "s0")
     assert hold.ahead == ()
     assert hold.message == (
-        "Of its group g 2 jobs are active or about to be; 2 may be at a time (tag max_parallel). It waits until one "
+        "2 jobs are active or about to start in its group g; at most 2 may be at a time (tag max_parallel). It waits "
+        "until one "
         "ends."
     )
 

@@ -77,7 +77,7 @@ def test_who_goes_as_it_is_idle_is_told_from_who_goes_by_its_priority() -> None:
 def test_who_left_idle_waits_for_what_is_free_and_takes_nothing_from_lower_priorities() -> None:
     left = waiting("held", priority=5, left_idle=True)
     (hold,) = plan(a_snapshot(active("low"), left, policy=a_policy(1))).holds
-    assert hold.message.endswith("It made room as its GPUs did nothing, so it preempts nobody until it has run again.")
+    assert hold.message.endswith("so it preempts no other job until it has run again.")
     free = plan(a_snapshot(active("low"), left, policy=a_policy(2)))
     assert [it.job for it in free.starts] == ["held"]
 

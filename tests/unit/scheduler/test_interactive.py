@@ -85,7 +85,7 @@ def test_training_behind_it_says_that_it_is_interactive() -> None:
     decided = plan(a_snapshot(active("t", 2, ran=60), lab("lab"), waiting("t2", priority=50), policy=policy))
     (hold,) = [hold for hold in decided.holds if hold.job == "t2"]
     assert hold.reason is WaitReason.BEHIND_HIGHER_PRIORITY
-    assert hold.message.startswith("Waits behind lab (interactive), which lacks slots, too.")
+    assert hold.message.startswith("Waits behind lab (interactive), which also waits for instances.")
     assert hold.ahead == ("lab",)
 
 
@@ -138,7 +138,7 @@ def test_of_those_that_wait_the_first_is_the_one_with_slots_set_aside() -> None:
     jobs = (stopping("t", 2, comes_back=True), lab("l1", owner="ann", waited=900), lab("l2", owner="ann"))
     decided = plan(replace(a_snapshot(*jobs, policy=2), reserved={"l2": {"p5": 1}}))
     assert reasons(decided) == {"l2": WaitReason.WAITING_FOR_STOPPING, "l1": WaitReason.OWNER_LIMIT}
-    assert "another of its owner comes first" in next(it for it in decided.holds if it.job == "l1").message
+    assert "another job of its owner comes first" in next(it for it in decided.holds if it.job == "l1").message
 
 
 @pytest.mark.parametrize("settings", [Interactive(max_per_owner=None), Interactive(first=False)])

@@ -126,7 +126,7 @@ def test_what_runs_counts_from_its_start() -> None:
     assert list(started(decided)) == ["b0"]
     hold = decided.holds[0]
     assert hold.reason is WaitReason.BEHIND_FAIR_SHARE
-    assert "it has held 1.5 on average lately, where its share would be 3.0" in hold.message
+    assert "it used 1.5 on average lately, and its share is 3.0" in hold.message
 
 
 def test_the_used_share_is_compared_with_the_share_that_is_due() -> None:
@@ -216,9 +216,9 @@ def test_who_waits_is_told_why_a_later_job_comes_first() -> None:
         active("r", 1, priority=9, owner="eve"), *jobs, policy=remembering(1, project("a", 1)), past_use=owned(ada=1)
     )
     decided = plan(snapshot)
-    assert reasons(decided)["ada0"] is WaitReason.BEHIND_HIGHER_PRIORITY
+    assert reasons(decided)["ada0"] is WaitReason.BEHIND_OTHERS
     message = next(hold.message for hold in decided.holds if hold.job == "ada0")
-    assert "the owner of bob0 has held fewer instances lately" in message
+    assert "the owner of bob0 has used fewer instances lately" in message
 
 
 # --- properties --------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ def test_nothing_starts_in_a_paused_pool() -> None:
 def test_the_reason_says_when_it_is_tried_again() -> None:
     decided, _ = both(PausedPool(NOW + 90, instances=2), a_snapshot(waiting("gang", 2)))
     assert hold(decided, "gang").message == (
-        "SageMaker has fewer than 2 instances of p5 just now; "
-        "the first in line is tried again at 1970-01-12 13:48:10 UTC, in 90 s."
+        "SageMaker has fewer than 2 instances of p5 at present. "
+        "The next try, with the first job of the queue, is at 1970-01-12 13:48:10 UTC, in 90 s."
     )
 
 
@@ -69,7 +69,7 @@ def test_another_pool_that_it_accepts_is_taken() -> None:
 def test_one_paused_pool_keeps_back_a_gang_over_two() -> None:
     snapshot = a_snapshot(waiting("gang", {"p5": 1, "p4": 1}), policy=TWO_POOLS)
     with_pause, without = both(CLOSED, snapshot, "p4")
-    assert hold(with_pause, "gang").message.startswith("SageMaker has no instances of p4 just now")
+    assert hold(with_pause, "gang").message.startswith("SageMaker has no instances of p4 at present")
     assert "gang" in starts(without)
 
 
@@ -142,8 +142,8 @@ def test_it_says_what_it_waits_for_when_its_time_has_come() -> None:
     decided, _ = both(replace(TRIED, instances=2), a_snapshot(active("small"), waiting("gang", 2)))
     assert hold(decided, "gang").reason is WaitReason.BACKOFF
     assert hold(decided, "gang").message == (
-        "SageMaker had fewer than 2 instances of p5 when it was last asked, so nobody is stopped for it; "
-        "it is tried again when 2 are free, and 1 is."
+        "SageMaker had fewer than 2 instances of p5 at the last try, so no job is stopped for it. "
+        "The next try is made when 2 are free; now 1 is."
     )
 
 
@@ -161,7 +161,7 @@ def test_what_no_pause_would_change_is_told_first(job: WaitingJob, reason: WaitR
 
 def test_its_own_backoff_is_told_before_the_pools() -> None:
     decided, _ = both(CLOSED, a_snapshot(waiting("job1", backoff_until=NOW + 30)))
-    assert hold(decided, "job1").message.startswith("Could not be launched just now; is tried again at ")
+    assert hold(decided, "job1").message.startswith("It could not be launched. The next try is at ")
 
 
 def test_in_a_pool_of_any_type_one_kind_is_paused() -> None:
@@ -172,4 +172,4 @@ def test_in_a_pool_of_any_type_one_kind_is_paused() -> None:
     decided, without = both(CLOSED, a_snapshot(lacking, other, either, policy=policy), "default/ml.p5")
     assert set(starts(decided)) == {"other", "either"}
     assert len(without.starts) == 3
-    assert hold(decided, "lacking").message.startswith("SageMaker has no instances of ml.p5 just now; the first in ")
+    assert hold(decided, "lacking").message.startswith("SageMaker has no instances of ml.p5 at present. the first in ")

@@ -28,7 +28,7 @@ def test_it_never_fits_only_if_the_smallest_does_not() -> None:
     decided = plan(a_snapshot(waiting("e", *SIZES), waiting("small"), policy=1))
     assert reasons(decided)["e"] is WaitReason.NEVER_FITS
     assert decided.holds[0].message == (
-        "Needs 8, 4 or 2 instances of p5, and there are only 1 of p5 in all: it can never start."
+        "It needs 8, 4 or 2 instances of p5, but there are only 1 of p5 in total, so it can never start."
     )
     assert started(plan(a_snapshot(waiting("e", *SIZES), policy=3))) == {"e": {"p5": 2}}
 

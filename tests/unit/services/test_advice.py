@@ -9,7 +9,7 @@ from hypothesis import given
 
 from job_queue.scheduler import Hold, Snapshot, WaitingJob, WaitReason, plan
 from job_queue.services.advice import advise
-from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
+from tests.builders import NOW, a_policy, a_snapshot, active, department, project, stopping, waiting
 from tests.unit.scheduler.snapshots import Kind, snapshots
 
 FLEET = a_policy({"p5": 1, "c6": 1}, ["a"])
@@ -55,8 +55,8 @@ FLEET = a_policy({"p5": 1, "c6": 1}, ["a"])
                 waiting("job"),
                 policy=a_policy(4, patience=1800),
             ),
-            "Submitted with a MaxRuntimeInSeconds of at most 3600 (1 h 0 min) it would start at once, and would not "
-            "delay the job that is served first.",
+            "Submitted with a MaxRuntimeInSeconds of at most 3600 (1 h 0 min) it would start at once, without a "
+            "delay for the job that comes first.",
             id="a shorter runtime",
         ),
         pytest.param(
@@ -89,7 +89,7 @@ FLEET = a_policy({"p5": 1, "c6": 1}, ["a"])
         ),
         pytest.param(
             a_snapshot(stopping("x", 2), waiting("job")),
-            "Nothing to do: it starts once the jobs that make room have stopped, minutes at most.",
+            "Nothing to do: it starts when the jobs that make room have stopped, within a few minutes.",
             id="slots are being freed",
         ),
     ],
@@ -102,6 +102,20 @@ def test_the_advice(snapshot: Snapshot, advice: str) -> None:
 def test_there_is_advice_for_every_reason(reason: WaitReason) -> None:
     snapshot = a_snapshot(active("x", 2), waiting("job"))
     assert advise(snapshot, replace(hold_of(snapshot), reason=reason)), "write a remedy for the new reason"
+
+
+def test_a_job_that_sagemaker_refuses_each_time_is_not_told_to_do_nothing() -> None:
+    """A quota of 0, for instance: the reason names the cause, and waiting does not help."""
+    quota = "No quota of this account allows the job. Ask AWS for 1 or more, or change the job."
+    job = waiting("job", refusal=quota, on_free_slots_only=True, backoff_until=NOW + 300)
+    snapshot = a_snapshot(job)
+    hold = hold_of(snapshot)
+    assert hold.reason is WaitReason.BACKOFF
+    assert quota in hold.message
+    (advice,) = advise(snapshot, hold)
+    assert advice.startswith("The queue tries again, but SageMaker refuses each launch. Remove the cause")
+    once = a_snapshot(replace(job, on_free_slots_only=False))
+    assert advise(once, hold_of(once)) == ["Nothing to do: the queue tries again."]
 
 
 def test_a_reason_without_a_remedy_gives_no_advice() -> None:
@@ -118,7 +132,7 @@ def test_a_priority_beyond_what_the_project_may_use_is_not_advised() -> None:
         snapshot = a_snapshot(*jobs, policy=a_policy(1, [project("a", 1, priority_ceiling=ceiling)]))
         advice = advise(snapshot, hold_of(snapshot))
         assert any("priority" in sentence for sentence in advice) is advised
-        assert advice[-1] == "Wait: it starts by itself when enough of those in its way have ended."
+        assert advice[-1] == "Wait: it starts when enough of the jobs that block it have ended."
 
 
 def test_advice_before_submission_names_no_command() -> None:

@@ -119,7 +119,7 @@ def test_readers_are_told_an_interval_that_past_errors_have_given() -> None:
     assert expected["start"] is not None, "the median of the simulations is told as before"
     assert expected["message"].startswith("Between 15 min and 3 h (8 of 10). Half of such jobs start by 20")
     assert " UTC, 19 of 20 by 20" in expected["message"]
-    assert expected["message"].endswith(f" UTC. This rests on {FEWEST_LOOKS} earlier looks only.")
+    assert expected["message"].endswith(f" UTC. This estimate is based on only {FEWEST_LOOKS} earlier estimates.")
     for path in ("/jobs", "/queue"):
         _, answer = api.call("GET", path)
         (waiting,) = [it for it in answer.get("jobs", answer.get("waiting")) if it["job"] == "train-91"]
@@ -142,23 +142,28 @@ def test_a_job_without_a_start_in_simulations_has_an_interval_once_errors_are_kn
     look(api.queue)
     before = expected_start(api)
     assert (before["doubt"], before["latest"]) == ("UNKNOWN_RUNTIMES", None)
-    assert before["message"].startswith("Too little is known")
+    assert before["message"].startswith("Unknown: the queue does not know how long")
     with_past_scores(api.queue, [score(HOUR, HOUR), score(3 * HOUR, HOUR)])
     look(api.queue)
     after = expected_start(api)
     assert (after["start"], after["doubt"], after["level"]) == (None, "UNKNOWN_RUNTIMES", 0.8)
     assert after["message"].startswith("Between 1 h and 3 h (8 of 10).")
-    assert "Too little is known" in after["message"]
+    assert "Unknown: the queue does not know how long" in after["message"]
 
 
-def test_a_held_job_never_starts_whatever_is_known() -> None:
+def test_a_job_on_hold_shows_no_expected_start_from_the_moment_of_the_hold() -> None:
     api = Api(queue=one_waits())
     with_past_scores(api.queue, [0.0])
-    api.call("PATCH", "/jobs/train-91", json.dumps({"held": True}))
     look(api.queue)
-    expected = expected_start(api)
-    assert (expected["doubt"], expected["latest"], expected["level"]) == ("NEVER", None, None)
-    assert expected["message"] == "Never, as things are: its reason says what keeps it."
+    assert expected_start(api)["start"]
+    api.call("PATCH", "/jobs/train-91", json.dumps({"held": True}))
+    assert expected_start(api) is None, "the estimate of the last minute does not apply"
+    look(api.queue)
+    assert expected_start(api) is None
+    api.call("PATCH", "/jobs/train-91", json.dumps({"held": False}))
+    assert expected_start(api) is None, "the latest estimate was made while the job was on hold"
+    look(api.queue)
+    assert expected_start(api)["start"]
 
 
 def test_an_unreadable_row_is_as_none_and_doubts_of_earlier_versions_are_left_out() -> None:

@@ -120,7 +120,7 @@ def test_once_the_job_has_expired_the_same_request_is_a_new_one() -> None:
 def test_a_dependent_that_could_never_start_for_another_reason_is_told_so() -> None:
     queue = a_queue()
     request = {**a_dependent("a"), "ResourceConfig": a_request(instances=9)["ResourceConfig"]}
-    with pytest.raises(InvalidRequest, match="there are only 4 in all"):
+    with pytest.raises(InvalidRequest, match="there are only 4 in total"):
         queue.submissions.submit(request, OWNER)
 
 
@@ -130,4 +130,4 @@ def test_a_dry_run_says_what_it_would_wait_for() -> None:
     _, decided, advice = queue.dry_run.what_if(job)
     (hold,) = (hold for hold in decided.holds if hold.job == "b")
     assert hold.message == "Waits for a (running) to complete and c (waiting) to end."
-    assert advice == ["Nothing to do: it goes on once they have ended as asked."]
+    assert advice == ["Nothing to do: it continues when these jobs have ended as requested."]

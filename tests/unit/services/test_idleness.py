@@ -206,7 +206,7 @@ def test_who_made_room_for_being_idle_takes_no_place_of_who_works_until_it_has_r
         queue.tick()
     assert [queue.state(name) for name in ("low", "held", "urgent")] == ["running", "preempted", "running"]
     (told,) = [it for it in watched.api.call("GET", "/queue")[1]["waiting"] if it["job"] == "held"]
-    assert "It made room as its GPUs did nothing" in told["reason"]["message"]
+    assert "It was stopped because its GPUs were idle" in told["reason"]["message"]
     queue.end("urgent-qstamp-1")
     assert (queue.state("held"), queue.job("held").left_idle) == ("running", False)
     queue.submit("next", 9)  # it works now: the lowest priority makes room, as ever

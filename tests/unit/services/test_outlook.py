@@ -15,6 +15,7 @@ from job_queue.domain.job import iso
 from job_queue.scheduler import PastUse, WaitReason
 from job_queue.services.outlook import OutlookService
 from job_queue.simulation.forecast import CLOSE, Doubt, Estimate
+from job_queue.simulation.workload import Overheads
 from tests.jobs import NOW, OWNER, a_request
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
@@ -249,8 +250,8 @@ def test_the_api_tells_when_and_is_silent_once_that_is_old() -> None:
     _, job = api.call("GET", "/jobs/train-91")
     told = job["expectedStart"]
     assert told["start"]
-    assert told["message"].startswith("Between 1 h and 1.5 h (a guess). At about 20")
-    assert told["message"].endswith("(0 of 2 looks are known).")
+    assert told["message"].startswith("Between 1 h and 1.5 h (a guess). The simulations start it at about 20")
+    assert told["message"].endswith("(0 of 2 earlier estimates can be compared).")
     assert told["earliest"] <= told["likely"] <= told["latest"]
     assert (told["level"], told["looks"]) == (None, 0)
     assert told["toldAt"]
@@ -280,6 +281,17 @@ def test_the_api_tells_when_live_jobs_end_in_lists_and_alone() -> None:
     assert ends_told(api) == told
     queue.now += 1
     assert ends_told(api) == {"train-90": None, "train-91": None}, "that is old"
+
+
+def test_without_past_runtimes_a_limit_below_the_default_of_sagemaker_gives_the_latest_end() -> None:
+    api = Api()
+    for name, limit in (("short", 7200), ("default", 86_400)):
+        assert api.add(name, 1, StoppingCondition={"MaxRuntimeInSeconds": limit})[0] == 202
+    assert ends_told(api) == {"short": None, "default": None}, "no outlook was computed"
+    look(api.queue)
+    ends = ends_told(api)
+    assert ends["default"] is None
+    assert ends["short"] == pytest.approx(api.queue.now + 2 * HOUR + Overheads().provisioning, abs=5)
 
 
 def test_while_all_run_their_ends_are_told_and_never_lie_in_the_past() -> None:
@@ -341,7 +353,7 @@ def test_a_plan_tells_when_a_job_would_start() -> None:
     before = dict(api.queue.tables.rows)
     _, answer = api.call("POST", "/plan", json.dumps(a_request("train-92")))
     assert answer["expectedStart"]["start"]
-    assert "At about 20" in answer["expectedStart"]["message"]
+    assert "The simulations start it at about 20" in answer["expectedStart"]["message"]
     _, urgent = api.call("POST", "/plan", json.dumps(a_request("urgent", 9)))
     assert urgent["wouldStart"]
     assert api.queue.tables.rows == before, "nothing is stored"

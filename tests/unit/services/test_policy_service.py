@@ -93,7 +93,7 @@ def test_dropping_what_live_jobs_need_takes_force_and_then_they_wait_with_a_reas
     _, job = api.call("GET", f"/jobs/{waiting[0]}", advice="true")
     assert job["reason"]["code"] == "NO_SUCH_POOL"
     assert job["why"]["advice"] == [
-        "The policy no longer has this project. Submit the job to another one, or have an admin add the project."
+        "The policy no longer has this project. Submit the job to another project, or ask an admin to add this project."
     ]
 
 

@@ -15,7 +15,7 @@ from job_queue.services.preview import TIME_LIMIT_SECONDS, PreviewService
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.workload import Overheads
 from tests.jobs import OWNER, P5, a_body
-from tests.unit.queue_api import P4, STRANGER, Api, Governed, a_policy
+from tests.unit.queue_api import ADMIN, P4, STRANGER, Api, Governed, a_policy
 
 HOUR = 3600
 
@@ -73,6 +73,61 @@ def test_a_capacity_above_the_ceiling_is_looked_at_and_leaves_the_other_pools_wh
     assert "MaxCapacity" in warning
     _, answer = preview(api, capacity={"p5": 6, "p4": 5})
     assert names(answer["starts"]) == ["job4", "job5"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentences"),
+    [
+        pytest.param({}, [], id="the same policy"),
+        pytest.param(
+            {"projects": ["vision"]}, ["New submissions to the project nlp would be refused."], id="a project less"
+        ),
+        pytest.param(
+            {"projects": ["default", "vision", "nlp"]},
+            [],
+            id="a project more, and none has to be named",
+        ),
+        pytest.param(
+            {"pools": ["p5"]},
+            [
+                "New submissions that name the pool p4 (tag pools) would be refused.",
+                f"New submissions with the instance type {P4} would be refused.",
+            ],
+            id="a pool less",
+        ),
+        pytest.param(
+            {"own": {"vision": ["p5"]}},
+            [f"New submissions to the project vision with the instance type {P4} would be refused."],
+            id="a pool less for a project",
+        ),
+    ],
+)
+def test_submissions_that_only_the_other_policy_would_refuse_are_named(
+    change: dict[str, Any], sentences: list[str]
+) -> None:
+    own = change.get("own", {})
+    kept, named = change.get("pools", ("p5", "p4")), change.get("projects", ("vision", "nlp"))
+    projects = [{"name": name, **({"pools": own[name]} if name in own else {})} for name in named]
+    api = Governed(departments=[], projects=[{"name": "vision"}, {"name": "nlp"}])
+    policy = a_policy(pools=[it for it in pools() if it["name"] in kept], projects=projects, departments=[])
+    _, answer = preview(api, policy=policy, hours=0)
+    assert answer["refusedSubmissions"] == sentences
+
+
+def test_after_the_default_policy_a_project_must_be_named_and_other_instance_types_are_refused() -> None:
+    api = Governed()
+    assert api.call("POST", "/policy/rollback", json.dumps({"to": 0, "version": 1}), caller=ADMIN)[0] == 200
+    _, answer = preview(api, policy=a_policy(pools=pools()), hours=0)
+    assert answer["refusedSubmissions"] == [
+        "New submissions to the project default would be refused.",
+        "New submissions that name no project would be refused (tag project, smq submit --project), except from users "
+        "who are members of only one project.",
+        "New submissions that name the pool default (tag pools) would be refused.",
+        f"New submissions with an instance type other than {P5} and {P4} would be refused.",
+    ]
+    assert api.put(a_policy(pools=pools()), version=2)[0] == 200
+    status, refused = api.call("POST", "/add-job", a_body("job", None))
+    assert (status, refused["errors"][0]["message"]) == (400, "The job names no project.")
 
 
 def test_a_policy_above_the_ceiling_is_looked_at_and_could_not_be_applied() -> None:

@@ -97,6 +97,7 @@ _BRIEF_REASONS = {
     "KEPT_FOR_PATIENT_JOB": "kept for another",
     "BEHIND_FAIR_SHARE": "beyond its share",
     "BEHIND_HIGHER_PRIORITY": "others come first",
+    "BEHIND_OTHERS": "others come first",
     "WAITING_FOR_CAPACITY": "none is free",
 }
 

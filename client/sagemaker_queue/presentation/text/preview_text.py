@@ -14,7 +14,7 @@ LISTED, LISTED_BRIEFLY = 4, 2  # maximum numbers of lines for jobs of one kind o
 PROJECTS = 6  # maximum number of rows of the table
 
 _NOTHING = "Nothing of note would change."
-_NO_WAIT = "No job would start, be stopped or wait longer."  # instead of _NOTHING, if the policy needs --force
+_NO_WAIT = "No job would start, be stopped or wait longer."  # instead of _NOTHING, if the preview has remarks
 
 
 def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
@@ -36,7 +36,7 @@ def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
 
 
 def _no_change(preview: PreviewAnswer) -> str:
-    return f"  {_NO_WAIT if preview.in_use else _NOTHING}"
+    return f"  {_NO_WAIT if preview.in_use or preview.refused_submissions else _NOTHING}"
 
 
 def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int) -> list[str]:
@@ -116,7 +116,7 @@ def _slots(slots: Mapping[str, int]) -> str:
 
 def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
     """Return warnings, reasons why applying the policy needs --force, and parts that were not previewed."""
-    remarks = [*preview.warnings, *preview.in_use]
+    remarks = [*preview.refused_submissions, *preview.warnings, *preview.in_use]
     if preview.in_use:
         remarks.append(
             "Applying it takes --force: running jobs go on, and waiting jobs that no longer fit wait with a reason."

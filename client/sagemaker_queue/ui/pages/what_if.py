@@ -196,10 +196,14 @@ def preview_sentences(answer: PreviewAnswer) -> list[str]:
         if project.wait_now is not None and project.wait_then is not None and project.wait_now != project.wait_then:
             now, then = duration(project.wait_now), duration(project.wait_then)
             parts.append(f"{project.project}: a mean wait of {then} instead of {now}.")
-    nothing = "No job would start, be stopped or wait longer." if answer.in_use else "Nothing of note would change."
-    force = ["Applying it takes --force: running jobs go on, and waiting jobs that no longer fit wait with a reason."]
+    remarks = answer.in_use or answer.refused_submissions
+    nothing = "No job would start, be stopped or wait longer." if remarks else "Nothing would change for live jobs."
+    force = [
+        "To apply it anyway, use --force: running jobs continue, and waiting jobs that no longer fit keep waiting."
+    ]
     return [
         *(parts or [nothing]),
+        *answer.refused_submissions,
         *answer.warnings,
         *answer.in_use,
         *(force if answer.in_use else []),

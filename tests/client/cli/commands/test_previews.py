@@ -63,7 +63,7 @@ PREVIEW: dict[str, Any] = {
         },
         {"project": "same", "waiting": 1, "known": 1, "waitNow": 60.0, "waitThen": 60.0, "usedNow": {}, "usedThen": {}},
     ],
-    "notLookedAt": ["When 2 waiting jobs would start is not known: nobody knows how long others run."],
+    "notLookedAt": ["The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known."],
 }
 PAGE = """\
 Compared with version 3 of the policy, now and over the next 8 hours:
@@ -87,7 +87,7 @@ Compared with version 3 of the policy, now and over the next 8 hours:
 Project  Waiting  Mean Wait  Then   Uses  Then Uses
 a             12  5h00m      1h00m  4 p5  1 c6, 6 p5
 
-When 2 waiting jobs would start is not known: nobody knows how long others run.
+The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known.
 """
 BRIEF = """\
 
@@ -105,7 +105,7 @@ If it is applied, now and over the next 8 hours:
   1 job would start later:
     late not within 8 hours instead of now
 
-When 2 waiting jobs would start is not known: nobody knows how long others run.
+The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known.
 """
 NOTHING = {"policyVersion": 3, "at": AT, "until": UNTIL}
 Captured = pytest.CaptureFixture[str]

@@ -60,7 +60,7 @@ def test_the_sentence_says_what_to_ask_for() -> None:
     none = QuotaExceeded("ml.p5.48xlarge for spot training job usage", 0, 2, "Instances", 0)
     assert none.sentence == (
         "No quota of this account allows the job: 'ml.p5.48xlarge for spot training job usage' is 0 Instances in this "
-        "account, and the job asks for 2 (ResourceLimitExceeded). Ask AWS for 2 or more (Service Quotas, Amazon "
+        "account, and the job requests 2 (ResourceLimitExceeded). Ask AWS for 2 or more (Service Quotas, Amazon "
         "SageMaker), or change the job."
     )
 

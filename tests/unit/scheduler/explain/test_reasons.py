@@ -17,9 +17,9 @@ def test_the_sentence_has_the_figures() -> None:
     (hold,) = plan(snapshot).holds
     assert hold.reason is WaitReason.WAITING_FOR_CAPACITY
     assert hold.message == (
-        "Needs 2 instances of p5; 1 of 4 is free, 2 are used by job-a (priority 5) and job-b (priority 3), "
-        "1 by jobs outside the queue. No job of its project there has a lower priority than 5. "
-        "Other projects keep theirs: b holds 1 of p5 and is due 4."
+        "It needs 2 instances of p5; 1 of 4 is free, 2 are used by job-a (priority 5) and job-b (priority 3), "
+        "1 by jobs outside the queue. No job of its project runs there with a lower priority than 5. "
+        "Other projects keep their instances: b holds 1 of p5 and is entitled to 4."
     )
     assert hold.blockers == ("job-a", "job-b")
     assert hold.ahead == ()
@@ -28,7 +28,7 @@ def test_the_sentence_has_the_figures() -> None:
 def test_the_one_pool_without_a_policy_needs_no_name() -> None:
     jobs = (active("other", {"default": 2}), waiting("job", {"default": 1}))
     (hold,) = plan(a_snapshot(*jobs, policy=a_policy({"default": 2}))).holds
-    assert hold.message.startswith("Needs 1 instance; 0 of 2 are free, 2 are used by other (priority 1).")
+    assert hold.message.startswith("It needs 1 instance; 0 of 2 are free, 2 are used by other (priority 1).")
 
 
 def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
@@ -40,9 +40,27 @@ def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
     assert holds["job0"].reason is WaitReason.WAITING_FOR_CAPACITY
     assert holds["other"].reason is WaitReason.WAITING_FOR_CAPACITY
     assert holds["job0"].ahead == ("other",)
-    assert holds["job3"].reason is WaitReason.BEHIND_HIGHER_PRIORITY
-    assert holds["job3"].message.startswith("Waits behind job0 (priority 1) and 2 more, which lack slots, too.")
+    assert holds["job3"].reason is WaitReason.BEHIND_OTHERS
+    assert holds["job3"].message.startswith(
+        "Waits behind job0 (same priority, submitted earlier) and 2 more jobs, which also wait for instances."
+    )
     assert holds["job3"].ahead == ("other", "job0", "job1", "job2")
+
+
+@pytest.mark.parametrize(
+    ("first", "reason", "words"),
+    [
+        ({"priority": 3}, WaitReason.BEHIND_HIGHER_PRIORITY, "Waits behind first (priority 3), which also waits"),
+        ({"waited": 99}, WaitReason.BEHIND_OTHERS, "Waits behind first (same priority, submitted earlier), which"),
+    ],
+)
+def test_the_code_agrees_with_the_priorities(first: dict[str, Any], reason: WaitReason, words: str) -> None:
+    decided = plan(
+        a_snapshot(active("busy", priority=9), waiting("first", **first), waiting("job"), policy=a_policy(1))
+    )
+    hold = next(hold for hold in decided.holds if hold.job == "job")
+    assert hold.reason is reason
+    assert hold.message.startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -51,21 +69,27 @@ def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
         (
             {"waited": 600, "expected": 7200},
             {"waited": 60, "expected": 300},
-            "Waits behind short (priority 1), which lacks slots, too. short came later and is expected to run for "
-            "5 min, this job for 2 h 0 min; who is submitted in 19 h 50 min or later does not pass it. It needs",
+            "Waits behind short (same priority), which also waits for instances. short was submitted later and is "
+            "expected to run for 5 min, this job for 2 h 0 min. Jobs submitted in 19 h 50 min or later do not pass it. "
+            "It needs",
         ),
         (
             {"waited": 600},
             {"waited": 60, "max_runtime": 600},
-            "short came later and is expected to run for 10 min, this job for 24 h 0 min (nothing is known of it); who",
+            "short was submitted later and is expected to run for 10 min, this job for 24 h 0 min (its runtime is not "
+            "known). Jobs",
         ),
         (
             {"waited": 80_000, "expected": 7200},
             {"waited": 9000, "expected": 60},
-            "this job for 2 h 0 min; whoever is submitted now does not pass it.",
+            "this job for 2 h 0 min. Jobs submitted from now on do not pass it.",
         ),
-        ({"waited": 60, "expected": 7200}, {"waited": 600, "expected": 300}, "which lacks slots, too. It needs"),
-        ({"priority": 0, "waited": 600}, {"waited": 60}, "(priority 1), which lacks slots, too. It needs"),
+        (
+            {"waited": 60, "expected": 7200},
+            {"waited": 600, "expected": 300},
+            "which also waits for instances. It needs",
+        ),
+        ({"priority": 0, "waited": 600}, {"waited": 60}, "(priority 1), which also waits for instances. It needs"),
     ],
 )
 def test_who_waits_behind_a_shorter_one_is_told_of_both_and_until_when(
@@ -91,7 +115,7 @@ def test_a_job_of_another_pool_is_not_in_the_way() -> None:
     [
         (active("low", ran=60), "low (guaranteed to run until 1970-01-12 14:35:40 UTC)."),
         (active("low", preemptible=False), "low (may not be stopped)."),
-        (active("low"), "low (stopping all that may be stopped would not free enough)."),
+        (active("low"), "low (stopping every job that may be stopped would not free enough)."),
         (starting("low"), "low (still being launched)."),
     ],
 )
@@ -104,16 +128,19 @@ def test_why_a_lower_priority_stays(other: ActiveJob, words: str) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (waiting("job", held=True), "It is held: it keeps its place in the line and starts only once it is released."),
+        (
+            waiting("job", held=True),
+            "It is on hold: it keeps its place in the queue and starts only after it is released.",
+        ),
         (
             waiting("job", backoff_until=NOW + 300),
-            "Could not be launched just now; is tried again at 1970-01-12 13:51:40 UTC, in 5 min.",
+            "It could not be launched. The next try is at 1970-01-12 13:51:40 UTC, in 5 min.",
         ),
-        (waiting("job", {"none": 1}), "Asks for none, but the pools that its project may use are p4 and p5."),
+        (waiting("job", {"none": 1}), "It requests none, but its project may use the pools p4 and p5."),
         (
             waiting("job", 3, {"p4": 2}),
-            "Needs 3 instances of p5, or 2 instances of p4, and there are only 2 of p5 and 1 of p4 in all: "
-            "it can never start.",
+            "It needs 3 instances of p5, or 2 instances of p4, but there are only 2 of p5 and 1 of p4 in total, so it "
+            "can never start.",
         ),
     ],
 )
@@ -126,7 +153,7 @@ def test_the_sentence_of_who_waits_for_a_stop() -> None:
     jobs = (active("low", 2), waiting("job", 3, priority=9))
     (hold,) = plan(a_snapshot(*jobs, policy=3)).holds
     assert hold.message == (
-        "3 instances of p5 are set aside for it; it starts when low (priority 1) has stopped. "
+        "3 instances of p5 are set aside for it. It starts when low (priority 1) has stopped. "
         "It needs 3 instances of p5; 1 of 3 is free (1 set aside for job), 2 are being freed by low (priority 1)."
     )
 
@@ -144,8 +171,8 @@ def test_behind_fair_share() -> None:
     decided = plan(a_snapshot(*jobs, waiting("w", project="a"), policy=policy))
     assert reason_of(decided, "w") == (
         WaitReason.BEHIND_FAIR_SHARE,
-        "Project a holds 1 instance of p5 and is due 1 (quota 1), so nobody has to give way to it; "
-        "b holds 2 and is due 2. It needs 1 instance of p5; 0 of 3 are free, 3 are used by "
+        "The project a holds 1 instance of p5 and is entitled to 1 (quota 1), so no other project has to give way: "
+        "b holds 2 and is entitled to 2. It needs 1 instance of p5; 0 of 3 are free, 3 are used by "
         "a0 (priority 1), b0 (priority 1) and b1 (priority 1).",
     )
 
@@ -166,7 +193,7 @@ def test_over_its_limit() -> None:
     decided = plan(a_snapshot(*many(2, "a"), waiting("w"), policy=policy))
     assert reason_of(decided, "w") == (
         WaitReason.OVER_LIMIT,
-        "Needs 1 instance of p5; project a holds 2 instances of p5 and may never hold more than 2, which is its limit.",
+        "It needs 1 instance of p5. The project a holds 2 instances of p5, and its limit is 2.",
     )
 
 
@@ -175,7 +202,7 @@ def test_over_its_departments_quota() -> None:
     decided = plan(a_snapshot(active("r", preemptible=False), waiting("w", preemptible=False), policy=policy))
     assert reason_of(decided, "w") == (
         WaitReason.OVER_QUOTA_NON_PREEMPTIBLE,
-        "Needs 1 instance of p5 and is not preemptible, so it may use nothing but quota; department x has a quota of "
+        "It needs 1 instance of p5 and is not preemptible, so it may use only quota. The department x has a quota of "
         "1 instance of p5, and jobs that are not preemptible hold 1 of it.",
     )
 
