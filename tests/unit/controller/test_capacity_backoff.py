@@ -164,7 +164,7 @@ def test_a_pool_of_any_type_is_backoffd_for_the_type_that_is_lacking() -> None:
     assert queue.states() == {"job1": "pending", "same": "pending", "other": "running"}
     _, decided = queue.forecast()
     assert {hold.reason for hold in decided.holds} == {WaitReason.BACKOFF}
-    assert all(f"no instances of {P5} just now" in hold.message for hold in decided.holds)
+    assert all(f"no instances of {P5} at present" in hold.message for hold in decided.holds)
     tick_to(queue, backoff(queue, f"default/{P5}").until)
     assert queue.states()["job1"] == "running"
     assert queue.states()["same"] == "pending"
@@ -462,9 +462,9 @@ def test_a_short_account_is_used_and_its_jobs_end_once(seed: int) -> None:
 def test_the_history_says_when_it_is_tried_again() -> None:
     queue = a_queue()
     refused_at_once(queue)
-    figures = "'ml.p5.48xlarge for training job usage' is 1 Instances in this account, and the job asks for 1"
+    figures = "'ml.p5.48xlarge for training job usage' is 1 Instances in this account, and the job requests 1"
     reason = queue.job("job1").reason or ""
-    assert reason == f"The quota {figures} while others use it (ResourceLimitExceeded)."
+    assert reason == f"The quota {figures} while other jobs use it (ResourceLimitExceeded)."
     cause = queue.record("job1").history[-1].cause
     assert cause.startswith("next try at 2026-09-21 ")
     assert cause.endswith(f": {reason}")
@@ -501,4 +501,4 @@ def test_the_message_says_what_to_do(queue: Harness) -> None:
     queue.submit("small", 1)
     _, decided, advice = queue.dry_run.advice("gang")
     assert {hold.job: hold.reason for hold in decided.holds} == {"gang": WaitReason.BACKOFF}
-    assert advice == ["Nothing to do: it is tried again by itself."]
+    assert advice == ["Nothing to do: the queue tries again."]

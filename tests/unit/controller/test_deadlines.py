@@ -59,7 +59,7 @@ def test_a_job_does_not_start_before_its_time_and_blocks_no_other_job() -> None:
     assert queue.submit("later", None, **tagged(not_before=at(600), priority="9")).job.state.waits
     (hold,) = queue.forecast()[1].holds
     assert hold.reason == "NOT_BEFORE"
-    assert hold.message == f"It must not start before {_words(600)}, in 10 min (tag not_before)."
+    assert hold.message == f"It may not start before {_words(600)}, in 10 min (tag not_before)."
     assert queue.submit("small", 1).job.state == "running"
     queue.end("small-qstamp-1")
     wait_until(queue, 595)

@@ -339,7 +339,7 @@ def test_the_reason_says_what_sagemaker_counts_and_when_the_next_try_is() -> Non
     ):
         assert reason["code"] == "BACKOFF"
         assert "SageMaker still counts 8 of 8 instances of ml.p5.48xlarge as in use" in reason["message"]
-        assert "The first in line is tried again at" in reason["message"]
+        assert "The next try, with the first job of the queue, is at" in reason["message"]
         assert reason["message"].count("SageMaker still counts") == 1
 
 

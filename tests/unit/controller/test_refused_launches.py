@@ -75,7 +75,7 @@ def test_nobody_is_stopped_for_a_job_that_no_quota_allows() -> None:
     for _ in range(60):
         queue.tick()
     assert queue.state("good") == "running"
-    assert "nobody is stopped for it" in message(queue, "spot") or "is tried again" in message(queue, "spot")
+    assert "no job is stopped for it" in message(queue, "spot") or "The next try is" in message(queue, "spot")
 
 
 def test_a_job_that_is_refused_again_and_again_keeps_no_slots_for_itself() -> None:
@@ -134,7 +134,9 @@ def test_what_the_pool_put_into_the_request_makes_the_pool_suspect_and_fails_no_
     assert queue.states() == {"job1": "pending", "job2": "pending"}
     (backoff,) = queue.repository.metadata().capacity_backoffs.values()
     assert backoff.at_fault == EXPIRED[1]
-    assert "whoever keeps the policy should look. ValidationException: The training plan" in message(queue, "job2")
+    assert "Ask an admin to check this pool in the policy. ValidationException: The training plan" in message(
+        queue, "job2"
+    )
     queue.tick()
     assert queue.states() == {"job1": "running", "job2": "pending"}  # one is tried
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
@@ -233,7 +235,7 @@ def test_a_job_without_an_account_quota_never_says_that_it_starts_soon() -> None
         _, job = api.call("GET", "/jobs/none")
         assert job["reason"]["code"] == "BACKOFF"
         assert "No quota of this account allows the job" in job["reason"]["message"]
-        told.add(job["reason"]["message"].rpartition("It is tried again ")[2].partition(" ")[0])
+        told.add(job["reason"]["message"].rpartition("The next try is ")[2].partition(" ")[0])
     assert told == {"at"}
 
 
@@ -254,4 +256,6 @@ def test_a_job_whose_attempt_failed_says_what_happened_while_it_is_tried_again()
     queue.now += 3600
     _, job = api.call("GET", "/jobs/job1", advice="true")
     assert (job["state"], job["reason"]["code"]) == ("pending", "BACKOFF")
-    assert job["reason"]["message"].startswith("It is tried again within a minute. Its last try: InternalServerError")
+    assert job["reason"]["message"].startswith(
+        "The queue tries again within a minute. The last try: InternalServerError"
+    )
