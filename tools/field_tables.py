@@ -1,0 +1,47 @@
+"""Tables of the fields of schemas in the API's definition, for pages of the documentation."""
+
+from tools.openapi import Json, document
+
+
+def field_table(schema: str, *, suffix: str = "", answer: bool = False) -> str:
+    """Return a table with the name, values and meaning of each field of a schema.
+
+    :param suffix: text after each name, such as the colon of YAML.
+    :param answer: whether the queue writes the fields, so that the reader need not know which are required.
+    """
+    facts = schemas()[schema]
+    rows = [
+        f"| `{name}{suffix}` | {_words(field) if answer else _values(field, name in facts['required'])} | {field['description']} |"
+        for name, field in facts["properties"].items()
+    ]
+    return "\n".join(["| field | value | meaning |", "|---|---|---|", *rows])
+
+
+def schemas() -> Json:
+    """Return all schemas of the API by name."""
+    found: Json = document()["components"]["schemas"]
+    return found
+
+
+def _values(facts: Json, required: bool) -> str:
+    """Return the possible values of a field in words, and its default."""
+    default = facts.get("default")
+    known = "required" if required else f"default {default}".lower() if default not in (None, (), {}) else ""
+    return "; ".join(filter(None, [_words(facts), known]))
+
+
+def _words(facts: Json) -> str:
+    if "anyOf" in facts:
+        return " or ".join(_words(one) for one in facts["anyOf"])
+    if "enum" in facts:
+        return ", ".join(f"`{word}`" if word is not None else "null" for word in facts["enum"])
+    if "$ref" in facts:
+        return str(facts["$ref"]).rpartition("/")[-1]
+    if facts["type"] == "array":
+        return f"list of {_words(facts['items'])}"
+    if facts["type"] == "object":
+        return f"mapping to {_words(facts['additionalProperties'])}"
+    if facts.get("format") == "date-time":
+        return "time"
+    bounds = (("above", "exclusiveMinimum"), ("from", "minimum"), ("to", "maximum"))
+    return " ".join([facts["type"], *(f"{word} {facts[key]}" for word, key in bounds if key in facts)])
