@@ -104,7 +104,8 @@ docs: $(STAMP)  ## Bring the generated parts of the pages in docs/ up to date wi
 	$(BIN)/python -m tools.openapi docs/openapi.yaml
 	$(BIN)/python -m tools.http_reference docs/reference/http-api.md
 	$(BIN)/python -m tools.module_list docs/developers/modules.md
-	$(BIN)/python -m tools.policy_reference docs/scheduling.md
+	$(BIN)/python -m tools.policy_reference docs/reference/policy.md
+	$(BIN)/python -m tools.history_reference docs/reference/history.md
 	$(BIN)/python -m tools.failure_matrix
 
 lint: $(STAMP)  ## Check style, types and the template, by cfn-lint

@@ -193,7 +193,7 @@ class JobFailure(Answer, frozen=True):
     """
 
     failure_class: Annotated[str, schema(examples=["user_error"])] = "unknown"
-    """The class of the failure; docs/scheduling.md lists the classes."""
+    """The class of the failure; docs/reference/failures.md lists the classes."""
     attempt: Count = 0
     """The number of the failed attempt."""
     sentence: str = ""

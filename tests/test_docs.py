@@ -8,13 +8,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.error_codes import ErrorCode
 from job_queue.adapters.cloudwatch_metrics import Metric
-from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler import JobState, Rule, WaitReason
+from job_queue.scheduler import JobState
 from sagemaker_queue import QueueClient
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
@@ -26,7 +24,6 @@ from tools import (
     failure_matrix,
     http_reference,
     module_list,
-    policy_reference,
     python_reference,
 )
 from tools.client_programs import CLIENTS
@@ -185,12 +182,6 @@ def test_the_list_of_modules_is_as_their_docstrings_make_it() -> None:
     assert "| `state_machine` | All transitions of a job" in page
 
 
-def test_the_fields_of_a_policy_are_as_its_schema_makes_them() -> None:
-    page = read("docs/scheduling.md")
-    assert policy_reference.with_fields(page) == page, "run: make docs"
-    assert "| `patience:` | number from 0 to 315360000 or null; default 1800 | The seconds of waiting" in page
-
-
 def test_the_pages_about_failures_are_as_the_classifier_makes_them() -> None:
     page, matrix = failure_matrix.CLASSES_PAGE.read_text(), failure_matrix.MATRIX_PAGE.read_text()
     assert failure_matrix.with_classes(page) == page, "run: make docs"
@@ -308,26 +299,6 @@ def test_every_column_is_documented() -> None:
         assert f"| `{column}` |" in table, column
 
 
-# --- docs/scheduling.md
-
-
-def test_the_examples_of_the_rules_are_scenarios_that_the_tests_run() -> None:
-    named = re.findall(r"`tests/scenarios/([^`]*)`", read("docs/scheduling.md"))
-    assert len(set(named)) >= 15
-    for name in named:
-        assert (ROOT / "tests/scenarios" / name).is_file(), name
-
-
-def test_the_policy_in_the_guide_can_be_applied() -> None:
-    (document,) = re.findall(r"```yaml\n(pools:.*?)```", read("docs/scheduling.md"), re.DOTALL)
-    policy = parse_policy(yaml.safe_load(document))
-    assert len(policy.pools) > 1 and len(policy.departments) > 1 and len(policy.projects) > 2
-
-
-def test_the_policy_for_two_teams_is_one() -> None:
-    assert parse_policy(yaml.safe_load(read("examples/two_teams.yaml")))
-
-
 def test_nothing_installs_a_package_by_a_name_that_others_could_register() -> None:
     """The project publishes nothing on PyPI, so a stranger could own the name there."""
     texts = [*PAGES, *ROOT.glob("client/**/*.py"), *ROOT.glob("examples/**/*"), *ROOT.glob("local_cloud/**/*.py")]
@@ -341,26 +312,6 @@ def test_the_packages_of_smq_ui_are_those_of_its_extra() -> None:
     extra = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]["ui"]
     told = read("client/sagemaker_queue/cli/commands/watching/ui.py")
     assert all(f"'{requirement.partition(';')[0]}'" in told for requirement in extra)
-
-
-def test_the_guide_shows_every_field_of_a_policy() -> None:
-    guide = read("docs/scheduling.md")
-    schemas = yaml.safe_load(read("docs/openapi.yaml"))["components"]["schemas"]
-    parts = schemas["Policy"]["properties"]
-    fields = set(parts)
-    for named in re.findall(r"#/components/schemas/(\w+)", json.dumps(parts)):
-        fields |= set(schemas[named]["properties"])
-    assert {"priority_ceiling", "instance_type", "patience", "on_demand"} <= fields
-    for field in fields:
-        assert f"{field}:" in guide, field
-
-
-def test_every_reason_and_rule_is_explained() -> None:
-    guide = read("docs/scheduling.md")
-    for reason in WaitReason:
-        assert re.search(rf"^\| `{reason.value}` \| [^|]+ \| [^|]+ \|$", guide, re.MULTILINE), reason
-    for rule in Rule:
-        assert f"**{rule.value.capitalize()}" in guide, rule
 
 
 @pytest.mark.parametrize(

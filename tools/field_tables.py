@@ -1,5 +1,7 @@
 """Tables of the fields of schemas in the API's definition, for pages of the documentation."""
 
+from functools import cache
+
 from tools.openapi import Json, document
 
 
@@ -11,23 +13,25 @@ def field_table(schema: str, *, suffix: str = "", answer: bool = False) -> str:
     """
     facts = schemas()[schema]
     rows = [
-        f"| `{name}{suffix}` | {_words(field) if answer else _values(field, name in facts['required'])} | {field['description']} |"
+        f"| `{name}{suffix}` | {_words(field)}{'' if answer else _presence(field, name in facts['required'])} "
+        f"| {field['description']} |"
         for name, field in facts["properties"].items()
     ]
     return "\n".join(["| field | value | meaning |", "|---|---|---|", *rows])
 
 
+@cache
 def schemas() -> Json:
     """Return all schemas of the API by name."""
     found: Json = document()["components"]["schemas"]
     return found
 
 
-def _values(facts: Json, required: bool) -> str:
-    """Return the possible values of a field in words, and its default."""
+def _presence(facts: Json, required: bool) -> str:
+    """Return whether a field is required, or its default."""
     default = facts.get("default")
-    known = "required" if required else f"default {default}".lower() if default not in (None, (), {}) else ""
-    return "; ".join(filter(None, [_words(facts), known]))
+    known = default not in (None, (), {})
+    return "; required" if required else f"; default {default}".lower() if known else ""
 
 
 def _words(facts: Json) -> str:
@@ -36,7 +40,12 @@ def _words(facts: Json) -> str:
     if "enum" in facts:
         return ", ".join(f"`{word}`" if word is not None else "null" for word in facts["enum"])
     if "$ref" in facts:
-        return str(facts["$ref"]).rpartition("/")[-1]
+        name = str(facts["$ref"]).rpartition("/")[-1]
+        return f"[{name}](#{name.lower()})"
+    return _typed(facts)
+
+
+def _typed(facts: Json) -> str:
     if facts["type"] == "array":
         return f"list of {_words(facts['items'])}"
     if facts["type"] == "object":

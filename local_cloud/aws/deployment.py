@@ -61,7 +61,7 @@ def create_training_role(client: ClientFactory) -> str:
 
 
 def create_work_bucket(client: ClientFactory) -> str:
-    """Make the bucket for jobs that share instances, as docs/sharing.md describes it, and return its name."""
+    """Create the bucket for jobs that share instances (docs/operate/share-instances.md), and return its name."""
     s3 = client("s3")
     s3.create_bucket(Bucket=WORK_BUCKET)
     s3.put_bucket_notification_configuration(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UsageReport:
-    """The usage by project, owner or another key. docs/usage.md defines each figure."""
+    """The usage by project, owner or another key. docs/reference/history.md defines each figure."""
 
     by: str
     """The key of the sums, such as ``project``."""

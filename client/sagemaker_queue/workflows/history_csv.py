@@ -13,7 +13,8 @@ from sagemaker_queue.jobs.formatting import csv_cell
 def write_history_csv(attempts: Iterable[PastAttempt], stream: TextIO) -> None:
     """Write a CSV line for each attempt as soon as the attempt is read.
 
-    The first eight columns are the columns of a trace (docs/foresight.md), so that ``smq simulate`` can read the file.
+    The first eight columns are the columns of a trace (docs/operate/simulate.md), so that ``smq simulate`` can read
+    the file.
     """
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_CSV)

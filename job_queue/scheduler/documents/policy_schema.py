@@ -2,7 +2,7 @@
 
 The type of a field states its bounds, and the text below a field states its meaning. `policy_document.py` reads a
 document by this schema, and `domain/policy_validation.py` has the rules across fields. docs/openapi.yaml and
-docs/scheduling.md are generated from this schema.
+docs/reference/policy.md are generated from this schema.
 
 `extra` of a type has words for error messages. `fault` follows the name of a field with a wrong value. `below` and
 `above` replace `fault` for values below and above the bounds. `expected` names the possible values. `content` names
@@ -332,7 +332,7 @@ class Project:
     on_hang: OnHang | None = None
     """The action when a job of the project hangs, in place of the settings' value."""
     owners_share: bool = False
-    """True if jobs of different owners in the project may share an instance (docs/sharing.md)."""
+    """True if jobs of different owners in the project may share an instance."""
 
     @property
     def weight(self) -> float | None:

@@ -34,8 +34,8 @@ _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # used if the table is too wide
     "them within the quota and how many borrowed, what preemptions have lost, how long jobs waited, and what it cost "
     "by the prices in the policy; and what is left of its budgets. --by cause shows where the hours went (useful, "
     "waiting for instances, lost to preemptions, lost to failures, hung, idle), and the useful part for each project. "
-    "docs/usage.md says what each figure means. Several words with commas between mean any of them; * and ? stand for "
-    "any letters.",
+    "docs/reference/history.md defines each figure. Several words with commas between mean any of them; * and ? stand "
+    "for any letters.",
     examples=[
         "smq usage",
         "smq usage --by owner --project vision --since 2026-11-01 --until 2026-12-01",

@@ -65,7 +65,7 @@ def _file(text: str) -> str:
     description="Simulate the history of the queue, on this machine, under the policy in force and under several "
     "changes of its settings: one at a time, and then the best ones together. Print the results side by side, and the "
     "lines to put into the policy. Nothing is applied. The exit code is 1 if the history is too small, or too few jobs "
-    "waited, to tell anything. docs/foresight.md has the settings that are tried, and the definitions.",
+    "waited, to tell anything. docs/operate/simulate.md has the settings that are tried, and the definitions.",
     examples=[
         "smq policy advise",
         "smq policy advise --weeks 8 --minutes 20",
