@@ -11,6 +11,10 @@ def job(name: str, state: str, priority: int, **more: object) -> Job:
     return {"job": name, "state": state, "priority": priority, **more}
 
 
+SEE = "smq: see docs/reference/errors.md#"
+"""The line below an error of the queue, without the code in lower case."""
+
+
 def refused(code: str, message: str, field: str | None = None, remedy: str | None = None) -> Any:
     """The body of a refusal."""
     return {"errors": [{"code": code, "message": message, "field": field, "remedy": remedy}]}

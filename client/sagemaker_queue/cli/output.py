@@ -12,6 +12,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 from sagemaker_queue.errors import ConfigError, InvalidDocument, InvalidOption, NotAuthenticated, NotFound, QueueError
+from sagemaker_queue.jobs.doc_links import error_links
 from sagemaker_queue.jobs.formatting import visible
 
 DONE, REFUSED, USAGE, NOT_FOUND, ENDED_OTHERWISE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 130, 141
@@ -66,8 +67,10 @@ def raw(stream: TextIO) -> TextIO:
 
 
 def print_error(error: QueueError) -> int:
-    """Print an error, and return its exit code."""
+    """Print an error with the link to its explanation, and return its exit code."""
     print(f"smq: {error}", file=sys.stderr)
+    for link in error_links(error.errors):
+        print(f"smq: see {link}", file=sys.stderr)
     if isinstance(error, NotFound):
         return NOT_FOUND
     wrong_use = isinstance(error, (ConfigError, NotAuthenticated, InvalidDocument, InvalidOption))

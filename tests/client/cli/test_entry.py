@@ -14,7 +14,7 @@ import pytest
 import tomlkit
 
 from sagemaker_queue.cli import main
-from tests.client.samples import job, refused
+from tests.client.samples import SEE, job, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -43,7 +43,7 @@ class TestEnd:
     def test_refused(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(403, refused("Forbidden", "You may not look.", remedy="Ask Ann."))
         assert main(["ls"]) == 1
-        assert capsys.readouterr() == ("", "smq: You may not look. Ask Ann.\n")
+        assert capsys.readouterr() == ("", f"smq: You may not look. Ask Ann.\n{SEE}forbidden\n")
 
     def test_no_queue_is_configured(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.delenv("SAGEMAKER_QUEUE_URL")

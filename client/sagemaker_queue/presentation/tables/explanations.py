@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from api_contract.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
+from sagemaker_queue.jobs.doc_links import reason_link
 from sagemaker_queue.jobs.formatting import age, amount, clean, instances, place, predicate
 
 LISTED = 10  # maximum number of jobs that are named before "and n more"
@@ -78,7 +79,9 @@ def _reason(reason: Reason) -> str:
 
 
 def _reasons(reason: Reason | None) -> tuple[str, ...]:
-    return (_reason(reason),) if reason else ()
+    if reason is None:
+        return ()
+    return (_reason(reason), f"See {reason_link(reason.code)}") if reason.code else (_reason(reason),)
 
 
 def _when(expected: Expectation | None) -> list[Section]:

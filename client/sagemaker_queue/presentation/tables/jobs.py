@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from api_contract.models import ACTIVE, JobDetail, JobSummary, Transition
+from sagemaker_queue.jobs.doc_links import reason_link
 from sagemaker_queue.jobs.formatting import (
     age,
     amount,
@@ -186,6 +187,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
         "Unsaved": job.unsaved_since and _unsaved(job.unsaved_since),
         "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
+        "See": job.waits and job.reason and job.reason.code and reason_link(job.reason.code),
         "Project": job.project,
         "Group": job.group,
         "Owner": _owner(job.owner),

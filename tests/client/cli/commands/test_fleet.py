@@ -13,7 +13,7 @@ import yaml
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
-from tests.client.samples import P5, STATUS, refused
+from tests.client.samples import P5, SEE, STATUS, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -291,7 +291,8 @@ class TestPolicyDiff:
         assert main(["policy", "diff", "no-such-file.yaml"]) == 2
         assert capsys.readouterr() == (
             "",
-            "smq: You may not look.\nsmq: no-such-file.yaml cannot be read: No such file or directory.\n",
+            f"smq: You may not look.\n{SEE}forbidden\n"
+            "smq: no-such-file.yaml cannot be read: No such file or directory.\n",
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli import main
-from tests.client.samples import job, refused
+from tests.client.samples import SEE, job, refused
 from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class TestCancel:
         server.answers(403, refused("Forbidden", "job2 is ann's."))
         server.answers(202, job("job3", "stopped", 1))
         assert main(["cancel", "job1", "job2", "job3"]) == 3
-        assert capsys.readouterr() == ("job3 is stopped\n", "smq: There is no job job1.\nsmq: job2 is ann's.\n")
+        errors = f"smq: There is no job job1.\n{SEE}notfound\nsmq: job2 is ann's.\n{SEE}forbidden\n"
+        assert capsys.readouterr() == ("job3 is stopped\n", errors)
 
     def test_many_are_asked_for_at_a_real_terminal(self, server: ScriptedServer) -> None:
         command = [sys.executable, "-m", "sagemaker_queue", "--url", server.url, "cancel"]
@@ -75,7 +76,7 @@ class TestChange:
         server.answers(409, refused("Conflict", "job1 runs."))
         server.answers(200, job("job2", "pending", 1, held=held))
         assert main([command, "job1", "job2"]) == 1
-        assert capsys.readouterr() == (f"job2 is {what}\n", "smq: job1 runs.\n")
+        assert capsys.readouterr() == (f"job2 is {what}\n", f"smq: job1 runs.\n{SEE}conflict\n")
         assert [json.loads(one.body) for one in server.received] == [{"held": held}] * 2
 
 
@@ -87,7 +88,7 @@ class TestRequeue:
         assert main(["requeue", "job1", "job2", "job3"]) == 1
         assert capsys.readouterr() == (
             "Stopping job1, which then waits again ...\njob3 waits again\n",
-            "smq: job2 waits already: it is pending.\n",
+            f"smq: job2 waits already: it is pending.\n{SEE}conflict\n",
         )
         assert [json.loads(one.body) for one in server.received] == [{"requeue": True}] * 3
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sagemaker_queue.cli import main
-from tests.client.samples import DETAIL, Job, job, refused
+from tests.client.samples import DETAIL, SEE, Job, job, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -25,6 +25,7 @@ job1
   Priority      1
   Position      2
   Reason        2 of 2 instances are used by jobs of higher priority (PoolFull)
+  See           docs/reference/reasons.md#poolfull
   Project       default
   Owner         arn:aws:iam::123456789012:user/ann
   Instances     1
@@ -164,7 +165,7 @@ class TestShow:
     def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(404, refused("NotFound", "There is no job job9."))
         assert main(["show", "job9"]) == 3
-        assert capsys.readouterr() == ("", "smq: There is no job job9.\n")
+        assert capsys.readouterr() == ("", f"smq: There is no job job9.\n{SEE}notfound\n")
 
     def test_held_jobs_and_their_pools(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, job("job1", "pending", 1, held=True, preemptible=False, pools=["p5", "p4"], instances=2))
@@ -237,6 +238,7 @@ WAITING = job(
 WHY = """\
 job3 waits, 2nd in the queue.
   Needs 2 instances of p5; 1 of 4 is free. (WAITING_FOR_CAPACITY)
+  See docs/reference/reasons.md#waiting_for_capacity
 
 Ahead of it
   job2
@@ -302,7 +304,7 @@ class TestWhy:
     ) -> None:
         server.answers(200, {name: value for name, value in WAITING.items() if name != "why"})
         assert main(["why", "job3"]) == 0
-        assert capsys.readouterr() == ("\n".join(WHY.splitlines()[:2]) + "\n", "")
+        assert capsys.readouterr() == ("\n".join(WHY.splitlines()[:3]) + "\n", "")
 
     @pytest.mark.parametrize(
         ("state", "reason", "text"),
@@ -394,6 +396,7 @@ To be stopped for it, and put back into the queue
         """\
 job5 would wait, 3rd in the queue.
   vision may hold 3 instances of p5 and holds 2. (OVER_LIMIT)
+  See docs/reference/reasons.md#over_limit
 
 Ahead of it
   job2, job3

@@ -13,7 +13,7 @@ import pytest
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.policy import check
-from tests.client.samples import refused
+from tests.client.samples import SEE, refused
 from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class TestPreview:
         faults = [refused("InvalidRequest", message, "policy")["errors"][0] for message in ("One.", "Two.")]
         server.answers(400, {"errors": faults})
         assert main(["policy", "preview", policy]) == 1
-        assert capsys.readouterr().err == "smq: One.\nTwo.\n"
+        assert capsys.readouterr().err == f"smq: One.\nTwo.\n{SEE}invalidrequest\n"
 
     @pytest.mark.parametrize("hours", ["-1", "49", "nan", "x"])
     def test_hours_that_cannot_be(self, hours: str, server: ScriptedServer, policy: str) -> None:
@@ -393,7 +393,7 @@ class TestApply:
         server.answers(400, refused("InvalidRequest", "It has no pools.", "policy"))
         assert main(["policy", "apply", policy]) == 1
         out, errors = capsys.readouterr()
-        assert errors == "smq: It has no pools.\n"
+        assert errors == f"smq: It has no pools.\n{SEE}invalidrequest\n"
         assert "Apply it?" not in out
         assert [one.method for one in server.received] == ["GET", "POST"]
 

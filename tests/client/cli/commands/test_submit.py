@@ -15,7 +15,7 @@ from api_contract.models import Submission
 from sagemaker_queue.cli import main
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from tests.client.conftest import Received, ScriptedServer
-from tests.client.samples import job, refused
+from tests.client.samples import SEE, job, refused
 
 JOB = [
     "--role",
@@ -264,7 +264,7 @@ def test_what_the_queue_would_refuse_is_told_before_the_upload_in_the_options_ow
     server.answers(400, {"errors": refusals})
     assert main(["submit", *JOB, "--data", "in/a=s3://sets/a", "--", "train"]) == 1
     said = "\n".join([*(own for *_, own in wrong), "To queue it all the same: --no-preflight."])
-    assert capsys.readouterr() == ("", f"smq: {said}\n")
+    assert capsys.readouterr() == ("", f"smq: {said}\n{SEE}invalidrequest\n")
     assert [one.path for one in server.received] == ["/prod/plan"]
     assert uploaded(s3) == []
 

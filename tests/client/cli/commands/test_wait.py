@@ -11,7 +11,7 @@ from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.results.wait import wait_for
 from sagemaker_queue.jobs.formatting import predicate
 from sagemaker_queue.queue.client import QueueClient
-from tests.client.samples import job, refused
+from tests.client.samples import SEE, job, refused
 from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_nobody_of_that_name(server: ScriptedServer, capsys: pytest.CaptureFixtu
     assert main(["wait", "nobody"]) == 3
     server.answers(200, {"jobs": [], "next": None})
     assert main(["wait", "--group", "none"]) == 3
-    assert capsys.readouterr().err == "smq: There is no job nobody.\nsmq: No jobs in the group none.\n"
+    assert capsys.readouterr().err == f"smq: There is no job nobody.\n{SEE}notfound\nsmq: No jobs in the group none.\n"
 
 
 def test_ctrl_c_ends_it_and_on_a_terminal_one_sees_what_is_waited_for(server: ScriptedServer) -> None:
