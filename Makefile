@@ -40,7 +40,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs lint audit build dist constraints clean
+.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs lint audit build dist release-notes constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -132,6 +132,9 @@ dist: $(STAMP) $(STAMP_DIST)  ## Build the wheel and the source distribution int
 	$(VENV_DIST)/bin/twine check --strict dist/*
 	$(VENV_DIST)/bin/check-wheel-contents dist/*.whl
 	$(BIN)/python -m tools.wheel_trial dist
+
+release-notes: $(STAMP)  ## Check the tag of a release, and write its changes into build/release-notes.md [TAG=v1.0.0]
+	$(BIN)/python -m tools.release_notes "$(TAG)" build/release-notes.md
 
 constraints:  ## Take the newest versions of everything into constraints.txt
 	@$(call check_python)
