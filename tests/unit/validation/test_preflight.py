@@ -355,7 +355,7 @@ def test_a_job_never_starts_only_if_its_smallest_size_cannot() -> None:
     assert judged(in_sizes(request, "8 4 2"), applied) == []
     (problem,) = judged(in_sizes(request, "8 4"), applied)
     assert problem.field == COUNT
-    assert "Needs 8 or 4 instances" in problem.message
+    assert "It needs 8 or 4 instances" in problem.message
 
 
 def test_without_a_policy_any_type_is_offered_up_to_the_capacity() -> None:
