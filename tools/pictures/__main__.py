@@ -1,18 +1,22 @@
-"""The pictures in docs/pictures/terminal: the output of smq at two sizes, light and dark.
+"""The pictures in docs/pictures/terminal: the output of smq on a light and on a dark terminal.
 
     python -m local_cloud exec --slots 5 -- python -m tools.pictures
 
-Jobs are submitted to the local cloud, and each command is run on its own terminal. Times differ between runs.
+Three users submit jobs to the local cloud. Each command is run on its own terminal, as soon as every waiting job has an
+expected start, which takes a minute. Times differ between runs.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from itertools import groupby
 from pathlib import Path
 
+import boto3
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI, TerminalTheme
 from rich.text import Text
@@ -21,7 +25,7 @@ from tests.client.terminal import Terminal
 
 TARGET = Path(__file__).parents[2] / "docs" / "pictures" / "terminal"
 SMQ = [sys.executable, "-m", "sagemaker_queue"]
-SIZES = (80, 120)
+COLUMNS = 100
 LIGHT = TerminalTheme(
     (255, 255, 255),
     (36, 41, 47),
@@ -43,22 +47,21 @@ font-size: {char_height}px; line-height: {line_height}px}}
 <g class="{unique_id}-matrix">{matrix}</g></g>
 </svg>
 """
-JOBS = (  # name, project, priority, instances, other options
-    ("resnet-50", "vision", 0, 2, ("--max-run", "4h")),
-    ("tokenizer", "language", 0, 1, ("--max-run", "90m")),
-    ("llm-pretrain", "language", 5, 2, ("--max-run", "1d")),
-    ("segment-anything-large-ablation-03", "vision", 1, 2, ()),
-    ("detector", "vision", 0, 1, ()),
-    ("nightly-evaluation", "language", 0, 1, ()),
+JOBS = (  # user, name, project, priority, instances, longest runtime
+    ("ann", "resnet-50", "vision", 0, 2, "4h"),
+    ("bob", "tokenizer", "language", 2, 1, "90m"),
+    ("bob", "llm-pretrain", "language", 5, 1, "12h"),
+    ("eve", "segment-anything", "vision", 1, 1, "3h"),
+    ("ann", "detector", "vision", 0, 1, "2h"),
+    ("bob", "nightly-evaluation", "language", 1, 1, "1h"),
 )
 SUBMIT = ("-t", "ml.p5.48xlarge")
 SCREENS = {
     "ls": ["ls"],
-    "ls-wide": ["ls", "--wide"],
     "status": ["status"],
     "top": ["top"],
     "show": ["show", "resnet-50"],
-    "why": ["why", "detector"],
+    "why": ["why", "resnet-50"],
     "plan": ["plan", *SUBMIT, "--project", "vision", "--priority", "9", "--", "python", "train.py"],
     "usage": ["usage"],
     "submit": ["submit", *SUBMIT, "--project", "vision", "--", "python", "train.py"],
@@ -78,25 +81,46 @@ def main() -> None:
         os.chdir(folder)
         Path("train.py").write_text(TRAIN)
         smq("policy", "apply", "--yes", str(Path(__file__).parent / "policy.yaml"))
+        users = {name: credentials(name) for name in dict.fromkeys(user for user, *_ in JOBS)}
         typo = [*SUBMIT, "--project", "vision", "--name", "typo"]
         smq("submit", *typo, "--", "python", "train.py", "--lrr", "1")
         subprocess.run([*SMQ, "wait", "typo"], check=False)  # the job fails
-        for name, project, priority, instances, options in JOBS:
+        for user, name, project, priority, instances, longest in JOBS:
             of_job = ["--name", name, "--project", project, "--priority", str(priority), "-n", str(instances)]
-            smq("submit", *SUBMIT, *of_job, *options, "--", "python", "train.py")
-        for columns in SIZES:
-            for screen, command in SCREENS.items():
-                draw(f"{screen}-{columns}", command, columns)
+            command = ["--max-run", longest, "--checkpoint", "--", "python", "train.py"]
+            smq("submit", *SUBMIT, *of_job, *command, **users[user])
+        while not all(job.get("expectedStart") for job in waiting()):
+            time.sleep(5)
+        for screen, command in SCREENS.items():
+            draw(screen, command, users["ann"])
 
 
-def smq(*arguments: str) -> None:
+def credentials(name: str) -> dict[str, str]:
+    """Create an IAM user with all rights, and return the variables with its key."""
+    iam = boto3.client("iam")
+    iam.create_user(UserName=name)
+    everything = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
+    iam.put_user_policy(UserName=name, PolicyName="all", PolicyDocument=json.dumps(everything))
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+
+
+def waiting() -> list[dict[str, object]]:
+    """Return the waiting jobs, as `smq ls --json` describes them."""
+    done = subprocess.run([*SMQ, "ls", "--waiting", "--json"], check=True, capture_output=True, text=True)
+    jobs: list[dict[str, object]] = json.loads(done.stdout)
+    return jobs
+
+
+def smq(*arguments: str, **variables: str) -> None:
     """Run a command without a picture."""
-    subprocess.run([*SMQ, *arguments], check=True)
+    subprocess.run([*SMQ, *arguments], check=True, env={**os.environ, **variables})
 
 
-def draw(name: str, command: list[str], columns: int) -> None:
+def draw(name: str, command: list[str], variables: dict[str, str]) -> None:
     """Run a command on a terminal, and draw its screen in each theme."""
-    with Terminal([*SMQ, *command], columns, 24 if command[0] == "top" else 60) as terminal:
+    rows = 24 if command[0] == "top" else 60
+    with Terminal([*SMQ, *command], COLUMNS, rows, variables) as terminal:
         if command[0] == "top":
             terminal.shows("R:reverse")
             screen = text_of(terminal)
@@ -107,7 +131,7 @@ def draw(name: str, command: list[str], columns: int) -> None:
     typed = re.sub(r"\s+", " ", " ".join(["smq", *command]))
     for theme, colours in THEMES.items():
         with Path(os.devnull).open("w") as nowhere:
-            console = Console(record=True, width=columns, file=nowhere, force_terminal=True, color_system="truecolor")
+            console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True, color_system="truecolor")
             console.print(Text(f"$ {typed}", style="bold"), screen, sep="\n", soft_wrap=True)
             drawn = console.export_svg(title="", theme=colours, code_format=SVG, unique_id="t", font_aspect_ratio=0.602)
         drawn = re.sub(r' clip-path="url\(#t-line-\d+\)"', "", drawn)
