@@ -1,4 +1,4 @@
-"""The pictures of docs/ui.md: each page of `smq ui`, on a sample queue, in Chromium.
+"""The pictures of docs/run/web-page.md: each page of `smq ui`, on a sample queue, in Chromium.
 
 python -m tools.page_pictures [FOLDER]
 """

@@ -1,4 +1,4 @@
-"""docs/guide.md, "An editor on your machine, in a job": SSH over a forwarded port, by a real client.
+"""docs/run/shell-and-jupyter.md, "VS Code or PyCharm": SSH over a forwarded port, by a real client.
 
 The job runs examples/remote_ide/ssh_server.sh, with sshd_stand_in.py as OpenSSH's server.
 """
@@ -26,13 +26,13 @@ pytestmark = [
         not (shutil.which("ssh") and shutil.which("ssh-keygen")), reason="no SSH client on this machine"
     ),
 ]
-GUIDE = (ROOT / "docs/guide.md").read_text()
-(CONFIG,) = re.findall(r"^```\w+\n(Host lab\n.*?)```", GUIDE, re.DOTALL | re.MULTILINE)
+PAGE = (ROOT / "docs/run/shell-and-jupyter.md").read_text()
+(CONFIG,) = re.findall(r"^```\w+\n(Host lab\n.*?)```", PAGE, re.DOTALL | re.MULTILINE)
 SERVER = "PATH=$PWD:$PATH exec sh ssh_server.sh"
 
 
 class Editor:
-    """A person's SSH client, with the guide's settings for `lab`; `stranger` is the same job with another key."""
+    """A person's SSH client, with the page's settings for `lab`; `stranger` is the same job with another key."""
 
     def __init__(self, person: Person, port: int, job: str) -> None:
         self.person, self.port, self.job = person, port, job
@@ -53,7 +53,7 @@ class Editor:
         return self.folder / "known_hosts_lab"
 
     def know(self, inside: int) -> None:
-        """Fetch the key of the job's server, as the guide says; here the two ports differ."""
+        """Fetch the key of the job's server, as the page says; here the two ports differ."""
         known = self.person.smq("shell", self.job, "--", "cat", ".ssh_server/known_hosts").stdout
         self.hosts.write_text(known.replace(f":{inside}", f":{self.port}"))
 
@@ -79,7 +79,7 @@ def person(system: System, tmp_path: Path) -> Iterator[Person]:
 
 
 def submit(person: Person, editor: Editor, inside: int, *options: str) -> None:
-    """Submit the guide's job, and wait until its server listens."""
+    """Submit the page's job, and wait until its server listens."""
     key, command = f"SSH_KEY={editor.key}", f"{SERVER} {inside}"
     person.smq(
         "submit", "--interactive", "--no-shell", "--name", editor.job, "--env", key, *options, "--", "sh", "-c", command
