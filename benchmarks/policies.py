@@ -501,7 +501,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
     parser.add_argument(
-        "--capacity", type=int, metavar="N", help="slots (default: as in docs/developers/benchmarks.md)"
+        "--capacity", type=int, metavar="N", help="slots (default: as in docs/developers/simulations.md)"
     )
     parser.add_argument("--seeds", default="0", metavar="A,B,..", help="seeds of the drawn priorities (0)")
     parser.add_argument("--groups", action="store_true", help="a project for each group, by its part of the work")

@@ -1,6 +1,6 @@
 """Pre-flight: checks of requests that SageMaker would accept, but whose jobs would fail or never start.
 
-The user can turn these checks into warnings, unlike SageMaker's own rules. docs/reference/errors.md lists them.
+The user can turn these checks into warnings, unlike SageMaker's own rules. docs/reference/preflight.md lists them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -19,7 +19,7 @@ from tests.client.conftest import ScriptedServer
 
 REGION: Final = "eu-west-1"
 ELSEWHERE: Final = "us-east-1"
-PAGE = Path(__file__).parents[2] / "docs/reference/errors.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/preflight.md"
 DATA = "InputDataConfig[0].DataSource.S3DataSource.S3Uri"
 CODE = "HyperParameters.sagemaker_submit_directory"
 KEPT, OUTPUT = "CheckpointConfig.S3Uri", "OutputDataConfig.S3OutputPath"

@@ -1,6 +1,6 @@
 """Every rule of pre-flight: a request that it stops, and one like it that it lets pass.
 
-docs/reference/errors.md lists each message; here messages and rules are held against each other.
+docs/reference/preflight.md lists each message; here messages and rules are held against each other.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.jobs import NOW, OWNER, P5, a_request
 from tests.training_requests import shape
 from tests.unit.validation.test_rules import REFUSED, found
 
-PAGE = Path(__file__).parents[3] / "docs/reference/errors.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/preflight.md"
 P4, G5, C5 = "ml.p4d.24xlarge", "ml.g5.12xlarge", "ml.c5.xlarge"
 URI, LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
 MP, PER_HOST = "HyperParameters.mp_parameters", "HyperParameters.sagemaker_mpi_num_of_processes_per_host"
@@ -414,7 +414,7 @@ def test_the_table_of_gpus_names_types_that_sagemaker_has() -> None:
     assert (GPUS[P4], GPUS[P5], GPUS[G5], GPUS["ml.p3.2xlarge"]) == (8, 8, 4, 1)
 
 
-# --- docs/reference/errors.md
+# --- docs/reference/preflight.md
 
 
 def rows() -> list[str]:
