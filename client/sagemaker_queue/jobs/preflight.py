@@ -1,7 +1,7 @@
 """Pre-flight in the client: check before a job's submission that its S3 data, code and buckets exist.
 
-These checks need the caller's access to S3; the queue checks the rest of a request (docs/reference/preflight.md). Missing
-permissions of the caller give no issues.
+These checks need the caller's access to S3; the queue checks the rest of a request
+(docs/reference/preflight.md). Missing permissions of the caller give no issues.
 """
 
 from __future__ import annotations
