@@ -54,6 +54,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_pages_that_the_code_names_exist() -> None:
+    folders = ("api_contract", "benchmarks", "client", "job_queue", "local_cloud", "tests", "tools")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = {
+        (page, path.relative_to(ROOT))
+        for path in (*files, ROOT / "template.yaml", ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "setup.py")
+        for page in re.findall(r"\bdocs/[\w/-]{3,}\.(?:md|yaml)\b", path.read_text())
+    }
+    assert len(named) > 20
+    assert not [f"{path} names {page}" for page, path in sorted(named) if not (ROOT / page).exists()]
+
+
 def test_every_decision_is_listed() -> None:
     index = read("docs/developers/adr/README.md")
     pages = {page.name for page in (ROOT / "docs/developers/adr").glob("0*.md")}
