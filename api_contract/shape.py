@@ -20,7 +20,7 @@ class UnreadableError(ValueError):
 ShapeType = TypeVar("ShapeType", bound="Shape")
 
 
-class Shape(msgspec.Struct, frozen=True, rename="camel"):
+class Shape(msgspec.Struct, frozen=True, rename="camel", repr_omit_defaults=True):
     """One JSON object. Members are in camel case in JSON, and in snake case as fields.
 
     Times are aware and in UTC.

@@ -63,7 +63,7 @@ def simulate(options: SimulationOptions, screen: TextIO | None = None, width: in
 
 
 def _refuse(message: str, status: int = USAGE) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"smq: {message}", file=sys.stderr)
     return status
 
 
@@ -81,6 +81,7 @@ def _answer(options: SimulationOptions, screen: TextIO, width: int | None) -> tu
         outcomes = simulations.run()
     if options.html:
         options.html.write_text(html_page(simulations.options, outcomes), encoding="utf-8")
+        print(f"{options.html} is written.", file=sys.stderr)
     by_program = options.json
     return _json_or_text(
         as_json(simulations.options, outcomes) if by_program else text_page(simulations.options, outcomes, width)

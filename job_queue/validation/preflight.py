@@ -79,10 +79,20 @@ def _unschedulable(request: TrainingRequest, job: Job, applied: AppliedPolicy) -
     )
     # Calendars are ignored: the job may wait for its training plan to begin.
     for hold in plan(replace(idle.snapshot(epoch(job.entered)), calendars={})).holds:
-        if remedy := _REMEDIES.get(hold.reason):
+        remedy = _REMEDIES.get(hold.reason)
+        if remedy and job.gpus is not None and hold.reason is WaitReason.NEVER_FITS:
+            yield _impossible_gpus(request, hold.message)
+        elif remedy:
             yield field_issue(
                 _field_of(request, hold.reason), f"cannot be met under the present policy. {hold.message} {remedy}"
             )
+
+
+def _impossible_gpus(request: TrainingRequest, message: str) -> ValidationIssue:
+    """Return the issue of a job that asks for GPUs of a shared instance where no pool can provide these GPUs."""
+    remedy = "Leave it out to get whole instances, ask for fewer GPUs, or have the pool shared (shared: true)."
+    text = f"The tag gpus cannot be met under the present policy. {message} {remedy}"
+    return ValidationIssue(request.tag_values["gpus"].field, text)
 
 
 def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:

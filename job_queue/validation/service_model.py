@@ -4,6 +4,7 @@ botocore itself checks only names, types and minima before it sends a request. S
 values, but only at the launch. The model's shape is an argument, so this module does not import botocore.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import islice
@@ -16,6 +17,7 @@ from job_queue.validation.issue import MOST_ISSUES, field_issue, member, near, q
 from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob has seven
+_INSTANCE_TYPE = re.compile(r"(?:ml\.)?([a-z][a-z0-9-]*[0-9][a-z0-9-]*)(?:\..*)?")
 _FEW = 8  # names listed in full
 _PATIENCE = 1.0  # seconds for one pattern on one text
 _INTEGER_BITS = {"integer": 32, "long": 64}
@@ -184,10 +186,17 @@ def _wrong_type(value: object, field: str, wanted: str) -> ValidationIssue:
 
 def _instead(wrong: str, names: list[str]) -> str:
     """Return the end of a sentence: the names that were probably meant, else some of the possible ones."""
-    if meant := near(wrong, names):
+    if meant := _of_family(wrong, names) or near(wrong, names):
         return f"did you mean {' or '.join(meant)}?"
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
     return f"there are {', '.join(names[:_FEW])}{more}."
+
+
+def _of_family(wrong: str, names: list[str]) -> list[str]:
+    """Return some instance types of the family that a wrong type names: `p5` or `ml.p5.huge` name p5."""
+    found = _INSTANCE_TYPE.fullmatch(wrong.casefold())
+    family = [name for name in names if name.startswith(f"ml.{found[1]}.")] if found else []
+    return near(wrong, family) or family[:_FEW]
 
 
 def _rule_of(shape_name: str, pattern: str) -> str:

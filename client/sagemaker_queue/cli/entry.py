@@ -129,8 +129,18 @@ def _run(argv: list[str]) -> int:
         return print_error(error)
 
 
+# Options that users expect, because other tools have them or a column has this name.
+_KNOWN_ELSEWHERE = {
+    "--user": "Use --owner: it accepts the names in the column User.",
+    "--users": "Use --owner: it accepts the names in the column User.",
+    "--watch": "Use smq top: it shows the queue continuously.",
+}
+
+
 def _message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
+        if error.option_name in _KNOWN_ELSEWHERE:
+            return f"There is no option {error.option_name}. {_KNOWN_ELSEWHERE[error.option_name]}"
         return f"There is no option {error.option_name}.{did_you_mean(error.option_name, error.possibilities or ())}"
     return error.format_message()
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from api_contract.error_codes import Error
 from sagemaker_queue.errors import QueueError
+from sagemaker_queue.jobs.packaging.checkpoint_warning import with_remedy
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS
 
 _TAGS = {row.tag: row.names[0] for row in JOB_OPTIONS.values() if row.tag} | {"interactive": "--interactive"}
 _PHRASES = {
     "smq submit --no-preflight, or preflight=False in Python": "--no-preflight",
-    "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint)": "Give --checkpoint",
 }
 _FIELDS = {  # option -> pattern of the field; parts of the field in [brackets] are optional
     name: re.escape(row.field).replace(r"\[", "(?:").replace(r"\]", ")?")
@@ -49,6 +49,7 @@ def errors_with_options(request: Mapping[str, Any]) -> Iterator[None]:
 
 def with_options(text: str, request: Mapping[str, Any]) -> str:
     """Return a sentence about a request with the options of ``smq submit`` in place of its fields and tags."""
+    text = with_remedy(text, "add --checkpoint, or: smq config set checkpoint true")
     for phrase, replacement in _PHRASES.items():
         text = text.replace(phrase, replacement)
     text = _CHANNEL.sub(lambda found: _channel(int(found[1]), request), text)

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+LEAST_BYTES = 1_000_000  # a smaller transfer ends before its speed is known
+
+
 class TransferProgress:
     """A context manager with a progress bar. Call the object with numbers of bytes, from any thread.
 
-    The bar is shown only if stderr is a terminal.
+    The bar is shown only if stderr is a terminal, and there are at least LEAST_BYTES to transfer.
     """
 
     def __init__(self, title: str, total: int) -> None:
@@ -24,7 +27,7 @@ class TransferProgress:
         self._progress: Progress | None = None
 
     def __enter__(self) -> TransferProgress:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and self._total >= LEAST_BYTES:
             from rich.console import Console  # noqa: PLC0415  # slow to import
             from rich.progress import (  # noqa: PLC0415
                 BarColumn,

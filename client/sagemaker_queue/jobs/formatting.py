@@ -22,6 +22,12 @@ MEGABYTE = 1_000_000
 LONGEST_CELL = 72  # characters
 _IN_FURTHER_POOLS = "(tag start_by); it may now run in "  # part of a cause in the history
 _GOING_TO_BE_STOPPED = "; it is going to be stopped"  # end of such a cause
+# SageMaker's report of a failed program: AlgorithmError: ExecuteUserScriptError: ExitCode 1 ErrorMessage "..."
+_PROGRAM_FAILED = re.compile(r"AlgorithmError: (?:ExecuteUserScriptError: ?)?(.*)", re.DOTALL)
+_EXIT_CODE = re.compile(r"exit ?code:? ?([0-9]{1,3})\b", re.IGNORECASE)
+_CLASSIFIED = re.compile(r" \[[a-z_]+: ([^\]]*)\]$")
+_PYTHON_ERROR = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)(?:: [^\n]*)?$", re.MULTILINE)
+_RETRIED = re.compile(r"failed, (?P<how>retry [0-9]+ of [0-9]+|retried free): (?P<why>.*)", re.DOTALL)
 _BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -102,6 +108,36 @@ def _time_until(time: datetime) -> str:
     return duration(seconds) if seconds > 0 else "soon"
 
 
+def concise(text: str) -> str:
+    """Return a reason or cause in which SageMaker's report of a failed program is short.
+
+    SageMaker puts the program's last output, such as a traceback, on one line. The exit code remains, and the cause
+    that the queue has found, or else the last line of the traceback.
+    """
+    found = _PROGRAM_FAILED.search(text)
+    if found is None:
+        return text
+    report, code = found[1], _EXIT_CODE.search(found[1])
+    classified, errors = _CLASSIFIED.search(report), _PYTHON_ERROR.findall(report)
+    if not (code or classified or errors):
+        return text
+    exit_code = f"exit code {code[1]}" if code else ""
+    if classified:
+        short = f"{classified[1].rstrip('.')} ({exit_code})" if exit_code else classified[1]
+    else:
+        short = ": ".join(filter(None, [exit_code, shortened(errors[-1].rstrip('"')) if errors else ""]))
+    return f"{text[: found.start()]}{short}"
+
+
+def end_of_attempt(outcome: str, cause: str) -> str:
+    """Return how an attempt ended, with a retry at the end: ``failed (exit code 3); retry 1 of 2``."""
+    retried = _RETRIED.fullmatch(cause)
+    if retried is None:
+        why = cause.removeprefix(f"{outcome}: ")
+        return f"{outcome}: {concise(why)}" if why else outcome
+    return f"{outcome} ({concise(retried['why'])}); {retried['how']}"
+
+
 def has_further_pools(job: JobDetail) -> bool:
     """Return whether a job that has missed its start may run in further pools of its project, from its history."""
     return any(_IN_FURTHER_POOLS in transition.cause for transition in job.history)
@@ -116,7 +152,7 @@ def is_stopped_for_hang(job: JobDetail) -> bool:
 def state_sentence(job: JobSummary) -> str:
     """Return the state of a job, its position if it waits, the reason and the expected start, as text on one line."""
     position = f", {place(job.position)}" if job.position else ""
-    reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
+    reason = f": {clean(concise(job.reason.message))}" if job.reason and job.reason.message else ""
     expected = _expected_start(job.expected_start) if reason.endswith(".") else ""
     failed = f" ({clean(job.failure_class)})" if job.state == "failed" and job.failure_class else ""
     return f"{job.job} {predicate(job.state)}{failed}{position}{reason}{expected}"

@@ -13,19 +13,22 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
+import msgspec
+
 from api_contract.history import PastAttempt
 from api_contract.models import JobDetail, JobSummary, PlanAnswer, Submission
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import amount, did_you_mean, file_size, one_line, state_sentence
+from sagemaker_queue.jobs.packaging.checkpoint_warning import with_remedy
 from sagemaker_queue.jobs.packaging.command import packed_job
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords
 from sagemaker_queue.jobs.packaging.sweep import check_values
 from sagemaker_queue.notebook import html
-from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep
+from sagemaker_queue.notebook.iterators import Jobs, Listing, LogLines, Sweep, attempts_text, jobs_text
 from sagemaker_queue.notebook.progress import Progress
 from sagemaker_queue.notebook.usage_report import FailureReport, UsageReport, failure_report, usage_report
 from sagemaker_queue.queue import client
-from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
+from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace, first_pause
 from sagemaker_queue.workflows.grid import MOST, job_for_run, submit_all, sweep_runs
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 from sagemaker_queue.workflows.job_logs.follower import Follower, Outage
@@ -49,11 +52,18 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import Progress as Moved
     from sagemaker_queue.jobs.packaging.storage import S3Storage
 
+Warned = TypeVar("Warned", Submission, PlanAnswer)
 Method = TypeVar("Method", bound=Callable[..., Any])
 Command = Union[str, Sequence[str]]
 """A command as one text, or as a list of words."""
 
 html.show_in_notebooks()
+
+
+def _with_keywords(answer: Warned) -> Warned:
+    """Return an answer about a command with the keywords of this module in its warnings."""
+    warnings = tuple(with_remedy(warning, "give checkpoint=True.") for warning in answer.warnings)
+    return msgspec.structs.replace(answer, warnings=warnings)
 
 
 def _with_job_keywords(method: Method) -> Method:
@@ -100,7 +110,7 @@ class QueueClient(client.QueueClient):
         with self._job_from_keywords(request, job) as (described, code, storage):
             wanted = described.request()
             upload_code(self, wanted, code, storage, preflight=preflight)
-        return super().submit(wanted, preflight=preflight)
+        return _with_keywords(super().submit(wanted, preflight=preflight))
 
     @_with_job_keywords
     def sweep(
@@ -145,7 +155,7 @@ class QueueClient(client.QueueClient):
             _refuse_keywords(job)
             return super().plan(request)
         with self._job_from_keywords(request, job) as (described, _, _):
-            return super().plan(described.request())
+            return _with_keywords(super().plan(described.request()))
 
     def jobs(self, states: str | Iterable[str] = "live") -> Listing[JobSummary]:
         """List jobs: ``live`` jobs, ``finished`` jobs, ``all`` jobs, or the jobs in the given states.
@@ -153,7 +163,7 @@ class QueueClient(client.QueueClient):
         Live jobs are in the queue's order: the highest priority first, then the earliest submission. Pages of jobs are
         read during the iteration.
         """
-        return Listing(super().jobs(states), html.jobs)
+        return Listing(super().jobs(states), html.jobs, jobs_text)
 
     def history(
         self,
@@ -169,7 +179,7 @@ class QueueClient(client.QueueClient):
         ``owner`` is an ARN, which may contain ``*``. Attempts are kept longer than their jobs.
         """
         found = super().history(_time(since), None if until is None else _time(until), owner=owner, project=project)
-        return Listing(found, html.attempts)
+        return Listing(found, html.attempts, attempts_text)
 
     def usage(
         self,
@@ -230,7 +240,7 @@ class QueueClient(client.QueueClient):
         deadline = None if timeout is None else time.monotonic() + timeout
         ended: dict[str, JobDetail] = {}
 
-        pace = PollingPace(poll)
+        pace = PollingPace(poll, first=first_pause(poll))
 
         def pause() -> None:
             seconds = pace.seconds()

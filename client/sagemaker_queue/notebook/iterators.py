@@ -10,21 +10,38 @@ from typing import TYPE_CHECKING, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.history import PastAttempt
 from api_contract.models import JobSummary, Submission
 from api_contract.shape import Answer
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.jobs.formatting import state_sentence
+from sagemaker_queue.jobs.formatting import state_sentence, visible
 from sagemaker_queue.notebook import html
 from sagemaker_queue.notebook.frames import to_frame
 from sagemaker_queue.notebook.progress import Progress
+from sagemaker_queue.presentation.text.accounting.history_text import history_table
+from sagemaker_queue.presentation.text.job_text import jobs_table
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.follower import JobEvent, StateReport
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_TEXT_COLUMNS = ("job", "user", "state", "priority", "turn", "when", "instances", "reason")
+
 T = TypeVar("T", bound=Answer)
 J = TypeVar("J", bound=JobSummary)
+
+
+def jobs_text(jobs: Iterable[JobSummary]) -> str:
+    """Return a table of jobs as text."""
+    known = list(jobs)
+    return visible(jobs_table(known, _TEXT_COLUMNS, compact=True)) if known else "No jobs."
+
+
+def attempts_text(attempts: Iterable[PastAttempt]) -> str:
+    """Return a table of finished attempts as text."""
+    known = list(attempts)
+    return visible(history_table(known)) if known else "No attempts."
 
 
 class Listing(Iterator[T]):
@@ -33,9 +50,12 @@ class Listing(Iterator[T]):
     ``all()``, ``to_frame()`` and the table in a notebook also include items that were already consumed.
     """
 
-    def __init__(self, items: Iterator[T], shown: Callable[[Iterable[T]], str]) -> None:
+    def __init__(
+        self, items: Iterator[T], shown: Callable[[Iterable[T]], str], printed: Callable[[Iterable[T]], str]
+    ) -> None:
         self._items = items
-        self._shown = shown
+        self._shown = shown  # as HTML
+        self._printed = printed  # as text
         self._read: list[T] = []
         self._given = 0
 
@@ -49,7 +69,11 @@ class Listing(Iterator[T]):
         return self._read[self._given - 1]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: list(...), .all() and .to_frame() read it; {len(self._read)} read so far>"
+        return f"<{type(self).__name__}: read by print(), list(), .all() or .to_frame(); {len(self._read)} read so far>"
+
+    def __str__(self) -> str:
+        """Return all items as a table of text, from the first on."""
+        return self._printed(self._every())
 
     def _every(self) -> Iterator[T]:
         """Yield all items from the first on; read only as far as the caller iterates."""
@@ -79,6 +103,10 @@ class Jobs(tuple[J, ...]):
     """A tuple of jobs, which notebooks show as a table."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return the jobs as a table of text."""
+        return jobs_text(self)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the jobs as a pandas DataFrame, one row each. Raises ImportError if pandas is not installed."""

@@ -204,6 +204,12 @@ def _suggested(trial: optuna.Trial, name: str, one: BaseDistribution) -> Value:
     return chosen
 
 
+def names() -> list[str]:
+    """Return the names of the studies in files of this machine, the latest first."""
+    files = sorted(folder().glob("*.log"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.stem for file in files]
+
+
 def _file(name: str) -> Path:
     return folder() / f"{name}.log"
 

@@ -29,9 +29,12 @@ class Fetched:
     files: int  # number of files
     size: int  # bytes of all files
     refused: tuple[tuple[str, str], ...] = ()  # files that were not downloaded, each with the reason
+    nothing: str = ""  # a sentence that says what to do if there are no files
 
     def __str__(self) -> str:
         """Return a line to show to users."""
+        if not self.files and self.nothing:
+            return self.nothing
         return f"{amount(self.files, 'file')}, {file_size(self.size)}, now in {self.folder}"
 
     def __fspath__(self) -> str:
@@ -66,7 +69,11 @@ def fetch_results(
     storage = storage_of(queue)
     found = [stored for stored in storage.objects(source) if not stored.address.key.endswith("/")]
     if not found:
-        raise NotFound(f"{name} has left nothing at {source}.")
+        raise NotFound(
+            f"{name} has saved no checkpoint at {source} yet."
+            if checkpoints
+            else f"{name} has left nothing at {source}.{_where_checkpoints_are(job)}"
+        )
     check_disk(target, sum(stored.size for stored in found))
     with shown(sum(stored.size for stored in found)) as progress:
         done = fetch_all(found, source.folder.key, target, storage, progress)
@@ -75,7 +82,16 @@ def fetch_results(
     if not checkpoints:
         more, more_size, not_unpacked = _unpack_all(target, max_size, max_files)
         count, size, refused = count + more, size + more_size, refused + not_unpacked
-    return Fetched(target, count, size, tuple(refused))
+    return Fetched(target, count, size, tuple(refused), "" if checkpoints else _no_results(job))
+
+
+def _no_results(job: JobDetail) -> str:
+    """Return a sentence about a job without results."""
+    return f"{job.job} has left no model and no other output.{_where_checkpoints_are(job)}"
+
+
+def _where_checkpoints_are(job: JobDetail) -> str:
+    return f" Its checkpoints: smq get {job.job} --checkpoints" if "CheckpointConfig" in job.request else ""
 
 
 def results_of(job: JobDetail) -> S3Address:

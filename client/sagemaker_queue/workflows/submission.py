@@ -35,8 +35,18 @@ def upload_code(
         before()
 
     if preflight:
+        check_script(request, code)
         check_storage(queue, request, upload_folder=code.address)
     return code.upload(storage, ask_first)
+
+
+def check_script(request: Mapping[str, Any], code: Code) -> None:
+    """Raise InvalidRequest if the command of a request runs a script that is not in its code."""
+    from sagemaker_queue.jobs.packaging.script_check import missing_script  # noqa: PLC0415
+    from sagemaker_queue.jobs.preflight import PreflightIssue, refuse  # noqa: PLC0415  # boto3
+
+    if problem := missing_script(request, code.archive):
+        refuse([PreflightIssue("HyperParameters.command", problem)])
 
 
 def check_storage(queue: QueueClient, request: Mapping[str, Any], upload_folder: S3Address | None = None) -> None:

@@ -6,6 +6,7 @@ The types of `policy_schema` define fields and bounds. Errors name the path, the
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from msgspec import inspect
 from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.documents.policy_schema import UNLIMITED, Policy, Pool, Prices
 
+LONGEST_GUESS: Final = 100  # characters; a longer name is no typing error
 LARGEST_AMOUNT: Final = 1e18  # a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
@@ -76,7 +78,9 @@ def read_fields(
             fields[name] = None
     for name in document:
         if name not in readers:
-            raise DocumentError(path, f"unknown field {shown(name)}; known are {', '.join(sorted(readers))}")
+            meant = get_close_matches(str(name), readers, 1) if len(str(name)) <= LONGEST_GUESS else []
+            hint = f"did you mean {meant[0]}? Known are" if meant else "known are"
+            raise DocumentError(path, f"unknown field {shown(name)}; {hint} {', '.join(sorted(readers))}")
     return fields
 
 

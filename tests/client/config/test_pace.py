@@ -4,12 +4,15 @@ import pytest
 
 from api_contract.models import JobSummary, QueueStatus
 from sagemaker_queue.queue.config.pace import (
+    FIRST_GROWTH,
+    FIRST_SECONDS,
     GROWTH,
     JITTER,
     LONGEST_SECONDS,
     OFTEN_SECONDS,
     POLL_SECONDS,
     PollingPace,
+    first_pause,
     states,
 )
 
@@ -37,6 +40,23 @@ def test_it_asks_every_five_seconds_for_a_minute_and_then_more_slowly() -> None:
     assert grown[:3] == pytest.approx([POLL_SECONDS * GROWTH, POLL_SECONDS * GROWTH**2, POLL_SECONDS * GROWTH**3])
     assert grown[-1] == max(found) == LONGEST_SECONDS
     assert len(found) < 140
+
+
+def test_a_client_that_waits_begins_after_a_second_and_slows_down() -> None:
+    pace = PollingPace(POLL_SECONDS, draw=lambda: 0.0, first=first_pause(POLL_SECONDS))
+    found = pauses(pace, HOUR)
+    assert found[:3] == pytest.approx([FIRST_SECONDS, FIRST_SECONDS * FIRST_GROWTH, FIRST_SECONDS * FIRST_GROWTH**2])
+    assert found[4:8] == [POLL_SECONDS] * 4
+    assert len(found) < 145  # at most four requests more than without the short pauses
+    pace.observe("running")
+    assert pace.seconds() == FIRST_SECONDS
+    pace.failed()
+    assert pace.seconds() >= POLL_SECONDS, "an outage ends the short pauses"
+
+
+@pytest.mark.parametrize("poll", [0.0, 0.1, 4.0, 120.0])
+def test_a_pause_that_a_user_sets_is_also_the_first_one(poll: float) -> None:
+    assert first_pause(poll) == poll
 
 
 def test_pauses_are_longer_at_random_and_never_shorter() -> None:

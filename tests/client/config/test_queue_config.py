@@ -79,7 +79,7 @@ class TestPrecedence:
 
 class TestComplaints:
     def test_nothing_is_configured(self) -> None:
-        with pytest.raises(ConfigError, match=r"SAGEMAKER_QUEUE_URL.*config\.toml.*SAGEMAKER_QUEUE_PROFILE"):
+        with pytest.raises(ConfigError, match=r"smq config import FILE.*local_cloud exec"):
             find_config()
 
     def test_a_file_that_was_named_must_exist(self, profile_file: Path) -> None:

@@ -149,7 +149,14 @@ def test_signs_that_the_output_cannot_show_are_replaced(queue: ScriptedServer) -
 def test_no_queue_is_configured(doctor: Doctor) -> None:
     found = doctor()
     assert "No queue is configured" in found["configuration"].message
-    assert {finding.status for check, finding in found.items() if check != "configuration"} == {SKIPPED}
+    without_queue = {"configuration", "credentials", "shell"}
+    assert {finding.status for check, finding in found.items() if check not in without_queue} == {SKIPPED}
+    assert "credentials" in found["credentials"].message and "Not checked" not in found["credentials"].message
+    assert "smq shell" in found["shell"].message
+    assert main(["doctor"]) == 1
+    page = doctor.capsys.readouterr().out
+    assert page.count("Not checked") == 1
+    assert "(dns, connection, clock, access, identity, version, role, bucket)" in page
 
 
 @pytest.mark.parametrize(
@@ -232,7 +239,7 @@ def test_nobody_listens(doctor: Doctor) -> None:
         closed.bind(("127.0.0.1", 0))
         found = doctor("--url", f"http://127.0.0.1:{closed.getsockname()[1]}/prod")
     assert "cannot be reached" in found["connection"].message
-    assert found["access"].message == "Not looked at, because of the step connection."
+    assert found["access"].message == "Not checked, because the step connection failed."
 
 
 def test_a_firewall_swallows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +302,7 @@ def test_there_are_no_credentials(queue: ScriptedServer, doctor: Doctor, monkeyp
     found = doctor()
     assert found["credentials"].message == "There are no AWS credentials."
     assert "aws sso login" in str(found["credentials"].remedy)
-    assert found["access"].message == "Not looked at, because of the step credentials."
+    assert found["access"].message == "Not checked, because the step credentials failed."
 
 
 def test_an_aws_profile_that_is_not_there(server: ScriptedServer, doctor: Doctor, tmp_path: Path) -> None:
@@ -348,7 +355,7 @@ def test_the_queue_or_api_gateway_says_no(
     assert message in found["access"].message
     assert remedy in str(found["access"].remedy)
     assert "s3cret" not in str(found)
-    assert found["version"].message == "Not looked at, because of the step access."
+    assert found["version"].message == "Not checked, because the step access failed."
 
 
 def test_a_queue_that_is_older_than_the_client(queue: ScriptedServer, doctor: Doctor) -> None:

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue import NotFound, Unavailable
 from sagemaker_queue.cli import main as smq
+from sagemaker_queue.jobs.formatting import concise, end_of_attempt
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
@@ -313,6 +314,60 @@ def test_ctrl_c_says_how_to_cancel_and_asks_nothing(scene: Scene, server: Script
     assert [received.method for received in server.received] == ["GET"]
 
 
+@pytest.mark.parametrize(("state", "said"), [("running", "continues to run"), ("preempted", "stays in the queue")])
+def test_ctrl_c_says_what_the_job_does(scene: Scene, state: str, said: str) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    notes = io.StringIO()
+    scene.answer(state)
+    scene.pauses = [interrupt]
+    follower = Follower(scene.queue, None, pause=scene.pause)
+    with pytest.raises(KeyboardInterrupt):
+        render_events(follower.follow("job1"), JobLogRenderer(io.StringIO(), notes))
+    assert notes.getvalue().splitlines()[-1] == f"job1 {said}; to cancel it: smq cancel job1"
+
+
+TRACEBACK = (
+    'AlgorithmError: ExecuteUserScriptError: ExitCode 1 ErrorMessage "Traceback (most recent call last): File train.py,'
+    " line 3, in <module> ValueError: invalid literal for int() with base 10: 'x'\""
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        (
+            f"{TRACEBACK} [user_error: ValueError: invalid literal]",
+            "ValueError: invalid literal (exit code 1)",
+        ),
+        ("AlgorithmError: , exit code: 137", "exit code 137"),
+        (
+            'failed, retry 1 of 2: AlgorithmError: ExecuteUserScriptError:\nExitCode 3\nErrorMessage ""',
+            "failed, retry 1 of 2: exit code 3",
+        ),
+        ("AlgorithmError: exit code: 1\nTraceback\nKeyError: 'lr'", "exit code 1: KeyError: 'lr'"),
+        ("AlgorithmError: something else", "AlgorithmError: something else"),
+        ("CapacityError: none", "CapacityError: none"),
+    ],
+)
+def test_a_failed_program_is_reported_in_short(text: str, short: str) -> None:
+    assert concise(text) == short
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        ("failed, retry 1 of 2: AlgorithmError: exit code: 3", "failed (exit code 3); retry 1 of 2"),
+        ("failed, retried free: AlgorithmError: exit code: 3", "failed (exit code 3); retried free"),
+        ("failed: AlgorithmError: exit code: 3", "failed: exit code 3"),
+        ("", "failed"),
+    ],
+)
+def test_the_end_of_an_attempt_is_said_once(cause: str, said: str) -> None:
+    assert end_of_attempt("failed", cause) == said
+
+
 class TestSmqLogs:
     @pytest.fixture(autouse=True)
     def lines(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +416,7 @@ class TestSmqLogs:
         assert smq(["logs", "job1"]) == 0
         assert capsys.readouterr().err.splitlines()[:2] == [
             "job1 was preempted (attempt 1): made room for job2",
-            "job1: attempt 2 failed:",
+            "job1: attempt 2 failed",
         ]
 
     def test_following_begins_with_the_last_lines(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
@@ -468,10 +523,10 @@ class CountedLogs(Logs):
 def test_a_waiting_job_is_asked_about_more_and_more_rarely(scene: Scene) -> None:
     always(scene, "pending")
     asked = followed_for_an_hour(scene, None)
-    assert 9 <= sum(time < 60 for time in asked) <= 13
+    assert 12 <= sum(time < 60 for time in asked) <= 17
     assert 85 <= len(asked) <= 145
     gaps = [after - before for before, after in zip(asked, asked[1:])]
-    assert min(gaps) >= 5 and max(gaps) <= 37.5
+    assert gaps[0] < 1.5 and min(gaps[5:]) >= 5 and max(gaps) <= 37.5
 
 
 def test_a_job_far_from_its_start_is_asked_about_each_minute(scene: Scene) -> None:

@@ -51,6 +51,23 @@ def test_what_is_looked_at_can_be_taken_all_the_same(queue: QueueClient) -> None
 
 
 @pytest.mark.usefixtures("two_pages")
+def test_jobs_are_printed_as_a_table(queue: QueueClient) -> None:
+    jobs = queue.jobs("all")
+    headers, *rows = str(jobs).splitlines()
+    assert headers.split()[:4] == ["Job", "Name", "User", "State"]
+    assert [row.split()[0] for row in rows] == ["a", "b"]
+    one = next(jobs)
+    assert len(repr(one)) < 200 and "job='a'" in repr(one) and "None" not in repr(one)
+
+
+def test_attempts_are_printed_as_a_table(server: ScriptedServer, queue: QueueClient) -> None:
+    server.answers(200, {"attempts": [ATTEMPT], "next": None})
+    assert "Outcome" in str(queue.history()).splitlines()[0]
+    server.answers(200, {"jobs": [], "next": None})
+    assert str(queue.jobs()) == "No jobs."
+
+
+@pytest.mark.usefixtures("two_pages")
 def test_jobs_as_a_frame(queue: QueueClient) -> None:
     pytest.importorskip("pandas")
     frame = queue.jobs("all").to_frame().set_index("job")

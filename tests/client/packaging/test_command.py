@@ -206,11 +206,11 @@ class TestAgain:
     def test_another_name_and_checkpoints_beside(self) -> None:
         request = a_job(checkpoint_home=HOME / "checkpoints", tags={"priority": "1", "team": "x"}).request()
         later = resubmission(
-            {**request, "Tags": [*request["Tags"], {"Key": "after", "Value": "a"}]}, "j", after=["b", "c:any"]
+            {**request, "Tags": [*request["Tags"], {"Key": "after", "Value": "a"}]}, "j", tags={"after": "b c:any"}
         )
         assert {tag["Key"]: tag["Value"] for tag in later["Tags"]}["after"] == "b c:any"
         assert len(later["Tags"]) == len(request["Tags"]) + 1
-        again = resubmission(request, "job1-r2", priority=5)
+        again = resubmission(request, "job1-r2", tags={"priority": "5"})
         assert again["TrainingJobName"] == "job1-r2"
         assert again["CheckpointConfig"] != request["CheckpointConfig"]
         assert {tag["Key"]: tag["Value"] for tag in again["Tags"]} == {"priority": "5", "team": "x"}

@@ -72,6 +72,14 @@ def test_a_plan_tells_what_preflight_would_refuse() -> None:
     assert any("cannot be met" in warning for warning in answer["warnings"])
 
 
+def test_gpus_that_no_pool_shares_are_refused_by_their_tag_with_a_remedy_that_helps() -> None:
+    status, answer = Api(slots=2).add("part", 1, Tags=[{"Key": "gpus", "Value": "1"}])
+    assert (status, answer["field"]) == (400, "Tags[0].Value")
+    message = answer["errors"][0]["message"]
+    assert message.startswith("The tag gpus cannot be met under the present policy.")
+    assert "Leave it out to get whole instances" in message and "InstanceCount" not in message
+
+
 def test_without_preflight_sagemakers_own_rules_hold() -> None:
     status, answer = Api().add("job1", 1, preflight="false", EnableManagedSpotTraining=True)
     assert (status, answer["field"]) == (400, "StoppingCondition.MaxWaitTimeInSeconds")

@@ -143,6 +143,7 @@ def pool(**fields: Any) -> dict[str, Any]:
         (small(prices={P5: HIGHEST_PRICE + 1}), f"a price of {P5} is above"),
         (small(prices={P5: {"spot": HIGHEST_PRICE + 1}}), f"a price of {P5} is above"),
         (small(prices={P5: {"reserved": 1}}), "unknown field 'reserved'; known are on_demand, spot, training_plan"),
+        (small(projects=[{"name": "a", "limits": {"p5": 1}}]), "unknown field 'limits'; did you mean limit? Known are"),
         (small(prices={"p5": 98}), "'p5', which is not a SageMaker instance type"),
         (small(prices={f"ml.p{n}.large": 1 for n in range(MOST_PRICES + 1)}), "prices of 501 instance types"),
     ],

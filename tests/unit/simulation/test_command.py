@@ -88,7 +88,8 @@ def test_policies_side_by_side(trace: Path, tmp_path: Path, capsys: pytest.Captu
         files[-1].write_text(POLICY.replace("capacity: 2", f"capacity: {capacity}"))
     page = tmp_path / "page.html"
     assert main([str(trace), "--policy", str(files[0]), "--compare", str(files[1]), "--html", str(page)]) == 0
-    shown = capsys.readouterr().out
+    shown, notes = capsys.readouterr()
+    assert notes == f"{page} is written.\n"
     assert "small.yaml" in shown and "large.yaml" in shown
     assert "project vision" in shown
     assert "which is the worst of" in shown
@@ -302,4 +303,4 @@ def test_an_interruption_is_said(
 
     monkeypatch.setattr("job_queue.simulation.command.read_trace", interrupted)
     assert main([str(trace)]) == 130
-    assert capsys.readouterr().err == "error: interrupted; nothing was written\n"
+    assert capsys.readouterr().err == "smq: interrupted; nothing was written\n"

@@ -197,6 +197,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
         "ResourceConfig.InstanceType",
         "is 'ml.p5.48xlrge', unknown to SageMaker; did you mean ml.p5.48xlarge",
     ),
+    "only the family of an instance type": (
+        lambda: changed("ResourceConfig/InstanceType", "p5"),
+        "ResourceConfig.InstanceType",
+        "is 'p5', unknown to SageMaker; did you mean ml.p5.",
+    ),
     "a value in capitals": (
         lambda: changed("AlgorithmSpecification/TrainingInputMode", "FILE"),
         "AlgorithmSpecification.TrainingInputMode",

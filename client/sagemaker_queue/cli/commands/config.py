@@ -85,13 +85,15 @@ def config_list(as_json: bool) -> int:
     """Print the profiles."""
     file = _file()
     rows = [
-        {"name": name, "url": profile["url"], "default": name == file.default}
+        {"name": name, "url": profile.get("url"), "default": name == file.default}
         for name, profile in file.profiles.items()
     ]
     if as_json:
         print_json(rows)
     elif rows:
-        cells = [[row["name"], row["url"], "default" if row["default"] else ""] for row in rows]
+        cells = [
+            [row["name"], row["url"] or "(the environment's)", "default" if row["default"] else ""] for row in rows
+        ]
         print(table(["Profile", "URL", ""], cells))
     else:
         print(f"There are no profiles in {file.path}.")
@@ -133,7 +135,7 @@ def _change(setting: str, value: str | None) -> int:
     file.set(profile, setting, value)
     done = "is no longer set" if value is None else "is set" if setting in SECRET_SETTINGS else f"is {value}"
     print(f"{setting} of the profile {profile} {done}")
-    _warn_if_unused(profile)
+    _warn_if_unused(file, profile)
     return DONE
 
 
@@ -141,8 +143,9 @@ def _profile_to_change(file: ProfileFile) -> str:
     return connection().profile or os.environ.get(PROFILE_VARIABLE) or file.default or _FIRST
 
 
-def _warn_if_unused(profile: str) -> None:
-    if os.environ.get(URL_VARIABLE):
+def _warn_if_unused(file: ProfileFile, profile: str) -> None:
+    # A profile without an address holds defaults for the queue that the environment names.
+    if os.environ.get(URL_VARIABLE) and "url" in file.profiles[profile]:
         print_warning(f"{URL_VARIABLE} is set, so no profile is used without -c {profile}")
 
 
@@ -204,7 +207,7 @@ def config_import(source: str, yes: bool) -> int:
             return REFUSED
     file.merge(profile, settings)
     print(f"The profile {profile} has the new settings. Check them: smq doctor")
-    _warn_if_unused(profile)
+    _warn_if_unused(file, profile)
     return DONE
 
 

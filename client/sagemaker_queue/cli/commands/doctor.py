@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.parser import command, connection, json_flag
-from sagemaker_queue.workflows.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, healthy
+from sagemaker_queue.workflows.doctor.findings import FAILED, NOT_CHECKED, OK, SKIPPED, WARNED, Finding, healthy
 
 _MARKS = {OK: "✓", WARNED: "!", FAILED: "✗", SKIPPED: "–"}
 _PLAIN_MARKS = {OK: "[ok]", WARNED: "[??]", FAILED: "[!!]", SKIPPED: "[--]"}
@@ -28,15 +29,30 @@ def doctor(as_json: bool) -> int:
     from sagemaker_queue.workflows.doctor.examination import CHECKS, examine  # noqa: PLC0415  # boto3
 
     named = connection()
-    findings = []
-    marks = _marks()
+    findings: list[Finding] = []
+    marks, size = _marks(), max(map(len, CHECKS))
     for finding in examine(named.url, named.profile):
         findings.append(finding)
-        if not as_json:
-            print("\n".join(lines(finding, marks, max(map(len, CHECKS)))), flush=True)
+        if not (as_json or _is_not_checked(finding)):
+            print("\n".join(lines(finding, marks, size)), flush=True)
+    if not as_json:
+        for message, checks in not_checked(findings).items():
+            print(f"{marks[SKIPPED]} {message} ({', '.join(checks)})")
     if as_json:
         print_json({"healthy": healthy(findings), "checks": [asdict(finding) for finding in findings]})
     return DONE if healthy(findings) else REFUSED
+
+
+def _is_not_checked(finding: Finding) -> bool:
+    return finding.status == SKIPPED and finding.message.startswith(NOT_CHECKED)
+
+
+def not_checked(findings: Iterable[Finding]) -> dict[str, list[str]]:
+    """Return the steps that depend on a failed step, by the message about them."""
+    found: dict[str, list[str]] = {}
+    for finding in filter(_is_not_checked, findings):
+        found.setdefault(finding.message, []).append(finding.check)
+    return found
 
 
 def _marks() -> dict[str, str]:

@@ -12,16 +12,24 @@ from sagemaker_queue.cli.arguments import JobChoice, job_choice_arguments
 from sagemaker_queue.cli.completion import one_of
 from sagemaker_queue.cli.output import DONE, colours, print_json, raw, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
-from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.errors import ConfigError, QueueError
 from sagemaker_queue.jobs.formatting import did_you_mean
 from sagemaker_queue.presentation.tables.jobs import COLUMNS
-from sagemaker_queue.presentation.text.job_text import ARTICLE, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
+from sagemaker_queue.presentation.text.job_text import (
+    ARTICLE,
+    ON_A_TERMINAL,
+    WIDE,
+    jobs_screen,
+    jobs_table,
+    on_a_terminal,
+)
 from sagemaker_queue.workflows.selection import Selection
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 _LIVE = "live"
+_COUNTED = 100  # finished jobs are counted up to this number
 
 
 def _listed(states: frozenset[str]) -> str:
@@ -110,8 +118,22 @@ def ls(
             print(_screen(jobs, columns, queue.config.columns, terminal, wide=wide), file=raw(sys.stdout))
     else:
         all_live = states == _LIVE and selection == Selection()
-        print("The queue is empty." if all_live else "No jobs match.", file=sys.stderr)
+        others = _finished(queue, selection) if states == _LIVE else ""
+        print(f"{'The queue is empty' if all_live else 'No jobs match'}{others}.", file=sys.stderr)
     return DONE
+
+
+def _finished(queue: QueueClient, selection: Selection) -> str:
+    """Return how many finished jobs the selection has, and how to list them; empty if there are none."""
+    try:
+        count = sum(1 for _ in selection.of(queue.jobs("finished"), limit=_COUNTED))
+    except QueueError:
+        return ""
+    if count == 0:
+        return ""
+    if count == 1:
+        return "; 1 job has finished: add --all to list it"
+    return f"; {f'{count} or more' if count == _COUNTED else count} jobs have finished: add --all to list them"
 
 
 def _screen(
@@ -123,5 +145,5 @@ def _screen(
             chosen = _columns(profiles)
         except click.BadParameter as error:
             raise ConfigError(f"columns in the profile: {error.message}") from error
-    columns = chosen or (WIDE if wide else ON_A_TERMINAL)
+    columns = chosen or (WIDE if wide else on_a_terminal(jobs))
     return jobs_screen(jobs, columns, terminal, as_asked=chosen is not None, colours=colours())

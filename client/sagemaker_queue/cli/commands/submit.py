@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.policy_preview import HOURS, capacities, hours_from, show_preview
-from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.completion import files, projects
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command, job_from_options, job_options
 from sagemaker_queue.cli.option_names import errors_with_options, with_options
@@ -38,7 +38,8 @@ from sagemaker_queue.errors import (
     NotFound,
 )
 from sagemaker_queue.jobs.formatting import file_size, one_line
-from sagemaker_queue.jobs.packaging.command import InteractiveSettings, next_name, resubmission
+from sagemaker_queue.jobs.packaging.command import InteractiveSettings, next_name, resubmission, tags_with_options
+from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, pair
 from sagemaker_queue.presentation.text.explanations import plan_page
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from sagemaker_queue.queue.config.job_defaults import seconds
@@ -197,15 +198,23 @@ def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
     ],
 )
 @job_argument
-@option("--name", "new_name", metavar="NAME", help="of the new job (default: JOB-r2, and so on)")
-@option("--priority", metavar="P", type=int, help="of the new job (default: the same)")
+@option("--name", "new_name", metavar="NAME", help="name of the new job (default: JOB-r2, then JOB-r3)")
+@option("--priority", metavar="P", type=int, help="priority of the new job (default: the same)")
+@option("--project", metavar="X", shell_complete=projects, help="project of the new job (default: the same)")
 @option(
     "--after",
     metavar="JOB[:any]",
     multiple=True,
-    help="start the new job once this one has ended, instead of those that the old one was to start after",
+    help="start the new job after this job has completed, or with :any has finished; replaces the old job's list",
 )
-@flag("--resume", exclusive_group="start", help="go on from the checkpoints of the job, which must have ended")
+@option(
+    "--tag",
+    metavar="K=V",
+    type=checked(pair),
+    multiple=True,
+    help="set a tag of the new job, or replace the old job's; may be repeated",
+)
+@flag("--resume", exclusive_group="start", help="continue from the checkpoints of the job, which must have finished")
 @option(
     "--from",
     "from_step",
@@ -223,7 +232,9 @@ def resubmit(
     name: str,
     new_name: str | None,
     priority: int | None,
+    project: str | None,
     after: tuple[str, ...],
+    tag: tuple[tuple[str, str], ...],
     resume: bool,
     from_step: int | None,
     wait: bool,
@@ -244,8 +255,7 @@ def resubmit(
     request = resubmission(
         job.request,
         new_name or next_name(job.job),
-        priority=priority,
-        after=after,
+        tags=_new_tags(priority=priority, project=project, after=after, tag=dict(tag)),
         resume=resume,
         from_step=from_step,
     )
@@ -254,6 +264,12 @@ def resubmit(
     if from_step is not None:
         _copy_step(queue, job.job, from_step, request, quiet=as_json)
     return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
+
+
+def _new_tags(**options: Any) -> dict[str, str]:
+    """Return the tags that the options of ``resubmit`` set. Raises InvalidOption if two of them contradict."""
+    given = cast("JobKeywords", {name: value for name, value in options.items() if value not in (None, ())})
+    return tags_with_options(given, lambda name: JOB_OPTIONS[name].names[-1])
 
 
 def _copy_step(queue: QueueClient, name: str, step: int, request: Mapping[str, Any], *, quiet: bool) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import MEGABYTE, did_you_mean
-from sagemaker_queue.jobs.packaging.job_options import JobKeywords, accepted_sizes, tags_of
+from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords, accepted_sizes, tags_of
 from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.queue.config.queue_config import find_defaults
 from sagemaker_queue.queue.data_links import S3Address, link_path
@@ -244,7 +244,7 @@ def packed_job(
     checkpoints = S3Address.parse(checkpoint) if isinstance(checkpoint, str) else None
     patterns = options.get("include_secrets", ())
     own_tags = _texts(options.get("tag", {}))
-    tags = {**tags_of({**options, "project": options.get("project") or defaults.project}), **own_tags}
+    tags = {**({"project": defaults.project} if defaults.project else {}), **tags_with_options(options, option_text)}
     role = needed(options.get("role") or defaults.role, "role")
     image = needed(options.get("image") or defaults.image, "image")
     instance_type = needed(options.get("instance_type") or defaults.instance_type, "instance_type")
@@ -291,6 +291,21 @@ def packed_job(
         )
 
 
+def tags_with_options(options: JobKeywords, option_text: Callable[[str], str]) -> dict[str, str]:
+    """Return the tags of a job: those of its options, and the tags that are given as such.
+
+    Raises InvalidOption if a tag contradicts an option. ``option_text`` returns an option as the user writes it.
+    """
+    own, by_options = _texts(options.get("tag", {})), tags_of(options)
+    for name, row in JOB_OPTIONS.items():
+        if row.tag in own and by_options.get(row.tag, own[row.tag]) != own[row.tag]:
+            raise InvalidOption(
+                f"{option_text(name)} is {by_options[row.tag]} and {option_text('tag')} {row.tag} is {own[row.tag]}: "
+                "give only one of them."
+            )
+    return {**by_options, **own}
+
+
 def default_name(command: Sequence[str]) -> str:
     """Return a unique name that contains the command's stem, the time in UTC and four random letters."""
     suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
@@ -309,12 +324,13 @@ def resubmission(
     request: Mapping[str, Any],
     name: str,
     *,
-    priority: int | None = None,
-    after: Sequence[str] = (),
+    tags: Mapping[str, str] | None = None,
     resume: bool = False,
     from_step: int | None = None,
 ) -> Json:
     """Return a copy of a request under another name, with a new checkpoint folder; with ``resume``, the same folder.
+
+    ``tags`` replace the request's tags of the same keys.
 
     The name of the folder contains ``from_step``, so that requests that begin with different steps are different.
     Times in tags (``not_before``, ``start_by``) were meant for the old job, and are left out.
@@ -326,8 +342,7 @@ def resubmission(
         if from_step is not None:
             folder = replace(folder, key=f"{folder.key}-from-{from_step}")
         again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(folder)}
-    named = {"priority": None if priority is None else str(priority), "after": " ".join(after) or None}
-    changes = {key: value for key, value in named.items() if value is not None}
+    changes = dict(tags or {})
     dated = [tag["Key"] for tag in request.get("Tags", []) if tag["Key"] in _DATED_TAGS]
     if changes or dated:
         others = [tag for tag in request.get("Tags", []) if tag["Key"] not in (*changes, *dated)]

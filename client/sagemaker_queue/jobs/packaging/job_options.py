@@ -157,7 +157,8 @@ def _retry_tag(rules: Union[str, Iterable[str]]) -> Optional[str]:
     return " ".join(map(_retry_rule, [rules] if isinstance(rules, str) else rules)) or None
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """Parse NAME=VALUE; NAME alone takes its value from the environment. Raises InvalidOption."""
     name, equals, value = text.partition("=")
     if not name:
         raise InvalidOption(f"{text!r} has no name: it must look like NAME=VALUE.")
@@ -423,10 +424,10 @@ class JobKeywords(TypedDict, total=False):
     """ARN of the job's execution role (default: the profile's)."""
     env: Annotated[
         "Mapping[str, str]",
-        _right("--env K=V", "an environment variable", read=_pair, collect=dict, field="Environment"),
+        _right("--env K=V", "an environment variable", read=pair, collect=dict, field="Environment"),
     ]
     """Environment variables."""
-    tag: Annotated["Mapping[str, str]", _right("--tag K=V", "a tag", read=_pair, collect=dict)]
+    tag: Annotated["Mapping[str, str]", _right("--tag K=V", "a tag", read=pair, collect=dict)]
     """Tags."""
     more: Annotated[
         "Mapping[str, Any]",

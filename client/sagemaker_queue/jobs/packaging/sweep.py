@@ -63,7 +63,7 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
         raise InvalidOption(f"The grid {Counter(names).most_common(1)[0][0]} is given twice.")
     check_placeholders(names, command, env)
     combinations = [dict(zip(names, values)) for values in itertools.product(*(values for _, values in grids))]
-    run_names = [f"{group}-{_slug(values)}" for values in combinations]
+    run_names = [f"{group}-{_slug(group, values)}" for values in combinations]
     count = Counter(run_names)
     return [
         run_of(
@@ -117,9 +117,11 @@ def _filled(text: str, values: Values) -> str:
     return _PLACEHOLDER.sub(lambda found: f"{{{found[1]}}}" if found[1] else values[found[2]], text)
 
 
-def _slug(values: Values) -> str:
-    parts = (re.sub(r"[^A-Za-z0-9-]+", "-", f"{name}-{value}") for name, value in values.items())
-    return "-".join(parts).rstrip("-")
+def _slug(group: str, values: Values) -> str:
+    """Return names and values for a job's name; omit the name of a single grid if the group's name ends in it."""
+    is_named = len(values) == 1 and group.rpartition("-")[2] in values
+    parts = (value if is_named else f"{name}-{value}" for name, value in values.items())
+    return "-".join(re.sub(r"[^A-Za-z0-9-]+", "-", part) for part in parts).strip("-")
 
 
 def _short(values: Values) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from api_contract.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
 from sagemaker_queue.jobs.doc_links import reason_link
-from sagemaker_queue.jobs.formatting import age, amount, clean, instances, place, predicate
+from sagemaker_queue.jobs.formatting import age, amount, clean, concise, instances, place, predicate
 
 LISTED = 10  # maximum number of jobs that are named before "and n more"
 AHEAD = 20  # the queue names at most this many jobs ahead
@@ -75,7 +75,7 @@ def _cleaned(sentences: Iterable[str]) -> tuple[str, ...]:
 
 
 def _reason(reason: Reason) -> str:
-    return f"{clean(reason.message)} ({reason.code})"
+    return f"{clean(concise(reason.message))} ({reason.code})"
 
 
 def _reasons(reason: Reason | None) -> tuple[str, ...]:

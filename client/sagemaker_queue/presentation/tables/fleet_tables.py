@@ -26,6 +26,9 @@ _PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UT
 SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
 
 
+_NO_POLICY = "No policy is applied, so all jobs share one pool (smq policy show)"
+
+
 @dataclass(frozen=True)
 class Part:
     """A title or sentence, which may be empty, and optionally a table."""
@@ -82,7 +85,7 @@ def headline(status: QueueStatus) -> str:
     jobs = f"{amount(active, 'job')} active, {waiting} waiting."
     if status.policy_version is None:
         return jobs
-    policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"
+    policy = f"Policy version {status.policy_version}" if status.policy_version else _NO_POLICY
     return f"{policy}; {jobs}"
 
 

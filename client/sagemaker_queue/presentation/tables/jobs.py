@@ -13,6 +13,7 @@ from sagemaker_queue.jobs.doc_links import reason_link
 from sagemaker_queue.jobs.formatting import (
     age,
     amount,
+    concise,
     end_sentence,
     ends_in,
     gpus,
@@ -115,7 +116,7 @@ def _reason(job: JobSummary) -> str | None:
         return hang_sentence(job)
     if job.reason is None and job.idle_since:
         return f"Its GPUs have done nothing for {age(job.idle_since)}."
-    return shortened(reason_with_class(job)) if job.reason or job.failure_class else None
+    return shortened(concise(reason_with_class(job))) if job.reason or job.failure_class else None
 
 
 def reason_with_class(job: JobSummary) -> str:
@@ -186,7 +187,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Idle": job.idle_since
         and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
         "Unsaved": job.unsaved_since and _unsaved(job.unsaved_since),
-        "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
+        "Reason": job.reason and job.reason.message and f"{concise(job.reason.message)} ({job.reason.code})",
         "See": job.waits and job.reason and job.reason.code and reason_link(job.reason.code),
         "Project": job.project,
         "Group": job.group,
@@ -258,7 +259,7 @@ def attempt_rows(job: JobDetail) -> list[list[object]]:
 
 def history_rows(transitions: Iterable[Transition]) -> list[list[object]]:
     """Return a row for each transition, below ``HISTORY_HEADERS``."""
-    return [[moment(change.at), change.attempt, change.state, change.cause] for change in transitions]
+    return [[moment(change.at), change.attempt, change.state, concise(change.cause)] for change in transitions]
 
 
 def _instances(job: JobSummary) -> object:

@@ -49,8 +49,9 @@ def usage_notes(total: Hours, *, priced: bool) -> list[str]:
     notes = []
     if priced and hours["unpriced_hours"]:
         notes.append(f"The policy has no price for {hours['unpriced_hours']:,.2f} of the instance-hours.")
-    if hours.get("unknown_gpu_hours"):
-        notes.append(f"{hours['unknown_gpu_hours']:,.2f} instance-hours are of types that have no GPUs, or new ones.")
+    if hours.get("gpu_hours") and hours.get("unknown_gpu_hours"):
+        left_out = f"{hours['unknown_gpu_hours']:,.2f} instance-hours"
+        notes.append(f"GPU-h leaves out {left_out} of types without GPUs or of unknown types.")
     return notes
 
 

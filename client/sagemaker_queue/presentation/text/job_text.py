@@ -41,6 +41,14 @@ _ROOM_FOR_SENTENCES = 100
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 
+def on_a_terminal(jobs: Iterable[JobSummary]) -> tuple[str, ...]:
+    """Return the columns on a terminal if the user has named none, with the project if there are several."""
+    if len({job.project for job in jobs} - {None}) < 2:
+        return ON_A_TERMINAL
+    job, *others = ON_A_TERMINAL
+    return (job, "project", *others)
+
+
 def jobs_table(
     jobs: Iterable[JobSummary],
     columns: Sequence[str] = ARTICLE,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from api_contract.preview import ChangedWait, PreviewAnswer, ProjectPreview, Unstartable
 from sagemaker_queue.jobs.formatting import amount, clean, duration
 from sagemaker_queue.presentation.text.layout import folded, table
@@ -19,7 +21,7 @@ _NO_WAIT = "No job would start, be stopped or wait longer."  # instead of _NOTHI
 
 def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
     """Return the jobs that would start, be stopped, or wait longer or shorter, in about 20 lines."""
-    span = _span(preview)
+    preview, span = _each_job_once(preview), _span(preview)
     since = f"Compared with version {preview.policy_version} of the policy"
     parts = [f"{since}, now and over the next {span}:" if span else f"{since}, now:"]
     parts += _changes(preview, width, NAMED, LISTED) or [_no_change(preview)]
@@ -29,10 +31,19 @@ def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
 
 def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
     """Return the same as ``preview_page`` in a few lines."""
-    span = _span(preview)
+    preview, span = _each_job_once(preview), _span(preview)
     parts = [f"If it is applied, now and over the next {span}:" if span else "If it is applied:"]
     parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [_no_change(preview)]
     return "\n".join(parts + _remarks(preview, width))
+
+
+def _each_job_once(preview: PreviewAnswer) -> PreviewAnswer:
+    """Return the preview with one statement for each job: a job that can never start is not listed twice."""
+    never = {job.job for job in preview.unstartable}
+    later = tuple(wait for wait in preview.later if wait.job not in never)
+    said = never | {wait.job for wait in later}
+    waiting = tuple(job for job in preview.kept_waiting if job not in said)
+    return replace(preview, later=later, kept_waiting=waiting)
 
 
 def _no_change(preview: PreviewAnswer) -> str:
@@ -95,7 +106,7 @@ def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str
     ]
     if not rows:
         return []
-    headers = ["Project", "Waiting", "Mean Wait", "Then", "Uses", "Then Uses"]
+    headers = ["Project", "Waiting", "Mean Wait Now", "With It", "Uses Now", "With It"]
     left = len(changed) - len(rows)
     more = [f"... and {amount(left, 'more project')}"] if left > 0 else []
     return ["", table(headers, rows, width=width, compact=True), *more]
@@ -107,19 +118,19 @@ def _about(seconds: float) -> str:
 
 
 def _mean(seconds: float | None) -> str:
-    return "" if seconds is None else _about(seconds)
+    return "-" if seconds is None else _about(seconds)
 
 
 def _slots(slots: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {pool}" for pool, count in sorted(slots.items()) if count)
+    return ", ".join(f"{count} {pool}" for pool, count in sorted(slots.items()) if count) or "0"
 
 
 def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
     """Return warnings, reasons why applying the policy needs --force, and parts that were not previewed."""
     remarks = [*preview.refused_submissions, *preview.warnings, *preview.in_use]
-    if preview.in_use:
+    if preview.in_use and not preview.warnings:  # --force does not help against the warnings
         remarks.append(
-            "Applying it takes --force: running jobs go on, and waiting jobs that no longer fit wait with a reason."
+            "Applying it takes --force: running jobs continue, and waiting jobs that no longer fit wait with a reason."
         )
     remarks += preview.not_looked_at
     return ["", *(folded(str(clean(remark)), width, indent="") for remark in remarks)] if remarks else []

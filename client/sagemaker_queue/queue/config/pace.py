@@ -1,8 +1,8 @@
 """Polling of the queue by a client that follows jobs: short pauses after a change, longer ones later.
 
 Each request has a cost (docs/developers/benchmarks.md), and most requests find no change. So pauses are short in the
-minute after a change, and grow afterwards. The reading of log lines from CloudWatch Logs does not depend on these
-pauses.
+minute after a change, and grow afterwards. A client that waits for a job begins with even shorter pauses, because a job
+may end within seconds. The reading of log lines from CloudWatch Logs does not depend on these pauses.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from api_contract.models import QueueStatus
 
+FIRST_SECONDS = 1.0  # the first pause after a change, for a client that waits for a job
+FIRST_GROWTH = 1.5  # factor by which these pauses grow up to the shortest pause of other clients
 POLL_SECONDS = 5.0  # seconds between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
 GROWTH = 1.25  # factor by which each later pause grows
@@ -26,7 +28,8 @@ JITTER = 0.25
 class PollingPace:
     """The pauses between a client's requests about the same job or screen.
 
-    ``least`` is the shortest pause in seconds, which users can set. ``draw`` returns a random number from 0 to 1.
+    ``least`` is the usual pause after a change in seconds, which users can set. ``first`` is a shorter pause right
+    after a change (None: ``least``), from which pauses grow to ``least``. ``draw`` returns a random number from 0 to 1.
     """
 
     def __init__(
@@ -34,8 +37,10 @@ class PollingPace:
         least: float = POLL_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
+        first: float | None = None,
     ) -> None:
         self.least = least
+        self._first = least if first is None else min(first, least)
         self._sleep = sleep
         self._draw = draw
         self._seen: object = None
@@ -44,7 +49,7 @@ class PollingPace:
 
     def restart(self) -> None:
         """Return to short pauses."""
-        self._pause = self.least
+        self._pause = self._first
         self._passed = 0.0
 
     def observe(self, state: object, ask_again_after: float | None = None) -> None:
@@ -63,7 +68,7 @@ class PollingPace:
         The next pause is at least ``retry_after`` seconds, limited to the longest pause.
         """
         self._passed = max(self._passed, OFTEN_SECONDS)
-        self._pause = max(self._pause, min(retry_after or 0.0, self._longest))
+        self._pause = max(self._pause, self.least, min(retry_after or 0.0, self._longest))
 
     def seconds(self) -> float:
         """Return the next pause, in seconds."""
@@ -71,6 +76,8 @@ class PollingPace:
             self._pause = min(self._pause * GROWTH, self._longest)
         pause = self._pause * (1 + JITTER * self._draw())
         self._passed += pause
+        if self._pause < self.least:
+            self._pause = min(self._pause * FIRST_GROWTH, self.least)
         return pause
 
     def pause(self) -> None:
@@ -80,6 +87,11 @@ class PollingPace:
     @property
     def _longest(self) -> float:
         return max(LONGEST_SECONDS, self._hint, self.least)
+
+
+def first_pause(poll: float) -> float:
+    """Return the first pause of a client that waits for a job: FIRST_SECONDS, or the pause that the user has set."""
+    return FIRST_SECONDS if poll == POLL_SECONDS else poll
 
 
 def states(status: QueueStatus) -> object:

@@ -14,7 +14,7 @@ from tomlkit.exceptions import TOMLKitError
 from sagemaker_queue.errors import ConfigError, InvalidOption
 from sagemaker_queue.queue.config.job_defaults import SETTINGS
 from sagemaker_queue.queue.config.notice_settings import NOTICE_SETTINGS
-from sagemaker_queue.queue.config.queue_config import QUEUE_SETTINGS, check_profiles
+from sagemaker_queue.queue.config.queue_config import QUEUE_SETTINGS, URL_VARIABLE, check_profiles
 
 _TABLES = ("data", "env")  # tables whose members are set one by one, as data.PATH and env.NAME
 
@@ -64,6 +64,7 @@ class ProfileFile:
             table.pop(name, None)
         else:
             table[name] = _typed(setting, value)
+        self._check_address(profile)
         if len(self.profiles) == 1 and not self.default:
             self._set_default(profile)
         self._save()
@@ -80,6 +81,7 @@ class ProfileFile:
                 table.setdefault(name, tomlkit.table()).update(value)
             else:
                 table[name] = value
+        self._check_address(profile)
         if len(self.profiles) == 1 and not self.default:
             self._set_default(profile)
         self._save()
@@ -91,6 +93,13 @@ class ProfileFile:
             raise ConfigError(f"There is no profile {profile!r} in {self.path}; it has: {known}.")
         self._set_default(profile)
         self._save()
+
+    def _check_address(self, profile: str) -> None:
+        """Raise ConfigError if a profile has no url, unless the environment has the queue's address."""
+        if "url" not in self.profiles[profile] and not os.environ.get(URL_VARIABLE):
+            raise ConfigError(
+                f"{self.path}: profile {profile!r} has no url; set it first: smq config set url https://..."
+            )
 
     def _set_default(self, profile: str) -> None:
         self._document["default"] = profile

@@ -54,6 +54,7 @@ FILE_VARIABLE = "SAGEMAKER_QUEUE_CONFIG"
 """The path of the profile file. Default: `~/.config/sagemaker-queue/config.toml`."""
 ANY_ACCOUNT = "any"
 _ACCOUNT = re.compile("[0-9]{12}")
+_ANY_URL = "https://any.example"  # stands for the address of a profile without one
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def find_config(
     url = url or (None if profile else environ.get(URL_VARIABLE))
     if url:
         return QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
-    found = _parse_queue(*_profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ))
+    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    found = _parse_queue(table, where, environ.get(URL_VARIABLE) or None)
     return replace(found, api_id=api_id or found.api_id, region=region or found.region)
 
 
@@ -191,10 +193,10 @@ def profile_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def check_profiles(document: Mapping[str, object], path: Path) -> None:
-    """Raise ConfigError for the first invalid setting in the content of a profile file."""
+    """Raise ConfigError for the first invalid setting in the content of a profile file; a profile may have no url."""
     for name, table in _profiles_of(document, path).items():
         where = f"{path}: profile {name!r}"
-        _parse_queue(table, where)
+        _parse_queue(table, where, _ANY_URL)
         parse_defaults(table, where)
         parse_notices(table, where)
     if "default" in document and document["default"] not in _profiles_of(document, path):
@@ -209,12 +211,25 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
 
 
 def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the table of the chosen profile (empty if none is chosen), and the profile's name for messages."""
-    if url or (not profile and environ.get(URL_VARIABLE)):
+    """Return the table of the chosen profile (empty if none is chosen), and the profile's name for messages.
+
+    If the environment has the queue's address, only a profile without an address is chosen.
+    """
+    if url:
+        return {}, ""
+    by_address = not profile and bool(environ.get(URL_VARIABLE))
+    if by_address and not _has_default(environ):
         return {}, ""
     table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
     _check_table(table, where)
-    return table, where
+    return ({}, "") if by_address and "url" in table else (table, where)
+
+
+def _has_default(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment or the profile file names a default profile."""
+    path = profile_file(environ)
+    named = environ.get(PROFILE_VARIABLE) or read_profiles(path, must_exist=False).get("default")
+    return named in _profiles_of(read_profiles(path, must_exist=False), path)
 
 
 def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
@@ -225,9 +240,8 @@ def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[s
     chosen = name or document.get("default")
     if chosen is None:
         raise ConfigError(
-            "No queue is configured. Say where it is, once: smq config set url URL (whoever runs the queue knows it)."
-            f" Or set {URL_VARIABLE} to its address, or name a profile of {path} with {PROFILE_VARIABLE}, an argument,"
-            ' or a line default = "NAME" in it.'
+            "No queue is configured. Ask your operator for the settings, and import them: smq config import FILE. To"
+            " try a queue on this machine, in a checkout of sagemaker-queue: python -m local_cloud exec -- bash"
         )
     if not isinstance(chosen, str) or chosen not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
@@ -261,13 +275,15 @@ def _check_table(table: object, where: str) -> None:
             raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
         if key in QUEUE_SETTINGS and not isinstance(value, str):
             raise ConfigError(f"{where}: {key} must be a string.")
-    if "url" not in table:
-        raise ConfigError(f"{where} has no url; it comes first: smq config set url https://...")
 
 
-def _parse_queue(table: dict[str, Any], where: str) -> QueueConfig:
+def _parse_queue(table: dict[str, Any], where: str, url: str | None = None) -> QueueConfig:
+    """Parse the settings of a queue; ``url`` is the queue's address if the profile has none."""
     _check_table(table, where)
+    if "url" not in table and url is None:
+        raise ConfigError(f"{where} has no url; set it first: smq config set url https://...")
+    known = {name: value for name, value in table.items() if name in QUEUE_SETTINGS}
     try:
-        return QueueConfig(**{name: value for name, value in table.items() if name in QUEUE_SETTINGS})
+        return QueueConfig(**{"url": url, **known})
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error

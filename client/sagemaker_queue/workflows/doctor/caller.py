@@ -21,10 +21,10 @@ _LOG_IN = "Log in to AWS again (aws sso login), or set AWS_PROFILE to a profile 
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 
-def check_credentials(config: QueueConfig) -> tuple[Finding, boto3.Session | None]:
+def check_credentials(config: QueueConfig | None = None) -> tuple[Finding, boto3.Session | None]:
     """Find credentials, and get their identity from STS. Return no session if no credentials can sign a request."""
     try:
-        session = boto3.Session(profile_name=config.aws_profile)
+        session = boto3.Session(profile_name=config.aws_profile if config else None)
         found = session.get_credentials()
         if found:
             found.get_frozen_credentials()
@@ -46,8 +46,9 @@ def check_credentials(config: QueueConfig) -> tuple[Finding, boto3.Session | Non
     return ok(CREDENTIALS, f"The {where} are those of {arn}."), session
 
 
-def _region(config: QueueConfig, session: boto3.Session) -> str:
-    return config.region or region_of(config.url) or session.region_name or "us-east-1"
+def _region(config: QueueConfig | None, session: boto3.Session) -> str:
+    configured = (config.region or region_of(config.url)) if config else None
+    return configured or session.region_name or "us-east-1"
 
 
 def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, Identity | None]:

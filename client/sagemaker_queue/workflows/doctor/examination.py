@@ -17,7 +17,7 @@ from sagemaker_queue.workflows.doctor.caller import (
     check_version,
 )
 from sagemaker_queue.workflows.doctor.configuration import CONFIGURATION, check_configuration
-from sagemaker_queue.workflows.doctor.findings import FAILED, Finding, failed, ok, skipped
+from sagemaker_queue.workflows.doctor.findings import FAILED, NOT_CHECKED, Finding, failed, ok, skipped
 from sagemaker_queue.workflows.doctor.identity_step import IDENTITY, check_identity
 from sagemaker_queue.workflows.doctor.job_steps import BUCKET, ROLE, check_bucket, check_role
 from sagemaker_queue.workflows.doctor.network import (
@@ -36,11 +36,14 @@ CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, IDENTITY, 
 
 
 def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
-    """Yield one finding for each of CHECKS, as soon as the finding is known."""
+    """Yield one finding for each of CHECKS, in this order, as soon as the finding is known."""
     finding, config = check_configuration(url, profile)
     yield finding
     if config is None:
-        yield from _not_looked_at(CHECKS[1:], CONFIGURATION)
+        without_queue = {CREDENTIALS: lambda: check_credentials()[0], SHELL: check_shell}
+        for check in CHECKS[1:]:
+            look = without_queue.get(check)
+            yield look() if look else skipped(check, _without(CONFIGURATION))
         return
     address = Address.of(config.url)
     way: tuple[tuple[str, Callable[[], Finding]], ...] = (
@@ -85,10 +88,5 @@ def check_shell() -> Finding:
     return ok(SHELL, f"{PROGRAM} {plugin.version or '(of an unknown version)'} is here, for smq shell.")
 
 
-def _not_looked_at(checks: tuple[str, ...], wrong: str) -> Iterator[Finding]:
-    for check in checks:
-        yield skipped(check, _without(wrong))
-
-
 def _without(wrong: str) -> str:
-    return f"Not looked at, because of the step {wrong}."
+    return f"{NOT_CHECKED} {wrong} failed."

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 OK, WARNED, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+NOT_CHECKED = "Not checked, because the step"  # the beginning of the message of a step that depends on another one
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.errors import Unavailable
 from sagemaker_queue.queue.client import QueueClient
-from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
+from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace, first_pause
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.workflows.job_logs.choice import LineChoice
 
@@ -76,7 +76,7 @@ class Follower:
     ) -> None:
         self._queue = queue
         self._logs = logs
-        self._pace = PollingPace(poll, pause)
+        self._pace = PollingPace(poll, pause, first=first_pause(poll))
         self._log_looks = 0  # remaining reads of the log before the next request to the queue
         self._log_pause = 0.0  # seconds between two reads of the log
         self._choice = lines or LineChoice()

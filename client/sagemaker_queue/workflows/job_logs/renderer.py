@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from api_contract.models import INTERRUPTED, JobDetail
-from sagemaker_queue.jobs.formatting import clean, log_line, moment, state_sentence, visible
+from sagemaker_queue.jobs.formatting import clean, end_of_attempt, log_line, moment, state_sentence, visible
 from sagemaker_queue.workflows.job_logs.attempt_logs import LogLine
 from sagemaker_queue.workflows.job_logs.follower import JobEvent, Outage, StateReport
 
@@ -55,7 +55,8 @@ class JobLogRenderer:
         elif event.attempt.outcome in INTERRUPTED:
             self.note(f"{event.job.job} was {event.attempt.outcome} (attempt {event.attempt.attempt}): {event.cause}")
         elif not event.job.finished or event.attempt != event.job.attempts[-1]:
-            self.note(f"{event.job.job}: attempt {event.attempt.attempt} {event.attempt.outcome}: {event.cause}")
+            end = end_of_attempt(event.attempt.outcome or "ended", event.cause)
+            self.note(f"{event.job.job}: attempt {event.attempt.attempt} {end}")
 
     def line(self, text: str) -> None:
         """Write a line to ``output``."""
@@ -102,6 +103,10 @@ class JobLogRenderer:
             self._shown = False
 
 
+def _goes_on(job: JobDetail) -> str:
+    return "stays in the queue" if job.waits else "has finished" if job.finished else "continues to run"
+
+
 def _put(stream: TextIO, text: str) -> None:
     stream.write(text)
     stream.flush()
@@ -125,7 +130,7 @@ def render_events(
                 break
     except KeyboardInterrupt:
         if job:
-            renderer.note(f"{job.job} stays in the queue; to cancel it: smq cancel {job.job}")
+            renderer.note(f"{job.job} {_goes_on(job)}; to cancel it: smq cancel {job.job}")
         raise
     finally:
         renderer.close()

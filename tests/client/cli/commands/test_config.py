@@ -50,6 +50,26 @@ def content(path: Path) -> dict[str, object]:
     return tomlkit.parse(path.read_text())
 
 
+def test_defaults_of_a_queue_that_the_environment_names(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "http://127.0.0.1:8000/prod")
+    assert main(["config", "set", "instance_type", "ml.p5.48xlarge"]) == 0
+    assert capsys.readouterr().err == ""
+    assert find_config().url == "http://127.0.0.1:8000/prod"
+    assert find_config(profile="default").url == "http://127.0.0.1:8000/prod"
+    assert find_defaults().instance_type == "ml.p5.48xlarge"
+    assert main(["config", "list"]) == 0
+    assert "default" in capsys.readouterr().out
+    monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
+    with pytest.raises(ConfigError, match="has no url; set it first"):
+        find_config()
+    assert main(["config", "set", "url", URL]) == 0
+    assert (find_config().url, find_defaults().instance_type) == (URL, "ml.p5.48xlarge")
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "http://127.0.0.1:8000/prod")
+    assert find_defaults().instance_type is None, "the profile is for another queue"
+
+
 def test_a_first_profile_is_made_and_used(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "path"]) == 0
     assert capsys.readouterr().out == f"{path}\n"

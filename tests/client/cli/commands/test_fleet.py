@@ -129,7 +129,9 @@ cheap   spot
     def test_without_a_policy(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {**STATUS, "policyVersion": 0})
         assert main(["status"]) == 0
-        assert capsys.readouterr().out.startswith("No policy is applied; 1 job active, 2 waiting.\n")
+        assert capsys.readouterr().out.startswith(
+            "No policy is applied, so all jobs share one pool (smq policy show); 1 job active, 2 waiting.\n"
+        )
 
     def test_more_jobs_wait_than_the_queue_counts(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
@@ -364,11 +366,12 @@ class TestHistory:
     ) -> None:
         server.answers(200, APPLIED)
         server.answers(200, {**APPLIED, "version": 1, "policy": {**POLICY, "pools": [{"name": "old"}]}})
+        server.answers(500, {})  # no preview
         server.answers(200, {**APPLIED, "version": 4, "warnings": ["Nobody may use c6."]})
         assert main(["policy", "rollback", "1", "--force"]) == 0
         told = capsys.readouterr()
         assert "+++ version 1" in told.out
-        assert told.out.endswith("Version 4 is applied; it says what version 1 said.\n")
-        assert told.err == "smq: warning: Nobody may use c6.\n"
-        assert json.loads(server.received[2].body) == {"to": 1, "version": 3, "force": True}
-        assert server.received[2].path == "/prod/policy/rollback"
+        assert told.out.endswith("Version 4 is applied; it is the same as version 1.\n")
+        assert told.err.startswith("smq: no preview: ") and told.err.endswith("smq: warning: Nobody may use c6.\n")
+        assert json.loads(server.received[3].body) == {"to": 1, "version": 3, "force": True}
+        assert server.received[3].path == "/prod/policy/rollback"

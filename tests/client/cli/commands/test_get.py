@@ -72,6 +72,17 @@ def test_the_results_of_the_last_attempt_are_unpacked(
     assert capsys.readouterr() == ("3 files, 15 bytes, now in job1\n", "")
 
 
+def test_archives_without_files_are_explained(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(s3, model=packed())
+    server.always_answers(200, ENDED)
+    assert main(["get", "job1"]) == 0
+    assert capsys.readouterr().out == (
+        "job1 has left no model and no other output. Its checkpoints: smq get job1 --checkpoints\n"
+    )
+
+
 def test_nothing_is_overwritten(
     s3: Any, server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

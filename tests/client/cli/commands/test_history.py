@@ -11,8 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from api_contract.history import PastAttempt
 from sagemaker_queue.cli import main
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.presentation.text.accounting.history_text import history_table
 from sagemaker_queue.workflows.usage.period import moment_of
 from tests.client.samples import ATTEMPT
 
@@ -69,6 +71,16 @@ def test_the_utilization_of_gpus_is_shown_if_there_is_any(
     headers, _, first, second = capsys.readouterr().out.splitlines()
     begin = headers.index("GPU %")
     assert [line[begin : begin + 5].strip() for line in (first, second)] == ["0", ""]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 140])
+def test_on_a_terminal_columns_are_left_out_until_the_table_fits(columns: int) -> None:
+    attempts = [PastAttempt.from_json({**one, "job": "resnet-50-imagenet"}) for one in (ATTEMPT, STARVED)]
+    lines = history_table(attempts, columns).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines[1].split()[0] == "resnet-50-imagenet" and "…" not in " ".join(lines)
+    assert ("2026-11-21 10:00:00" in lines[1]) == ("Submitted (UTC)" in lines[0])
+    assert {"Ran", "Outcome", "Instances"} <= set(lines[0].split())
 
 
 def test_it_begins_seven_days_ago(server: ScriptedServer) -> None:

@@ -210,6 +210,40 @@ class TestLs:
         assert main(["ls"]) == 0
         assert capsys.readouterr() == ("", "The queue is empty.\n")
 
+    @pytest.mark.parametrize(
+        ("names", "arguments", "said"),
+        [
+            (["a"], [], "The queue is empty; 1 job has finished: add --all to list it.\n"),
+            (["a", "b"], [], "The queue is empty; 2 jobs have finished: add --all to list them.\n"),
+            (["lr-1", "lr-2", "b"], ["lr-*"], "No jobs match; 2 jobs have finished: add --all to list them.\n"),
+            ([f"j{number}" for number in range(120)], [], "The queue is empty; 100 or more jobs have finished: add"),
+        ],
+    )
+    def test_finished_jobs_are_counted_where_no_job_is_live(
+        self,
+        names: list[str],
+        arguments: list[str],
+        said: str,
+        server: ScriptedServer,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        server.answers(200, {"jobs": [], "next": None})
+        server.answers(200, {"jobs": [job(name, "completed", 1) for name in names], "next": None})
+        assert main(["ls", *arguments]) == 0
+        assert capsys.readouterr().err.startswith(said)
+        assert [one.path.partition("&")[0] for one in server.received] == [
+            "/prod/jobs?state=live",
+            "/prod/jobs?state=finished",
+        ]
+
+    def test_an_option_by_its_name_in_other_tools_is_explained(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["ls", "--user", "ann"]) == 2
+        assert "There is no option --user. Use --owner: it accepts the names in the column User." in (
+            capsys.readouterr().err
+        )
+        assert main(["ls", "--watch"]) == 2
+        assert "Use smq top" in capsys.readouterr().err
+
     def test_an_empty_queue_for_a_program(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"jobs": [], "next": None})
         assert main(["ls", "--json"]) == 0

@@ -72,6 +72,14 @@ def test_who_waits_how_long_and_why(server: ScriptedServer) -> None:
     assert waits == [str(many()[1]["job"]), "ann", "preempted", "1", "1st", "16", FULL[:71] + "…"]
 
 
+@pytest.mark.parametrize(("projects", "is_shown"), [(["vision", "nlp"], True), (["vision", "vision"], False)])
+def test_the_project_is_shown_if_there_are_several(server: ScriptedServer, projects: list[str], is_shown: bool) -> None:
+    server.answers(200, {"jobs": [job(name, "running", 1, project=name) for name in projects], "next": None})
+    with Terminal([*SMQ, "ls"], 100) as terminal:
+        assert terminal.end() == 0
+    assert ("Project" in headers(terminal)) == is_shown
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("arguments", [[], ["--wide"]])
 def test_each_job_has_one_line(server: ScriptedServer, arguments: list[str], columns: int) -> None:

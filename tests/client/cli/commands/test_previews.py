@@ -84,8 +84,8 @@ Compared with version 3 of the policy, now and over the next 8 hours:
   1 job would start later:
     late not within 8 hours instead of now
 
-Project  Waiting  Mean Wait  Then   Uses  Then Uses
-a             12  5h00m      1h00m  4 p5  1 c6, 6 p5
+Project  Waiting  Mean Wait Now  With It  Uses Now  With It
+a             12  5h00m          1h00m    4 p5      1 c6, 6 p5
 
 The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known.
 """
@@ -140,7 +140,7 @@ class TestPreview:
         out = capsys.readouterr().out
         assert "  No job would start, be stopped or wait longer.\n" in out
         assert out.endswith(
-            "\nThe project b still has job1.\nApplying it takes --force: running jobs go on, "
+            "\nThe project b still has job1.\nApplying it takes --force: running jobs continue, "
             "and waiting jobs that no longer fit wait with a reason.\n"
         )
 
@@ -159,6 +159,23 @@ class TestPreview:
     def test_hours_that_cannot_be(self, hours: str, server: ScriptedServer, policy: str) -> None:
         assert main(["policy", "preview", "--hours", hours, policy]) == 2
         assert server.received == []
+
+    def test_each_job_has_one_statement(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
+        reason = {"code": "NO_SUCH_POOL", "message": "No pool of vision has its instance type."}
+        late = [{"job": name, "startNow": AT, "startThen": None} for name in ("v2", "v3", "other")]
+        never = [{"job": name, "reason": reason} for name in ("v2", "v3")]
+        server.answers(200, {**NOTHING, "unstartable": never, "later": late, "keptWaiting": ["v2", "v3", "other"]})
+        assert main(["policy", "preview", policy]) == 0
+        out = capsys.readouterr().out
+        assert [out.count(name) for name in ("v2", "v3", "other")] == [1, 1, 1]
+        assert "1 job would start later:\n    other not within 8 hours instead of now" in out
+        assert "would not start now" not in out
+
+    def test_no_remedy_that_does_not_help(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
+        ceiling = "The policy cannot be applied: its pools have 8 instances together, and the queue may use 2."
+        server.answers(200, {**NOTHING, "inUse": ["The project b still has job1."], "warnings": [ceiling]})
+        assert main(["policy", "preview", policy]) == 0
+        assert "--force" not in capsys.readouterr().out
 
 
 class TestCapacity:
@@ -202,20 +219,22 @@ class TestCheck:
         assert main(["policy", "check", policy]) == 0
         assert capsys.readouterr().out == (
             f"{policy} can be applied: 1 pool, 1 project.\n"
-            "Checked by the rules, and by the queue, in place of version 3: its ceiling (MaxCapacity) and what live "
-            "jobs use. Nothing was applied.\n"
+            "Checked: syntax and rules (on this machine), MaxCapacity and live jobs (by the queue, compared with "
+            "version 3). Nothing was applied.\n"
         )
         assert json.loads(server.received[0].body) == {"policy": POLICY, "hours": 0}
 
     def test_offline_no_queue_is_asked(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
         assert main(["policy", "check", "--offline", policy]) == 0
-        assert "no queue was asked (--offline). It knows its ceiling" in capsys.readouterr().out
+        assert (
+            "Not checked: MaxCapacity and live jobs, because no queue was asked (--offline)." in capsys.readouterr().out
+        )
         assert server.received == []
 
     def test_without_a_queue(self, monkeypatch: pytest.MonkeyPatch, capsys: Captured, policy: str) -> None:
         monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
         assert main(["policy", "check", policy]) == 0
-        assert "Checked by the rules alone" in capsys.readouterr().out
+        assert "Checked: syntax and rules (on this machine). Not checked:" in capsys.readouterr().out
 
     @pytest.mark.parametrize("trouble", ["hangs up", "an older queue", "forbidden", "nonsense"])
     def test_a_queue_that_does_not_answer(
@@ -223,7 +242,7 @@ class TestCheck:
     ) -> None:
         unanswered(server, trouble)
         assert main(["policy", "check", policy]) == 0
-        assert "Checked by the rules alone" in capsys.readouterr().out
+        assert "Checked: syntax and rules (on this machine). Not checked:" in capsys.readouterr().out
         assert len(server.received) == 1
 
     def test_each_fault_is_a_line_here_and_there(
@@ -238,7 +257,9 @@ class TestCheck:
         assert [fault.split(": ", 1)[0] for fault in faults] == [str(path)] * 4
         for what, fault in zip(("window", "stretch", "p6", "the queue may use 2"), faults):
             assert what in fault
-        assert checked.startswith("Checked by the rules, and by the queue:")
+        assert checked.startswith(
+            "Checked: syntax and rules (on this machine), MaxCapacity and live jobs (by the queue)"
+        )
 
     def test_the_same_fault_is_said_once(self, server: ScriptedServer, capsys: Captured, tmp_path: Path) -> None:
         path = tmp_path / "wrong.yaml"
@@ -276,7 +297,10 @@ class TestCheck:
         monkeypatch.setattr(check, "REQUIRED_PYTHON", (99, 0))
         server.answers(200, NOTHING)
         assert main(["policy", "check", policy]) == 0
-        assert "Checked by the queue, in place of version 3" in capsys.readouterr().out
+        assert (
+            "Checked by the queue: syntax, rules, MaxCapacity and live jobs, compared with version 3"
+            in capsys.readouterr().out
+        )
         assert main(["policy", "check", "--offline", policy]) == 2
         assert "need Python 99.0" in capsys.readouterr().err
 
@@ -397,10 +421,66 @@ class TestApply:
         assert "Apply it?" not in out
         assert [one.method for one in server.received] == ["GET", "POST"]
 
+    @pytest.mark.parametrize(
+        ("problem", "arguments", "asks"),
+        [
+            ({"warnings": ["Its pools have 8 instances together."]}, [], False),
+            ({"warnings": ["Its pools have 8 instances together."]}, ["--force"], False),
+            ({"inUse": ["The project b still has job1."]}, [], False),
+            ({"inUse": ["The project b still has job1."]}, ["--force"], True),
+        ],
+    )
+    def test_a_question_whose_answer_can_only_be_an_error_is_not_asked(  # noqa: PLR0913
+        self,
+        problem: dict[str, Any],
+        arguments: list[str],
+        asks: bool,
+        server: ScriptedServer,
+        capsys: Captured,
+        policy: str,
+        at_a_terminal: Callable[[str], None],
+    ) -> None:
+        at_a_terminal("y\n")
+        for answer in (APPLIED, {**NOTHING, **problem}, NEWER):
+            server.answers(200, answer)
+        assert main(["policy", "apply", policy, *arguments]) == (0 if asks else 1)
+        out = capsys.readouterr().out
+        assert ("Apply it?" in out) == asks
+        assert ("Nothing is changed: the queue would refuse this policy." in out) != asks
+        assert len(server.received) == (3 if asks else 2)
+
     def test_what_says_the_same_is_not_looked_at(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
         server.answers(200, {**APPLIED, "policy": POLICY})
         assert main(["policy", "apply", policy]) == 0
         assert len(server.received) == 1
+
+    @pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 1)])
+    def test_a_rollback_is_previewed_and_asks_like_any_other_change(  # noqa: PLR0913
+        self,
+        typed: str,
+        code: int,
+        server: ScriptedServer,
+        capsys: Captured,
+        at_a_terminal: Callable[[str], None],
+    ) -> None:
+        at_a_terminal(typed)
+        for answer in (APPLIED, {**APPLIED, "version": 1, "policy": POLICY}, PREVIEW, NEWER):
+            server.answers(200, answer)
+        assert main(["policy", "rollback", "1"]) == code
+        out = capsys.readouterr().out
+        assert out.index("+++ version 1") < out.index("would start now") < out.index("Apply it? [y/N] ")
+        assert json.loads(server.received[2].body)["policy"] == POLICY
+        assert len(server.received) == (4 if code == 0 else 3)
+
+    def test_a_rollback_with_yes_does_not_ask(
+        self, server: ScriptedServer, capsys: Captured, at_a_terminal: Callable[[str], None]
+    ) -> None:
+        at_a_terminal("")
+        for answer in (APPLIED, {**APPLIED, "version": 1, "policy": POLICY}, PREVIEW, NEWER):
+            server.answers(200, answer)
+        assert main(["policy", "rollback", "1", "--yes"]) == 0
+        out = capsys.readouterr().out
+        assert "Apply it?" not in out and out.endswith("Version 4 is applied; it is the same as version 1.\n")
 
     def test_at_a_real_terminal(self, server: ScriptedServer, policy: str) -> None:
         for answer in (APPLIED, PREVIEW, NEWER):

@@ -13,6 +13,7 @@ from moto import mock_aws
 
 from api_contract.models import Submission
 from sagemaker_queue.cli import main
+from sagemaker_queue.jobs.packaging.script_check import script_of
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from tests.client.conftest import Received, ScriptedServer
 from tests.client.samples import SEE, job, refused
@@ -65,6 +66,11 @@ def test_data_are_looked_for_before_the_code_is_uploaded(
     assert sorted(uploaded(s3)) == ["run.py", "source.tar.gz"]
 
 
+def have_scripts(folder: Path) -> None:
+    for name in ("train.py", "script.py"):
+        (folder / name).touch()
+
+
 def commands_of(server: ScriptedServer) -> list[list[str]]:
     """The commands of the submissions."""
     return [json.loads(json.loads(one.body)["HyperParameters"]["command"]) for one in sent(server)]
@@ -93,8 +99,9 @@ def profile(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_document_004_words_after_submit_are_the_command(
-    s3: Any, server: ScriptedServer, profile: None, words: list[str]
+    s3: Any, server: ScriptedServer, profile: None, words: list[str], tmp_path: Path
 ) -> None:
+    have_scripts(tmp_path)
     server.always_answers(202, {"job": "job1", "state": "pending"})
     assert main(["submit", *words]) == 0
     assert main(["submit", "--priority", "5", "--checkpoint", "--name=a", *words]) == 0
@@ -103,8 +110,9 @@ def test_document_004_words_after_submit_are_the_command(
 
 
 def test_document_004_options_after_the_first_word_are_told_to_be_the_commands(
-    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    have_scripts(tmp_path)
     server.always_answers(202, {"job": "job1", "state": "pending"})
     words = ["python", "train.py", "--data", "imagenet", "--name=x", "-n", "2", "--data", "coco", "--lr", "1"]
     assert main(["submit", *JOB, *words]) == 0
@@ -174,9 +182,10 @@ def test_a_note_does_not_hide_what_is_missing_in_front_of_the_command(
 
 
 def test_document_004_the_two_spellings_on_the_page_are_one_command(
-    s3: Any, server: ScriptedServer, profile: None
+    s3: Any, server: ScriptedServer, profile: None, tmp_path: Path
 ) -> None:
     """AML Command Transfer puts two words before a command (`a submit python train.py`), and so does `smq`."""
+    have_scripts(tmp_path)
     page = (Path(__file__).parents[4] / "docs" / "run" / "command.md").read_text()
     typed = [shlex.split(line) for line in re.findall(r"^smq submit .*--data voc20$", page, re.MULTILINE)]
     assert len(typed) == 2
@@ -313,8 +322,8 @@ def test_a_plan_warns_in_the_options_words_too(
     server.always_answers(200, {"wouldStart": True, "warnings": [CHECKPOINTS]})
     assert main(["plan", *JOB, "--", "train"]) == 0
     page = capsys.readouterr().out
-    assert "The job has no --checkpoint: if it is preempted" in page
-    assert "Give --checkpoint, and let the script resume" in page and "estimator" not in page
+    assert "- A preemption loses all work: add --checkpoint, or: smq config set checkpoint true\n" in page
+    assert "estimator" not in page
     (tmp_path / "request.json").write_text("{}")
     for arguments in (["request.json"], [*JOB, "--json", "--", "train"]):  # who writes a request, and programs
         assert main(["plan", *arguments]) == 0
@@ -324,14 +333,99 @@ def test_a_plan_warns_in_the_options_words_too(
 def test_on_a_terminal_no_word_of_a_warning_is_broken(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "50")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     server.answers(200, {})
     server.answers(202, job("a", "running", 1, warnings=[CHECKPOINTS]))
     assert main(["submit", *JOB, "--", "train"]) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert max(map(len, lines)) <= 80 and len(lines) == 3
-    assert " ".join(lines).startswith("smq: warning: The job has no --checkpoint: if it is preempted, it starts again")
+    assert max(map(len, lines)) <= 50 and len(lines) == 2
+    assert " ".join(lines).startswith("smq: warning: A preemption loses all work: add --checkpoint, or: smq config")
+
+
+def test_the_warning_about_checkpoints_has_one_line(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    server.answers(200, {})
+    server.answers(202, job("a", "running", 1, warnings=[CHECKPOINTS]))
+    assert main(["submit", *JOB, "--", "train"]) == 0
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["submit"], ["sweep", "--grid", "lr=1,2"]])
+def test_a_script_that_is_not_packed_is_an_error_before_anything_is_sent(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").touch()
+    words = ["--", "python", "-u", "tran.py", "{lr}"]
+    assert main([*command, *JOB, *words]) == 1
+    error = capsys.readouterr().err
+    assert "The command runs tran.py, which is not in the packed folder" in error
+    assert "Did you mean 'train.py'?" in error and "--no-preflight" in error
+    assert (uploaded(s3), server.received) == ([], [])
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    assert main([*command, *JOB, "--no-preflight", *words]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        (["python", "train.py"], "train.py"),
+        (["python3.11", "-u", "src/train.py", "x.py"], "src/train.py"),
+        (["bash", "./run.sh"], "run.sh"),
+        (["./run.sh"], "run.sh"),
+        (["train.py"], "train.py"),
+        (["run.sh"], None),
+        (["python", "-m", "pkg.train"], None),
+        (["python", "-c", "import a.py"], None),
+        (["python", "/opt/train.py"], None),
+        (["python", "../train.py"], None),
+        (["python", "{data:code}/train.py"], None),
+        (["bash", "-c", "python train.py"], None),
+        (["nvidia-smi"], None),
+        ([], None),
+    ],
+)
+def test_the_script_of_a_command(words: list[str], script: str) -> None:
+    assert script_of(words) == script
+
+
+def test_a_script_in_data_or_from_a_compile_script_is_not_looked_for(
+    s3: Any, server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    s3.put_object(Bucket="sets", Key="code/train.py")
+    assert main(["submit", *JOB, "--data", "code=s3://sets/code", "--", "python", "code/train.py"]) == 0
+    (tmp_path / "compile.sh").touch()
+    assert main(["submit", *JOB, "--", "python", "made.py"]) == 0
+
+
+def test_a_tag_that_contradicts_an_option_is_refused(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["submit", *JOB, "--priority", "3", "--tag", "priority=9", "--", "train"]) == 2
+    assert "--priority is 3 and --tag priority is 9: give only one of them." in capsys.readouterr().err
+    assert server.received == []
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    assert main(["submit", *JOB, "--priority", "3", "--tag", "priority=3", "--", "train"]) == 0
+
+
+REQUEST: dict[str, Any] = {"TrainingJobName": "job1", "Tags": [{"Key": "project", "Value": "old"}]}
+
+
+def test_a_job_of_a_former_project_is_submitted_again_for_another(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, job("job1", "failed", 1, request=REQUEST))
+    server.answers(202, {"job": "job1-r2", "state": "pending"})
+    assert main(["resubmit", "job1", "--project", "vision", "--tag", "team=a", "--priority", "5"]) == 0
+    tags = {tag["Key"]: tag["Value"] for tag in json.loads(server.received[-1].body)["Tags"]}
+    assert tags == {"project": "vision", "team": "a", "priority": "5"}
+    server.answers(200, job("job1", "failed", 1, request=REQUEST))
+    assert main(["resubmit", "job1", "--project", "vision", "--tag", "project=nlp"]) == 2
+    assert "--project is vision and --tag project is nlp" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("width", [80, 120])

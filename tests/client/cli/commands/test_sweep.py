@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,9 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue.cli import main
+from sagemaker_queue.cli.commands.sweep.search import progress_renderer
+from sagemaker_queue.cli.output import escaped_output
+from sagemaker_queue.jobs.packaging.sweep import expand
 from tests.client.conftest import ScriptedServer
 
 METRIC = ["--metric", "loss=loss: (.*)", "--minimize"]
@@ -45,7 +50,7 @@ def sweep(*arguments: str) -> int:
         (["--grid", "lr=1,2", "--trials", "3", *COMMAND], "--trials is of a search"),
         (["--space", "lr=1..0", *METRIC, *COMMAND], "the lower number comes first"),
         ([*METRIC, "--maximize", "--space", "lr=0..1", *COMMAND], "--minimize"),
-        (["--status"], "Say which"),
+        (["--status", "--storage", "sqlite:///x.db"], "Name the search in this storage"),
         (["--status", "--study", "../x"], "cannot be the name of a study"),
     ],
 )
@@ -108,6 +113,8 @@ def test_the_first_trials_are_shown_before_anything_is_done(
 
 def test_a_study_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("optuna")
+    assert main(["sweep", "--status"]) == 0
+    assert "no searches on this machine" in capsys.readouterr().err
     assert main(["sweep", "--study", "none", "--status"]) == 3
     assert "There is no study none" in capsys.readouterr().err
 
@@ -133,3 +140,52 @@ def test_the_jobs_of_a_grid_may_accept_several_sizes(capsys: pytest.CaptureFixtu
     for request in json.loads(capsys.readouterr().out):
         assert {"Key": "instances", "Value": "4 2"} in request["Tags"]
         assert request["ResourceConfig"]["InstanceCount"] == 4
+
+
+def test_the_studies_of_this_machine_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "sagemaker-queue" / "studies"
+    folder.mkdir(parents=True)
+    for name, time in (("older", 1), ("newer", 2)):
+        (folder / f"{name}.log").touch()
+        os.utime(folder / f"{name}.log", (time, time))
+    assert main(["sweep", "--status"]) == 0
+    assert capsys.readouterr() == (
+        "newer\nolder\n",
+        "To print one of these searches: smq sweep --study NAME --status\n",
+    )
+    assert main(["sweep", "--status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == ["newer", "older"]
+
+
+def test_the_progress_of_a_search_has_no_escaped_control_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TerminalText(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = TerminalText()
+    monkeypatch.setattr("sys.stderr", screen)
+    with escaped_output():
+        renderer = progress_renderer()
+        renderer.status("0 of 2 trials have ended")
+        renderer.note("trial 0 failed: \x1b[31mred")
+        renderer.close()
+    assert "\\u001b" not in screen.getvalue() and "\r\x1b[K0 of 2 trials" in screen.getvalue()
+    assert "\x1b[31m" not in screen.getvalue(), "text from a job stays harmless"
+
+
+@pytest.mark.parametrize(
+    ("group", "grids", "names"),
+    [
+        ("lr", [("lr", ("0.5", "0.01"))], ["lr-0-5", "lr-0-01"]),
+        ("my-lr", [("lr", ("1",))], ["my-lr-1"]),
+        ("train", [("lr", ("0.5",))], ["train-lr-0-5"]),
+        ("lr", [("lr", ("1",)), ("seed", ("2",))], ["lr-lr-1-seed-2"]),
+        ("lr", [("lr", ("-1", "1"))], None),
+    ],
+)
+def test_the_name_of_a_single_grid_is_not_repeated(
+    group: str, grids: list[tuple[str, tuple[str, ...]]], names: list[str] | None
+) -> None:
+    command = ["train", *(f"{{{name}}}" for name, _ in grids)]
+    found = [run.name for run in expand(group, grids, command, {})]
+    assert found == names if names else len(set(found)) == len(grids[0][1])

@@ -53,7 +53,7 @@ speech          2           2          1.50     1.00        1.50        0.00    
 all             3           4          6.00    37.00        4.00        2.00    0.33      2.00  421.50
 
 The policy has no price for 0.50 of the instance-hours.
-0.50 instance-hours are of types that have no GPUs, or new ones.
+GPU-h leaves out 0.50 instance-hours of types without GPUs or of unknown types.
 """
 
 

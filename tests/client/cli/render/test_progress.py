@@ -31,6 +31,12 @@ def test_it_counts_bytes_and_leaves_nothing_behind(tmp_path: Path) -> None:
         assert terminal.end() == 0
 
 
+def test_a_small_transfer_has_no_bar() -> None:
+    with Terminal([sys.executable, "-c", PROGRAM.replace("4_000_000", "92"), os.devnull]) as terminal:
+        assert terminal.end() == 0
+        assert "Uploading" not in terminal.text and b"?" not in terminal.written
+
+
 def test_elsewhere_than_on_a_terminal_it_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with TransferProgress("Uploading", 100) as progress:
         progress(50)

@@ -15,20 +15,23 @@ from sagemaker_queue.errors import InvalidRequest, QueueError
 from sagemaker_queue.presentation.text.preview_text import brief_preview
 
 if TYPE_CHECKING:
+    from api_contract.models import PolicyAnswer
+    from api_contract.preview import PreviewAnswer
     from sagemaker_queue.queue.client import QueueClient
 
 _FORCE = (
-    "also if it drops pools or projects that live jobs use, or lowers a quota below running non-preemptible jobs; "
-    "running jobs go on, and waiting jobs that no longer fit wait with a reason"
+    "apply the policy even if it removes pools or projects of live jobs, or lowers a quota below the running "
+    "non-preemptible jobs; running jobs continue, and waiting jobs that no longer fit wait with a reason"
 )
+_yes = flag("--yes", help="do not ask for confirmation; without a terminal there is no question")
 
 
 @command(
     "apply",
     help="apply a policy",
-    description="Show how a policy differs from the one that is applied and what it would change, and apply it; on a "
-    "terminal only after a yes. It holds from the next cycle on. If somebody else applies one meanwhile, nothing is "
-    "changed. A queue that cannot tell what would change keeps nobody from applying it.",
+    description="Print the difference between a policy and the policy in force, and the expected effect, and apply the "
+    "policy. On a terminal, the command asks first. The policy is in force from the next cycle on. If another policy "
+    "is applied in the meantime, nothing changes. A policy can also be applied if the queue cannot preview the effect.",
     examples=["smq policy apply policy.yaml", "smq policy apply --version 3 - < policy.yaml"],
 )
 @policy_file
@@ -37,66 +40,82 @@ _FORCE = (
     "--version",
     metavar="N",
     type=int,
-    help="only if version N is applied now (default: if no other is applied meanwhile)",
+    help="apply only if version N is in force (default: the version that the difference was made with)",
 )
-@flag("--yes", help="do not ask; without a terminal nobody is asked")
+@_yes
 @with_queue
 def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None, yes: bool) -> int:
     """Print the difference and a preview, and apply the policy."""
     document = read_document(file, sys.stdin)
     read = queue.policy()
-    difference = policy_difference(read, document, file)
-    if not difference:
-        print(f"Nothing to change: version {read.version} says the same.")
-        return DONE
-    print(difference, flush=True)
-    asks = not yes and is_interactive()
-    _show_what_changes(document, asks=asks)
-    if asks and not confirmed("Apply it?"):
-        print("Nothing is changed.")
-        return REFUSED
+    if (refused := _refused(read, document, file, force=force, yes=yes)) is not None:
+        return refused
     applied = queue.apply_policy(document, read.version if version is None else version, force=force)
     print(f"\nVersion {applied.version} is applied.")
     print_policy_warnings(applied)
     return DONE
 
 
-def _show_what_changes(document: Mapping[str, Any], *, asks: bool) -> None:
-    """Print a preview of the policy, to stdout before a question (``asks``), else to stderr.
+@command(
+    "rollback",
+    help="apply an earlier version of the policy",
+    description="Print the difference between an earlier version of the policy and the policy in force, and the "
+    "expected effect, and apply the earlier version as a new version. On a terminal, the command asks first. The queue "
+    "checks the version like any other policy, also against the present jobs. Version 0 is the policy that is in force "
+    "before the first one is applied.",
+    examples=["smq policy rollback 3", "smq policy rollback 3 --yes"],
+)
+@argument("version", metavar="N", type=int, help="the version to apply, as listed by smq policy history")
+@flag("--force", help=_FORCE)
+@_yes
+@with_queue
+def policy_rollback(queue: QueueClient, version: int, force: bool, yes: bool) -> int:
+    """Print the difference to an earlier version and a preview, and apply the earlier version as a new version."""
+    read, past = queue.policy(), queue.policy(version)
+    if (refused := _refused(read, past.policy, f"version {version}", force=force, yes=yes)) is not None:
+        return refused
+    applied = queue.roll_back_policy(version, read.version, force=force)
+    print(f"\nVersion {applied.version} is applied; it is the same as version {version}.")
+    print_policy_warnings(applied)
+    return DONE
 
-    Raises InvalidRequest if the policy is invalid. Other errors are printed as a note.
+
+def _refused(applied: PolicyAnswer, document: Mapping[str, Any], name: str, *, force: bool, yes: bool) -> int | None:
+    """Print the difference and a preview; return None if the document is to be applied, else the exit code.
+
+    A document that is equal to the policy in force is not applied. On a terminal, unless ``yes``, the user is asked,
+    but not about a policy that the queue would refuse. Raises InvalidRequest if the document is invalid.
+    """
+    difference = policy_difference(applied, document, name)
+    if not difference:
+        print(f"Nothing to change: version {applied.version} says the same.")
+        return DONE
+    print(difference, flush=True)
+    asks = not yes and is_interactive()
+    preview = _preview(document)
+    if preview:
+        screen = sys.stdout if asks else sys.stderr
+        print(f"\n{brief_preview(preview, width() if asks else None)}", file=screen, flush=True)
+    if not asks:
+        return None
+    if preview and (preview.warnings or (preview.in_use and not force)):
+        print("Nothing is changed: the queue would refuse this policy.")
+        return REFUSED
+    if confirmed("Apply it?"):
+        return None
+    print("Nothing is changed.")
+    return REFUSED
+
+
+def _preview(document: Mapping[str, Any]) -> PreviewAnswer | None:
+    """Return the preview of a policy; print a note and return None if the queue cannot compute the preview.
+
+    Raises InvalidRequest if the policy is invalid.
     """
     try:
-        preview = preview_without_retries(policy=document)
+        return preview_without_retries(policy=document)
     except QueueError as error:
         if isinstance(error, InvalidRequest) and (error.field or "").startswith("policy"):
             raise  # applying the policy would be refused in the same way
         print(f"smq: no preview: {error}", file=sys.stderr)
-        return
-    screen = sys.stdout if asks else sys.stderr
-    print(f"\n{brief_preview(preview, width() if asks else None)}", file=screen, flush=True)
-
-
-@command(
-    "rollback",
-    help="apply an earlier version of the policy",
-    description="Show how an earlier version of the policy differs from the one that is applied, and apply it, as a "
-    "new version. It is checked as any other, by the rules and against the jobs of now. 0 is what holds without a "
-    "policy.",
-    examples=["smq policy rollback 3"],
-)
-@argument("version", metavar="N", type=int, help="the version to go back to, as smq policy history lists them")
-@flag("--force", help=_FORCE)
-@with_queue
-def policy_rollback(queue: QueueClient, version: int, force: bool) -> int:
-    """Print the difference to an earlier version, and apply the earlier version as a new version."""
-    read, past = queue.policy(), queue.policy(version)
-    difference = policy_difference(read, past.policy, f"version {version}")
-    if not difference:
-        print(f"Nothing to change: version {read.version} says the same.")
-        return DONE
-    print(difference, flush=True)
-    applied = queue.roll_back_policy(version, read.version, force=force)
-    print(f"\nVersion {applied.version} is applied; it says what version {version} said.")
-    print_policy_warnings(applied)
-    return DONE
+        return None

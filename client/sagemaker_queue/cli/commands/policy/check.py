@@ -15,7 +15,7 @@ from sagemaker_queue.errors import InvalidOption, InvalidRequest, QueueError, To
 from sagemaker_queue.jobs.formatting import amount, clean
 from sagemaker_queue.workflows.settings_advice import REQUIRED_PYTHON
 
-_QUEUE_FACTS = "its ceiling (MaxCapacity) and what live jobs use"
+_QUEUE_FACTS = "MaxCapacity and live jobs"
 
 
 @command(
@@ -99,7 +99,11 @@ def _content(document: dict[str, Any]) -> str:
 def _checked(here: bool, not_asked: str | None, version: int | None) -> str:
     """Return a sentence on which checks were made."""
     if not_asked:
-        return f"Checked by the rules alone: no queue was asked ({clean(not_asked)}). It knows {_QUEUE_FACTS}."
-    by = "Checked by the rules, and by the queue" if here else "Checked by the queue"
-    where = f", in place of version {version}" if version is not None else ""
-    return f"{by}{where}: {_QUEUE_FACTS}. Nothing was applied."
+        return (
+            f"Checked: syntax and rules (on this machine). Not checked: {_QUEUE_FACTS}, because no queue was asked "
+            f"({clean(not_asked)})."
+        )
+    compared = f", compared with version {version}" if version is not None else ""
+    if not here:
+        return f"Checked by the queue: syntax, rules, {_QUEUE_FACTS}{compared}. Nothing was applied."
+    return f"Checked: syntax and rules (on this machine), {_QUEUE_FACTS} (by the queue{compared}). Nothing was applied."

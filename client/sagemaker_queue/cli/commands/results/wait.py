@@ -9,7 +9,7 @@ from sagemaker_queue.cli.arguments import JobSet, job_set_arguments
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.cli.parser import command, with_queue
 from sagemaker_queue.jobs.formatting import state_sentence
-from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
+from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace, first_pause
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
@@ -39,7 +39,7 @@ def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
     code = DONE
     renderer = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
     try:
-        for event in wait_until_finished(queue, names, PollingPace(poll)):
+        for event in wait_until_finished(queue, names, PollingPace(poll, first=first_pause(poll))):
             if isinstance(event, Outage):
                 renderer.show(event)
             elif isinstance(event, UnfinishedJobs):

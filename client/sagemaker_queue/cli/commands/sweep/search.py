@@ -14,7 +14,8 @@ import click
 from sagemaker_queue.cli.commands.submit import upload
 from sagemaker_queue.cli.commands.sweep.grid import preview
 from sagemaker_queue.cli.job_command import job_from_options
-from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
+from sagemaker_queue.cli.option_names import errors_with_options, with_options
+from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, raw, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.errors import InvalidOption, QueueError
 from sagemaker_queue.jobs.formatting import amount, clean
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.job_options import JobKeywords
     from sagemaker_queue.queue.client import QueueClient
     from sagemaker_queue.tuning.study import StoredStudy
+    from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer
 
 TRIALS = 20
 PARALLEL = 4
@@ -148,15 +150,28 @@ def run_search(
 def show_study(search: SearchOptions, options: JobKeywords, *, as_json: bool) -> int:
     """Print the trials of a study and the best trial."""
     name = search.study or options.get("name")
-    if not name:
-        raise InvalidOption("Say which: smq sweep --study NAME --status.")
-    check_study_name(name)
     study_module = studies()
+    if not name:
+        return _list_studies(study_module.names(), search.storage, as_json=as_json)
+    check_study_name(name)
     study_module.silence_optuna()
     with study_module.read_study(name, search.storage) as (settings, rows):
         metric, _, direction = settings["metric"]
         best = _best(rows, maximize=direction == "maximize")
         _print_result(name, metric, direction, rows, best, as_json=as_json)
+    return DONE
+
+
+def _list_studies(names: Sequence[str], storage: str | None, *, as_json: bool) -> int:
+    if storage is not None:
+        raise InvalidOption("Name the search in this storage: smq sweep --study NAME --storage URL --status.")
+    if as_json:
+        print_json(list(names))
+    elif names:
+        print(*names, sep="\n")
+        print("To print one of these searches: smq sweep --study NAME --status", file=sys.stderr)
+    else:
+        print("There are no searches on this machine.", file=sys.stderr)
     return DONE
 
 
@@ -214,15 +229,17 @@ def _watch(
 ) -> int:
     from sagemaker_queue.tuning.progress import show_search  # noqa: PLC0415
     from sagemaker_queue.tuning.search import Search  # noqa: PLC0415
-    from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore is slow to import
 
     plan = study.plan
     warned: set[str] = set()
 
     def submit(job: CommandJob) -> None:
-        for warning in queue.submit(job.request(), preflight=preflight).warnings:
+        request = job.request()
+        with errors_with_options(request):
+            warnings = queue.submit(request, preflight=preflight).warnings
+        for warning in warnings:
             if warning not in warned:  # every trial gets the same warnings
-                print_warning(warning)
+                print_warning(with_options(warning, request))
             warned.add(warning)
 
     watched = Search(
@@ -236,7 +253,7 @@ def _watch(
     )
     print(f"Search {plan.name}: {amount(trials, 'trial')}, {_parallel(search)} at a time", file=sys.stderr)
     try:
-        show_search(watched.run(), plan, JobLogRenderer(sys.stderr, sys.stderr), live=sys.stderr.isatty())
+        show_search(watched.run(), plan, progress_renderer(), live=sys.stderr.isatty())
     except (KeyboardInterrupt, QueueError):
         print(
             f"smq: the jobs of {plan.name} go on. The same command with --study {plan.name} goes on with the search; "
@@ -254,6 +271,13 @@ def _watch(
             file=sys.stderr,
         )
     return DONE if best and not watched.gave_up else ENDED_OTHERWISE
+
+
+def progress_renderer() -> JobLogRenderer:
+    """Return the writer of a search's progress, which goes to stderr with its own control sequences."""
+    from sagemaker_queue.workflows.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore is slow to import
+
+    return JobLogRenderer(raw(sys.stderr), raw(sys.stderr))
 
 
 def _job(

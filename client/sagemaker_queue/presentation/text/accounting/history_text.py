@@ -13,6 +13,9 @@ _HEADERS = [
     *("Job Name", "Attempt", "Owner", "Project", "Pool", "Instances"),
     *("Submitted (UTC)", "Waited", "Provisioned", "Ran", _GPU_PERCENT, "Outcome"),
 ]
+_WHOLE = ("Job Name", "Submitted (UTC)")  # never cut
+# The columns that are omitted, in this order, until the table fits its terminal.
+_OMITTED_FIRST = ("Provisioned", "Pool", "Project", _GPU_PERCENT, "Owner", "Submitted (UTC)", "Attempt", "Waited")
 
 
 def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> str:
@@ -37,7 +40,16 @@ def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> 
         for attempt in found
     ]
     headers = _HEADERS if measured else [header for header in _HEADERS if header != _GPU_PERCENT]
-    return table(headers, rows, width=width, whole=("Job Name",))
+    if width is None:
+        return table(headers, rows)
+    shown = list(range(len(headers)))
+    for left_out in ("", *_OMITTED_FIRST):
+        shown = [index for index in shown if headers[index] != left_out]
+        kept = [headers[index] for index in shown]
+        page = table(kept, [[row[index] for index in shown] for row in rows], width=width, whole=_WHOLE, compact=True)
+        if max(map(len, page.splitlines())) <= width:
+            break
+    return page
 
 
 def _held(attempt: PastAttempt) -> int | str:

@@ -1,0 +1,12 @@
+"""The queue's warning about a job without checkpoints, with the remedy in the words of the program that submits."""
+
+from __future__ import annotations
+
+import re
+
+_FROM_THE_QUEUE = re.compile(r"The job has no CheckpointConfig\b.*", re.DOTALL)
+
+
+def with_remedy(warning: str, remedy: str) -> str:
+    """Return a warning, or a short sentence that ends in ``remedy`` if the warning is about missing checkpoints."""
+    return _FROM_THE_QUEUE.sub(lambda _: f"A preemption loses all work: {remedy}", warning)
