@@ -53,7 +53,9 @@ def test_it_passes_on_one_processor_that_is_busy_with_others(tmp_path: Path) -> 
         told, complaints = process.communicate(timeout=HANGS)
     assert process.returncode == 0, f"{told}\n{complaints}"
     assert "Each job completed exactly once; job1 in two attempts." in told
-    assert complaints == "The queue is empty.\n"  # smq's own word, where there is no table
+    assert (
+        complaints == "The queue is empty; 4 jobs have finished: add --all to list them.\n"
+    )  # smq's own word, where there is no table
     assert nothing_left(tmp_path)
 
 

@@ -152,7 +152,9 @@ def test_try_it(newcomer: Person) -> None:
     what = "the SageMaker SDK v2 and the local cloud"
     assert re.search(rf"^Installing {what}, by uv \.\.\.\n(  .*\n)+Installed {what} in ", told, re.MULTILINE)
     complaints = told.partition("- The demo has passed")[2].splitlines()[1:]
-    assert complaints == ["The queue is empty."]  # smq's own word, where there is no table
+    assert complaints == [
+        "The queue is empty; 4 jobs have finished: add --all to list them."
+    ]  # smq's own word, where there is no table
     assert "Each job completed exactly once" in told
     assert "pytest" in newcomer.types(tests)
     (newcomer.folder / "your_script.py").write_text("from sagemaker_queue import *\nprint(list(QueueClient().jobs()))")
@@ -171,7 +173,7 @@ def test_use_it_on_aws(newcomer: Person, user: Person, sdk_environment: Path) ->
     assert all(name.endswith(".cpython-312-aarch64-linux-gnu.so") for name in compiled)
     assert sum(path.stat().st_size for path in built.rglob("*") if path.is_file()) < LAMBDA_LIMIT_BYTES
 
-    assert "The queue is empty." in user.types(client)
+    assert "The queue is empty" in user.types(client)
     assert list(sdk_environment.glob("lib/python*/site-packages/sagemaker_queue/__init__.py"))
 
 
@@ -191,7 +193,7 @@ def test_the_first_job(system: System, user: Person, tmp_path: Path) -> None:
     (user.folder / "trace.csv").write_text("job_id,submit_s,duration_s,gpus\none,0,60,8\n")
     assert "slowdown" in user.types("smq simulate trace.csv")  # the planner is installed, too
     user.types(configure)
-    assert "The queue is empty." in user.types(look)
+    assert "The queue is empty" in user.types(look)
     user.folder = tmp_path / "work"
     user.folder.mkdir()
     (user.folder / "train.py").write_text(SCRIPT)

@@ -169,7 +169,7 @@ def test_code_is_uploaded_once_for_the_same_content(system: System, smq: Smq, fo
     second = smq("submit", "-t", "ml.p5.48xlarge", "--name", "once2", "--", "python", "hello.py")
     assert "1 file, 14 bytes, uploaded to s3://sagemaker-us-east-1-000000000000/sagemaker-queue/code/" in first.err
     assert "already in s3://" in second.err
-    assert "The job has no --checkpoint: " in first.err and "Give --checkpoint, and let " in first.err
+    assert "A preemption loses all work: add --checkpoint" in first.err
     assert first.err.splitlines()[0].split()[-1] == second.err.splitlines()[0].split()[-1]
     assert ended(system, "once2")[-1] == "hello"
     again = smq("submit", "-t", "ml.p5.48xlarge", "--name", "once2", "--", "python", "hello.py")
@@ -326,7 +326,7 @@ def test_a_request_is_looked_at_without_uploading_anything(
     options = ["-t", "ml.p5.48xlarge", "--priority", "3", "--bucket", "system", "--max-run", "2h"]
     plan = smq("plan", *options, "--", "python", "new.py", "--lr", "0.1")
     assert plan.code == 0 and "would start at once" in plan.out, plan.err
-    assert "no --checkpoint" in plan.out and "Give --checkpoint, and let the script resume" in plan.out
+    assert "A preemption loses all work: add --checkpoint" in plan.out
     request = smq("submit", *options, "--dry-run", "--", "python", "new.py").json
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200}
     assert request["Tags"] == [{"Key": "priority", "Value": "3"}]

@@ -10,7 +10,7 @@ from typing import Any
 
 from api_contract.error_codes import Error
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.jobs.packaging.checkpoint_warning import with_remedy
+from sagemaker_queue.jobs.checkpoint_warning import with_remedy
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS
 
 _TAGS = {row.tag: row.names[0] for row in JOB_OPTIONS.values() if row.tag} | {"interactive": "--interactive"}

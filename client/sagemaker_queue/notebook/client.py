@@ -18,8 +18,8 @@ import msgspec
 from api_contract.history import PastAttempt
 from api_contract.models import JobDetail, JobSummary, PlanAnswer, Submission
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.jobs.checkpoint_warning import with_remedy
 from sagemaker_queue.jobs.formatting import amount, did_you_mean, file_size, one_line, state_sentence
-from sagemaker_queue.jobs.packaging.checkpoint_warning import with_remedy
 from sagemaker_queue.jobs.packaging.command import packed_job
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords
 from sagemaker_queue.jobs.packaging.sweep import check_values

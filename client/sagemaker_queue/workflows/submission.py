@@ -42,8 +42,8 @@ def upload_code(
 
 def check_script(request: Mapping[str, Any], code: Code) -> None:
     """Raise InvalidRequest if the command of a request runs a script that is not in its code."""
-    from sagemaker_queue.jobs.packaging.script_check import missing_script  # noqa: PLC0415
     from sagemaker_queue.jobs.preflight import PreflightIssue, refuse  # noqa: PLC0415  # boto3
+    from sagemaker_queue.jobs.script_check import missing_script  # noqa: PLC0415
 
     if problem := missing_script(request, code.archive):
         refuse([PreflightIssue("HyperParameters.command", problem)])

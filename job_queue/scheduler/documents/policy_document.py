@@ -6,7 +6,6 @@ The types of `policy_schema` define fields and bounds. Errors name the path, the
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ from msgspec import inspect
 from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.documents.policy_schema import UNLIMITED, Policy, Pool, Prices
 
-LONGEST_GUESS: Final = 100  # characters; a longer name is no typing error
 LARGEST_AMOUNT: Final = 1e18  # a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
@@ -78,10 +76,26 @@ def read_fields(
             fields[name] = None
     for name in document:
         if name not in readers:
-            meant = get_close_matches(str(name), readers, 1) if len(str(name)) <= LONGEST_GUESS else []
-            hint = f"did you mean {meant[0]}? Known are" if meant else "known are"
+            meant = next((known for known in sorted(readers) if _is_similar(str(name), known)), None)
+            hint = f"did you mean {meant}? Known are" if meant else "known are"
             raise DocumentError(path, f"unknown field {shown(name)}; {hint} {', '.join(sorted(readers))}")
     return fields
+
+
+def _is_similar(name: str, known: str) -> bool:
+    """Return whether a name differs from a known one by one letter, or only by case, hyphens and underscores."""
+    wrong, right = (re.sub("[-_ ]", "", text).casefold() for text in (name, known))
+    if abs(len(wrong) - len(right)) > 1:
+        return False
+    same = next((index for index, pair in enumerate(zip(wrong, right, strict=False)) if pair[0] != pair[1]), None)
+    if same is None:
+        return True
+    rests = {
+        (wrong[same + 1 :], right[same + 1 :]),
+        (wrong[same + 1 :], right[same:]),
+        (wrong[same:], right[same + 1 :]),
+    }
+    return any(one == other for one, other in rests)
 
 
 def list_of(read: Reader) -> Reader:

@@ -73,7 +73,9 @@ def test_a_plan_tells_what_preflight_would_refuse() -> None:
 
 
 def test_gpus_that_no_pool_shares_are_refused_by_their_tag_with_a_remedy_that_helps() -> None:
-    status, answer = Api(slots=2).add("part", 1, Tags=[{"Key": "gpus", "Value": "1"}])
+    algorithm = {"TrainingImage": "train:1", "TrainingInputMode": "File", "ContainerEntrypoint": ["train"]}
+    tags = [{"Key": "gpus", "Value": "1"}]
+    status, answer = Api(slots=2).add("part", 1, AlgorithmSpecification=algorithm, Tags=tags)
     assert (status, answer["field"]) == (400, "Tags[0].Value")
     message = answer["errors"][0]["message"]
     assert message.startswith("The tag gpus cannot be met under the present policy.")

@@ -13,7 +13,7 @@ from moto import mock_aws
 
 from api_contract.models import Submission
 from sagemaker_queue.cli import main
-from sagemaker_queue.jobs.packaging.script_check import script_of
+from sagemaker_queue.jobs.script_check import script_of
 from sagemaker_queue.presentation.text.submission_text import submission_line
 from tests.client.conftest import Received, ScriptedServer
 from tests.client.samples import SEE, job, refused
