@@ -106,7 +106,7 @@ def _projects(projects: Iterable[ProjectPreview], width: int | None) -> list[str
     ]
     if not rows:
         return []
-    headers = ["Project", "Waiting", "Mean Wait Now", "With It", "Uses Now", "With It"]
+    headers = ["Project", "Waiting", "Mean Wait Now", "Mean Wait Then", "Uses Now", "Uses Then"]
     left = len(changed) - len(rows)
     more = [f"... and {amount(left, 'more project')}"] if left > 0 else []
     return ["", table(headers, rows, width=width, compact=True), *more]

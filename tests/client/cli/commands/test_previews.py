@@ -84,8 +84,8 @@ Compared with version 3 of the policy, now and over the next 8 hours:
   1 job would start later:
     late not within 8 hours instead of now
 
-Project  Waiting  Mean Wait Now  With It  Uses Now  With It
-a             12  5h00m          1h00m    4 p5      1 c6, 6 p5
+Project  Waiting  Mean Wait Now  Mean Wait Then  Uses Now  Uses Then
+a             12  5h00m          1h00m           4 p5      1 c6, 6 p5
 
 The starts of 2 waiting jobs are not known, because the runtimes of other jobs are not known.
 """
