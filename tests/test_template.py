@@ -228,6 +228,16 @@ def test_whole_numbers_in_range_are_allowed_and_nothing_else(name: str) -> None:
     assert parameter["ConstraintDescription"] == f"must be a whole number from {first} to {last}"
 
 
+def test_the_application_can_be_published() -> None:
+    """The limits are those of the AWS Serverless Application Repository."""
+    application = TEMPLATE["Metadata"]["AWS::ServerlessRepo::Application"]
+    assert re.fullmatch(r"[a-zA-Z0-9-]{1,140}", application["Name"])
+    assert re.fullmatch(r"[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*", application["Author"])
+    assert len(application["Description"]) <= 256 and len(application["Labels"]) <= 10
+    for key in ("LicenseUrl", "ReadmeUrl"):
+        assert (ROOT / application[key]).is_file(), key
+
+
 def test_outputs() -> None:
     outputs = {
         "EndpointUrl",
