@@ -188,7 +188,7 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
         "Unsaved": job.unsaved_since and _unsaved(job.unsaved_since),
         "Reason": job.reason and job.reason.message and f"{concise(job.reason.message)} ({job.reason.code})",
-        "See": job.waits and job.reason and job.reason.code and reason_link(job.reason.code),
+        "See": reason_link(job.reason.code) if job.waits and job.reason and job.reason.code else None,
         "Project": job.project,
         "Group": job.group,
         "Owner": _owner(job.owner),

@@ -181,6 +181,7 @@ Last log lines of algo-2 rank 3
   torch.OutOfMemoryError: CUDA out of memory."""
     )
     assert "failed: gpu_memory" in out.partition("\n\nAttempts")[2]
+    assert "  See " not in out  # the reason of a finished job is no reason to wait
 
 
 def test_colours_and_titles_of_log_lines_are_left_out(
