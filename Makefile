@@ -23,6 +23,9 @@ STAMP3 := $(VENV3)/.installed
 # checkov, whose own pins fit to nobody else's (it brings another detect-secrets, too), and pip-audit.
 VENV_AUDIT := .venv-audit
 STAMP_AUDIT := $(VENV_AUDIT)/.installed
+# MkDocs and its theme, in the versions of constraints-site.txt.
+VENV_SITE := .venv-site
+STAMP_SITE := $(VENV_SITE)/.installed
 AUDITORS := checkov==3.3.30 pip-audit==2.10.1
 
 # Build and check the wheel and the source distribution.
@@ -40,7 +43,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs lint audit build dist release-notes constraints clean
+.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs site lint audit build dist release-notes constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -59,7 +62,7 @@ check: $(STAMP)  ## Check style and types, and run the tests of the queue itself
 test: $(STAMP) $(STAMP3)  ## Run the tests, without the thorough ones [WORKERS=2]
 	$(PYTEST) -m 'not thorough'
 
-test-all: $(STAMP) $(STAMP3)  ## Run all tests: also walks, planted bugs, other programs, whole documents [WORKERS=2]
+test-all: $(STAMP) $(STAMP3) $(STAMP_SITE)  ## Run all tests: also walks, planted bugs, other programs, whole documents [WORKERS=2]
 	$(PYTEST)
 
 acceptance: $(STAMP) $(STAMP3)  ## Run the acceptance suite on a local cloud, or in an account [STACK=... PRICE=0.12 PROBE=1 ARGS="--yes"]
@@ -108,6 +111,9 @@ docs: $(STAMP)  ## Bring the generated parts of the pages in docs/ up to date wi
 	$(BIN)/python -m tools.history_reference docs/reference/history.md
 	$(BIN)/python -m tools.failure_matrix
 
+site: $(STAMP) $(STAMP_SITE)  ## Build the site of the documentation into build/site, in .venv-site
+	$(BIN)/python -m tools.site
+
 lint: $(STAMP)  ## Check style, types and the template, by cfn-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -147,7 +153,7 @@ constraints:  ## Take the newest versions of everything into constraints.txt
 	rm -rf build/constraints
 
 clean:  ## Remove what the other commands made
-	rm -rf $(VENV) $(VENV3) $(VENV_AUDIT) $(VENV_DIST) .aws-sam build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV3) $(VENV_AUDIT) $(VENV_SITE) $(VENV_DIST) .aws-sam build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEMO_STAMP): pyproject.toml constraints.txt
@@ -168,6 +174,11 @@ $(STAMP3): constraints-sdk3.txt pyproject.toml
 $(STAMP_AUDIT):
 	@$(call make_environment,$(VENV_AUDIT))
 	@$(VENV_AUDIT)/bin/python $(INSTALL) "the auditors" $(AUDITORS)
+	@touch $@
+
+$(STAMP_SITE): constraints-site.txt
+	@$(call make_environment,$(VENV_SITE))
+	@$(VENV_SITE)/bin/python $(INSTALL) "the tools for the site" --no-deps -r constraints-site.txt
 	@touch $@
 
 $(STAMP_DIST):

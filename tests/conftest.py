@@ -62,6 +62,7 @@ FIRST_TO_LAST = [
 # What a machine may lack: a part of the reasons for which tests are skipped, and how to install it.
 OPTIONAL = {
     "Chromium": "apt-get install chromium",
+    "MkDocs": "make site",
     "zsh": "apt-get install zsh",
     "fish": "apt-get install fish",
     "SSH client": "apt-get install openssh-client",

@@ -82,6 +82,12 @@ PAGE = """# smq: all commands
 
     ## neither
 
+    - [g](g.md)
+      - [h](h.md)
+
+- item
+    - [in a list](i.md)
+
 See [`smq ls`](ls.md#a) and `[b](b.md)`, ![](c.svg) <img src="d.png">.
 """
 
@@ -92,7 +98,7 @@ def test_anchors_are_those_of_github() -> None:
 
 
 def test_links_in_code_are_no_links() -> None:
-    assert links(PAGE) == ["ls.md#a", "c.svg", "d.png"]
+    assert links(PAGE) == ["i.md", "ls.md#a", "c.svg", "d.png"]
     renewed = with_links(PAGE, lambda target: f"../{target}")
-    assert links(renewed) == ["../ls.md#a", "../c.svg", "../d.png"]
+    assert links(renewed) == ["../i.md", "../ls.md#a", "../c.svg", "../d.png"]
     assert renewed.replace("../", "") == PAGE

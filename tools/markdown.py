@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_FENCE = re.compile(r"^ *(`{3,}|~{3,})")
 _HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: +#+)?$")
 _LINK = re.compile(r"(\]\()([^()\s]+(?:\([^()\s]*\)[^()\s]*)*)(\))")
 _HTML_LINK = re.compile(r"((?:src|srcset|href)=\")([^\"]+)(\")")
@@ -27,7 +27,8 @@ class Heading(NamedTuple):
 def prose_lines(page: str) -> Iterator[str]:
     """Yield the lines of a page outside of blocks of code; a line of code is an empty line."""
     fence = ""
-    last = ""
+    in_list = in_code = False
+    after_blank = True
     for line in page.splitlines():
         mark = _FENCE.match(line)
         if fence:
@@ -37,10 +38,11 @@ def prose_lines(page: str) -> Iterator[str]:
             fence = mark[1]
             yield ""
         else:
-            # Indented text is code only after an empty line, and in no list.
-            is_code = line.startswith("    ") and not last.strip() and not _ITEM.match(line)
-            yield "" if is_code else line
-        last = "" if line.startswith("    ") else line
+            is_indented = line.startswith("    ")
+            in_code = not in_list and is_indented and (in_code or after_blank) or (in_code and not line.strip())
+            in_list = not in_code and (bool(_ITEM.match(line)) or (in_list and line[:1] in ("", " ")))
+            yield "" if in_code else line
+        after_blank = not line.strip()
 
 
 def headings(page: str) -> list[Heading]:
