@@ -327,6 +327,12 @@ class JobSummary(Answer, frozen=True):
     """The instance types that the job can run on, in order of preference."""
     started: Optional[Time] = None
     """The launch of the current attempt, or of the last one of a finished job; null if there is none."""
+    secondary_status: Annotated[Optional[str], schema(examples=["Downloading"])] = None
+    """The progress of a running attempt in SageMaker: its SecondaryStatus, such as `Starting` (SageMaker gets the
+    instances), `Downloading`, `Training` or `Uploading`. Null if the job does not run, shares an instance, or its
+    status is not known."""
+    secondary_status_since: Optional[Time] = None
+    """The time since which SageMaker reports this status."""
     retries: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
     """The number of times that the job is tried again after it failed by itself."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0

@@ -31,6 +31,8 @@ BEGIN, END = "<!-- costs: python benchmarks/cost.py --keep -->", "<!-- end of co
 MINUTES = 20  # time in which the counted jobs are submitted
 JOBS = 14  # jobs submitted in these minutes: about 1,000 a day
 RUN_SECONDS = 1200.0
+# The SecondaryStatus of a job, for each of which SageMaker sends an event, and the seconds after its submission.
+STAGES = {"Starting": 20.0, "Downloading": 200.0, "Training": 260.0, "Uploading": RUN_SECONDS - 30}
 SLOTS = 16
 WATCHED_SECONDS = 3600.0
 JOBS_A_MONTH = 1000 * 30
@@ -125,6 +127,8 @@ def job(minute: Units) -> Units:
             at = number * 60.0 * MINUTES / JOBS
             name = f"job{number:05}"
             cloud.timeline.spawn(partial(add, cloud, name, number), at)
+            for secondary, after in STAGES.items():
+                cloud.timeline.spawn(partial(cloud.progress, f"{name}-qstamp-1", secondary), at + after)
             cloud.timeline.spawn(partial(cloud.end, f"{name}-qstamp-1"), at + RUN_SECONDS)
         in_all = MINUTES + RUN_SECONDS / 60
         minutes(cloud, in_all)

@@ -335,6 +335,14 @@ class SimulatedCloud:
         detail = self.training.event(attempt)
         self.send({"source": "aws.sagemaker", "detail-type": "SageMaker Training Job State Change", "detail": detail})
 
+    def progress(self, attempt: str, secondary: str) -> None:
+        """Change the SecondaryStatus of a training job, if it is in progress, and send SageMaker's event."""
+        if attempt not in self.training.jobs or self.training.jobs[attempt].status != "InProgress":
+            return
+        self.training.progress(attempt, secondary)
+        detail = self.training.event(attempt)
+        self.send({"source": "aws.sagemaker", "detail-type": "SageMaker Training Job State Change", "detail": detail})
+
     def tick(self) -> None:
         """Send the event of the schedule."""
         self.send({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})

@@ -274,7 +274,11 @@ class FakeTraining:
         if self.down:
             raise Unavailable("scripted")
         found = [(name, self.known(name)) for name in names]
-        return [ListedJob(name, self.created[name], not it.ended, it.warm is not None) for name, it in found if it]
+        return [
+            ListedJob(name, self.created[name], not it.ended, it.warm is not None, it.secondary, it.modified)
+            for name, it in found
+            if it
+        ]
 
     # --- what happens in SageMaker ---------------------------------------------------------------
 
@@ -293,7 +297,9 @@ class FakeTraining:
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         """A training job ends."""
-        self.jobs[name] = replace(self.jobs[name], status=status, secondary=secondary or status, failure=failure)
+        job = self.jobs[name]
+        modified = None if job.modified is None else self.clock()
+        self.jobs[name] = replace(job, status=status, secondary=secondary or status, failure=failure, modified=modified)
         if seconds := self.jobs[name].keep_alive:
             request = self.requests[name]
             self.warm_pools[name] = WarmPool(TrainingRequest.read(request).footprint or "", int(self.clock()) + seconds)
@@ -306,6 +312,11 @@ class FakeTraining:
     def run(self, name: str, began: float, ended: float | None = None) -> None:
         """SageMaker knows since when, and till when, a training job had its instances."""
         self.jobs[name] = replace(self.jobs[name], began=began, ended_at=ended)
+
+    def progress(self, name: str, secondary: str) -> None:
+        """A training job reaches another SecondaryStatus."""
+        at = max(self.clock(), (self.jobs[name].modified or 0) + 0.001)
+        self.jobs[name] = replace(self.jobs[name], secondary=secondary, modified=at)
 
     def give_instances(self, name: str, at: float) -> None:
         """A training job gets its instances."""
@@ -329,6 +340,7 @@ class FakeTraining:
             },
             **({"FailureReason": job.failure} if job.failure else {}),
             "CreationTime": int(self.created[name] * 1000),
+            **({"LastModifiedTime": round(job.modified * 1000)} if job.modified is not None else {}),
             **({"TrainingStartTime": int(job.began * 1000)} if job.began is not None else {}),
             **({"TrainingEndTime": int(job.ended_at * 1000)} if job.ended_at is not None else {}),
             **self._times(job),

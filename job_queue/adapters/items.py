@@ -150,7 +150,7 @@ _LEFT_OUT_WHILE_EMPTY = (
         "requeueHung",
         "runSeconds",
     ),
-    *("startMissed", "unheard"),
+    *("stageAt", "startMissed", "unheard"),
 )
 _JOB = Form(Job, if_any=_LEFT_OUT_WHILE_EMPTY)
 HISTORY = Form(HistoryEntry)

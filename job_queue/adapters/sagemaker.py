@@ -116,6 +116,7 @@ class TrainingJob:
     keep_alive: int = 0  # seconds for which the instances may be kept warm
     warm: WarmPool | None = None  # present if it has ended and its instances are kept
     created: float | None = None  # epoch seconds, if known
+    modified: float | None = None  # epoch seconds of its last change, if known
     began: float | None = None  # epoch seconds from which SageMaker bills it, if known
     carrier: str | None = None  # the carrier's attempt whose agent has reported the attempt; None: SageMaker reports it
 
@@ -214,6 +215,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
         keep_alive=fields.resources.keep_alive_seconds or 0,
         warm=_warm_pool(report, fields),
         created=_seconds(report["CreationTime"]) if report.get("CreationTime") else None,
+        modified=_seconds(report["LastModifiedTime"]) if report.get("LastModifiedTime") else None,
         began=_seconds(report["TrainingStartTime"]) if report.get("TrainingStartTime") else None,
     )
     return replace(job, starved=_starved(job, report))

@@ -100,6 +100,8 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         last_slots=job.last_slots,
         instance_types=tuple(dict.fromkeys(kind for alternative in job.demand for kind in alternative)),
         started=_time(job.started),
+        secondary_status=job.stage if job.state is JobState.RUNNING else None,
+        secondary_status_since=_stage_since(job),
         retries=job.retries,
         retried=job.retried,
         free_retries=job.free_retried,
@@ -123,6 +125,13 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         preemptions=job.preemptions_in_all,
         **more,
     )
+
+
+def _stage_since(job: Job) -> datetime | None:
+    """Return since when SageMaker reports the stage of a running attempt; None if the stage is not known."""
+    if job.stage is None or job.state is not JobState.RUNNING:
+        return None
+    return _time(iso(job.stage_at / 1000)) if job.stage_at else _time(job.started)
 
 
 def _at(seconds: int | None) -> datetime | None:

@@ -32,7 +32,17 @@ from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.failures import FailureClass, GpuFailure, LoggedLine, NamedRule, returned_gpus, rules_for
 from job_queue.domain.fleet.listing import Walk, next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
-from job_queue.domain.job import ExternalTrainingJob, FailedAttempt, Job, JobRecord, WarmPool, epoch, iso
+from job_queue.domain.job import (
+    LAUNCHED,
+    STAGES,
+    ExternalTrainingJob,
+    FailedAttempt,
+    Job,
+    JobRecord,
+    WarmPool,
+    epoch,
+    iso,
+)
 from job_queue.domain.launching.proof import is_named_as_attempt
 from job_queue.domain.launching.quota_lag import of_the_quota
 from job_queue.domain.launching.refusals import QuotaExceeded
@@ -111,6 +121,7 @@ class Reconciler(ControllerPart):
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known, _Reads(1))
             return ours or self._repository.drop_external(reported.name) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
+            self._note_stage(reported)
             return resumed  # the next comparison checks whether the training job is an attempt
         counted = self._repository.external_job(reported.name)
         if counted and counted.instance_counts == reported.instance_counts:  # the training job was described before
@@ -248,6 +259,7 @@ class Reconciler(ControllerPart):
                 adoptions.append(adoption)
             elif done:
                 left.discard(name)
+        self._note_listed_stages(active, walk, enough_time)
         reconciled = int(now) if progress else metadata.reconciled
         self._repository.note_listing(walk.result(left), reconciled)
         return Comparison(adoptions, any(job.carries is not None for job in active), reconciled)
@@ -301,6 +313,39 @@ class Reconciler(ControllerPart):
             self.end(record, found, logs=logs)
         elif job.missing_since:
             self._note(state_machine.found_again(record.job, self._clock()))
+        elif found.modified is not None and (noted := self._progressed(record.job, found.secondary, found.modified)):
+            self._note(noted)
+
+    def _note_stage(self, reported: TrainingJob) -> None:
+        """Record the stage of an attempt that an event reports. The launch of an attempt records the first stage."""
+        if reported.modified is None or reported.secondary not in STAGES - {LAUNCHED}:
+            return
+        for _ in range(TRIES):
+            record = self._repository.record(reported.tags.get(JOB_TAG, ""))
+            if record is None or not reported.is_current_attempt_of(record.job):
+                return
+            transition = self._progressed(record.job, reported.secondary, reported.modified)
+            if transition is None:
+                return
+            try:
+                self._repository.apply(transition, self._clock())
+            except Refused:
+                continue  # the job was changed meanwhile, for example by the end of its launch
+            return
+
+    def _note_listed_stages(self, active: Iterable[Job], walk: Walk, enough_time: Callable[[], bool]) -> None:
+        """Record the stages in SageMaker's list whose events were lost. No stage is described for this."""
+        for job in active:
+            secondary, modified = walk.stages.get(job.launched or "", ("", 0.0))
+            transition = self._progressed(job, secondary, modified)
+            newer = walk.is_newer(job.launched or "", epoch(job.started or job.since) + CLOCK_SECONDS)
+            if transition is not None and job.state is JobState.RUNNING and not newer:
+                if not enough_time():
+                    return
+                self._note(transition)
+
+    def _progressed(self, job: Job, secondary: str, modified: float) -> JobTransition | None:
+        return state_machine.progressed(job, secondary, round(modified * 1000), self._clock())
 
     def _wait_for_an_event(self, record: JobRecord, metadata: Metadata) -> None:
         """Wait `MISSING_SECONDS` for an event with the end of a deleted attempt, then record an unknown end."""

@@ -25,6 +25,23 @@ INTERRUPTED = frozenset(
     {"preempted", "requeued", "drained", "hung"}
 )  # outcomes of attempts after which the job resumes its work
 
+LAUNCHED = "Starting"  # the stage of each accepted attempt until SageMaker reports another one
+STAGES = frozenset(
+    {
+        LAUNCHED,
+        "LaunchingMLInstances",
+        "PreparingTrainingStack",
+        "Pending",
+        "Downloading",
+        "DownloadingTrainingImage",
+        "Training",
+        "Uploading",
+        "Interrupted",
+        "Restarting",
+    }
+)
+"""The SecondaryStatus values of a training job that is in progress. Those of its stop and its end are states here."""
+
 MOST_PREEMPTIONS = 16  # largest number of preemptions whose times are in a job's row
 LEAST_RUNTIME_SECONDS = 60  # smallest `max_total_runtime`, and the least that an attempt gets of it
 REASON_BYTES = 2000  # largest size of a job's reason, because the size of a row is limited
@@ -186,6 +203,10 @@ class Job:
         None  # epoch seconds until which the job is last in its waiting queue; `controller.waiting.parking`
     )
     parked_for: str | None = None  # reason for which the job was last parked
+    stage: str | None = (
+        None  # SecondaryStatus of the current attempt, one of STAGES; None: unknown, or not in SageMaker
+    )
+    stage_at: int = 0  # epoch milliseconds since which SageMaker reports the stage; 0: since the launch
     secret: str | None = field(default=None, repr=False)  # key of the job's proofs; None: stored by an earlier version
     sent: int = 0  # CreateTrainingJob calls of this submission so far
     unheard: Ranges = ()  # numbers of calls for the current attempt that may have taken effect; `launching.numbers`

@@ -31,7 +31,9 @@ from job_queue.domain.failures import (
     is_built_in,
 )
 from job_queue.domain.job import (
+    LAUNCHED,
     MANY_REFUSALS,
+    STAGES,
     Dependency,
     EndedAttempt,
     FailedAttempt,
@@ -144,6 +146,7 @@ def accepted(job: Job, now: float, call: int | None = None) -> JobTransition:
         now,
         JobState.RUNNING,
         started=iso(now),
+        stage=None if job.carrier_attempt else job.stage or LAUNCHED,
         calls=(),
         in_doubt=False,
         late=_late(job, job.calls[:-1]),
@@ -281,6 +284,22 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> JobTransition:
         parked=None,
     )
     return JobTransition(job, new, f"found {new.launched} running", now)
+
+
+def progressed(job: Job, stage: str, at: int, now: float) -> JobTransition | None:
+    """Record the stage of the current attempt, which SageMaker reports; None if the report says nothing new.
+
+    Reports may be late, repeated or out of order, so an older report than the recorded one changes nothing.
+
+    :param stage: the SecondaryStatus.
+    :param at: epoch milliseconds of the last change of the training job.
+    """
+    if job.state not in (JobState.STARTING, JobState.RUNNING) or job.carrier_attempt is not None:
+        return None
+    known = job.stage or (LAUNCHED if job.state is JobState.STARTING else None)
+    if stage not in STAGES or at <= job.stage_at or stage == known:
+        return None
+    return JobTransition(job, job.with_changes(stage=stage, stage_at=at), None, now)
 
 
 # --- stopping, changing and ending -------------------------------------------------------------------
@@ -701,6 +720,8 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         parked=None,
         stop_denied=None,
         cut_off=None,
+        stage=None,
+        stage_at=0,
         unheard=(),  # no attempt of this job is alive, and none will be
         allocation=None,
         carrier_attempt=None,
@@ -729,6 +750,8 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         parked=None,
         stop_denied=None,
         cut_off=None,
+        stage=None,
+        stage_at=0,
         unheard=(),  # every call of the attempt was refused, or the attempt has ended
         allocation=None,
         carrier_attempt=None,

@@ -63,6 +63,8 @@ TIMES = {
     "closes",
     "expectedEnd",
     "idleSince",
+    "hungSince",
+    "secondaryStatusSince",
     "unsavedSince",
     "notBefore",
     "startBy",

@@ -448,6 +448,24 @@ class Actors:
         status, secondary, failure, _ = self._rng.choices(choices, [it[3] for it in choices])[0]
         self.end(name, status, secondary, failure, tell=tell)
 
+    def progress_some(self, rng: random.Random, *, loses: bool) -> None:
+        """A training job, one of the queue or of others, reaches another stage. Its event is told or lost.
+
+        :param loses: whether events may be lost.
+        """
+        sagemaker = self._world.sagemaker
+        names = [name for name in sagemaker.alive_names() if sagemaker.jobs[name].status == "InProgress"]
+        names = [name for name in names if name not in sagemaker.carrier_of_member]
+        if not names:
+            return
+        name = rng.choice(names)
+        sagemaker.progress(name, rng.choice(("Pending", "Downloading", "Training", "Uploading", "Interrupted")))
+        self._world.say(f"{name} reaches {sagemaker.jobs[name].secondary}")
+        if loses and rng.random() < 0.3:
+            self._world.faults["event lost"] += 1
+        else:
+            self._world.events.append(sagemaker.event(name))
+
     def fail_some(self, *, tell: bool) -> bool:
         """Some attempt of the queue fails in one of many ways. Return False if there is none."""
         names = [name for name in self._world.sagemaker.alive_launches() if may_fail(name)]

@@ -171,6 +171,8 @@ class SimulatedSageMaker(FakeTraining):
         self.launched: list[str] = []  # just now, by calls that were not late
         self.theirs: set[str] = set()  # training jobs that others have created
         self.logs = SimulatedLogs(ask, self._now)
+        # attempt -> its stages so far, each with the epoch milliseconds since when SageMaker reports it
+        self.stages: dict[str, list[tuple[int, str]]] = {}
         self.trail: list[tuple[str, dict[str, str]]] = []  # names and tags of refused calls
         self.refusals: dict[str, list[float]] = {}  # when it has refused each attempt, throttled calls not counted
         self.refuses_checks = False  # launches with an infrastructure health check
@@ -257,6 +259,11 @@ class SimulatedSageMaker(FakeTraining):
         self._free(name, self.clock())
         self.changed[name] = None
 
+    def progress(self, name: str, secondary: str) -> None:
+        super().progress(name, secondary)
+        if name in self.launches and name not in self.theirs:
+            self.stages.setdefault(name, []).append((round((self.jobs[name].modified or 0) * 1000), secondary))
+
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         super().starve(name, secondary)
         self.jobs[name] = replace(self.jobs[name], began=None, ended_at=None)  # its instances never came
@@ -275,7 +282,10 @@ class SimulatedSageMaker(FakeTraining):
         kept = f"{name} deleted {len(self.deleted_at)} {self.clock():.0f}"
         del self.deletions[name]
         self.traceless.discard(name)
-        of_names: tuple[dict[str, Any], ...] = (self.jobs, self.requests, self.created, self.launches, self.deleted_at)
+        of_names: tuple[dict[str, Any], ...] = (
+            *(self.jobs, self.requests, self.created),
+            *(self.launches, self.deleted_at, self.stages),
+        )
         for known in (*of_names, self.reused):
             if name in known:
                 known[kept] = known.pop(name)

@@ -93,6 +93,7 @@ class Invariants:
         self._ends: dict[str, set[str]] = {}  # job name -> how jobs of the name have ended
         self._decided: set[tuple[str, ...]] = set()  # places of the rows of jobs whose start was checked
         self._replaced: set[str] = set()  # names that another job has had later
+        self._stages: dict[str, int] = {}  # submission -> epoch milliseconds of the last recorded stage
         self._entered: dict[str, str] = {}  # submission -> time that orders it among jobs of its priority
 
     def row(self, name: str) -> dict[str, Any] | None:
@@ -374,6 +375,7 @@ class Invariants:
         alive = [it.name for it in attempts if not it.ended]
         require(len(alive) <= 1, "at most one attempt of a job is alive", f"{name}: {alive}")
         self._check_attempts(job)
+        self._check_stage(job)
         self._check_dependencies(job, row, attempts)
         self._check_sizes(job, row)
         fixed = job.interactive and job.evicted_for is not None
@@ -611,6 +613,20 @@ class Invariants:
             ended = told and all(self._sagemaker.jobs[it].ended for it in told)
             require(ended, "attempts count upward, when SageMaker says that one ended", found)
         self._attempts[job.name] = (job.submission, job.attempt)
+
+    def _check_stage(self, job: Job) -> None:
+        """Only SageMaker's own reports of the recorded attempt change its stage, and never back in time."""
+        before = self._stages.pop(job.submission, 0)
+        if not job.stage_at:
+            return
+        require(job.state.holds_slots, "only an attempt has a stage", f"{job.name} is {job.state}")
+        told = [
+            it for name in self._sagemaker.of_name(job.launched or "") for it in self._sagemaker.stages.get(name, ())
+        ]
+        found = f"{job.launched} has {job.stage} since {job.stage_at}, reported were {told}"
+        require((job.stage_at, job.stage) in told, "a stage is what SageMaker has reported of the attempt", found)
+        require(job.stage_at >= before, "no late report turns a stage back", f"{found}; before, since {before}")
+        self._stages[job.submission] = job.stage_at
 
     # --- finished --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Sixty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Seventy bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -609,6 +609,31 @@ def _failed_instances_kept() -> list[Slip]:
     return [("job_queue.controller.reconciler.Reconciler._released", lambda self, name, warm: warm)]
 
 
+def _late_report_turns_back() -> list[Slip]:
+    """Each report of a stage is recorded, however late it comes."""
+    progressed = state_machine.progressed
+
+    def without_time(job: Job, stage: str, at: int, now: float) -> JobTransition | None:
+        return progressed(replace(job, stage_at=0), stage, at, now) and JobTransition(
+            job, job.with_changes(stage=stage, stage_at=at), None, now
+        )
+
+    return [("job_queue.domain.state_machine.progressed", without_time)]
+
+
+def _stage_by_name() -> list[Slip]:
+    """A report of a stage is recorded for the job that its tags name, whatever training job it is about."""
+
+    def note(self: Reconciler, reported: TrainingJob) -> None:
+        record = self._repository.record(reported.tags.get(JOB_TAG, ""))
+        if record is not None and reported.modified is not None:
+            transition = self._progressed(record.job, reported.secondary, reported.modified)
+            if transition is not None:
+                self._note(transition)
+
+    return [("job_queue.controller.reconciler.Reconciler._note_stage", note)]
+
+
 def _not_before_ignored() -> list[Slip]:
     """A job may start at any time."""
     waiting = cluster_state._waiting
@@ -703,6 +728,8 @@ BUGS = {
     "late-call-forgotten": Bug(_late_call_forgotten, (3259,), ("deleted-and-late-call",)),
     "every-call-proves": Bug(_every_call_proves, (431,)),
     "missing-attempt-stopped": Bug(_missing_attempt_stopped, (1724,)),
+    "late-report-turns-back": Bug(_late_report_turns_back, (144,)),
+    "stage-by-name": Bug(_stage_by_name, (90,)),
     "not-before-ignored": Bug(_not_before_ignored, (31,)),
     "runtime-not-summed": Bug(_runtime_not_summed, (92,)),
     "preemptions-not-counted": Bug(_preemptions_not_counted, (69,)),

@@ -24,6 +24,7 @@ DEADLINES = (*[0.0] * 10, 0.4, 0.8)
 DRAINS = (*[0.0] * 10, 0.05, 0.15)
 HANGS = (*[0.0] * 10, 0.1, 0.3)
 FAILURES = (*[0.0] * 10, 0.15, 0.4)
+STAGES = (*[0.0] * 10, 0.3, 0.8)
 REQUEUES = (*[0.0] * 10, 0.1, 0.3)
 MOST_PREEMPTIONS = 1  # of a job, in walks with deadlines
 WINDOWS = (100, 1, 100, 2)
@@ -73,6 +74,7 @@ class Setup:
     project_failure_rules: tuple[Mapping[str, Any], ...] = ()  # of the first project of each policy
     refuses_checks: bool = False  # whether SageMaker refuses to check instances after a hardware failure
     drains: float = 0.0  # chance, at each step, that an admin drains a pool, now or later, or ends a drain
+    stages: float = 0.0  # chance, at each step, that a training job reaches another SecondaryStatus
     key_limits: KeyLimits | None = None  # units a second of each partition key; None: no key is throttled
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
@@ -243,6 +245,11 @@ def with_drains(setup: Setup, rng: random.Random) -> Setup:
 def with_hangs(setup: Setup, rng: random.Random) -> Setup:
     """Return the setup, in a sixth of the walks with jobs that hang."""
     return replace(setup, hangs=rng.choice(HANGS))
+
+
+def with_stages(setup: Setup, rng: random.Random) -> Setup:
+    """Return the setup, in a sixth of the walks with training jobs that report their progress."""
+    return replace(setup, stages=rng.choice(STAGES))
 
 
 def with_failures(setup: Setup, rng: random.Random) -> Setup:

@@ -22,6 +22,7 @@ from tests.torture.setups import (
     with_hangs,
     with_quota_lag,
     with_requeues,
+    with_stages,
 )
 from tests.torture.world import World, determined
 
@@ -65,6 +66,9 @@ class Walk:
         setup = with_hangs(setup, self._hangs)
         # The number is chosen so that no known seed of another planted bug is a walk with failures.
         self._failures = random.Random(f"failures 234 {rng.getstate()[1][:4]}")
+        # The number is chosen so that no known seed of another planted bug is a walk with stages.
+        self._stages = random.Random(f"stages 5605 {rng.getstate()[1][:4]}")
+        setup = with_stages(setup, self._stages)
         self._setup = replace(with_failures(setup, self._failures), key_limits=limits)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng, self._deadlines, FailureCourse(self._failures))
@@ -107,6 +111,7 @@ class Walk:
             self._drain()
             self._hang()
             self._fail()
+            self._progress()
             self._run_processes()
             self._actors.tell_of_agents()
         self._ending.run()
@@ -205,6 +210,10 @@ class Walk:
             told = not self._setup.faults or rng.random() < 0.7
             if self._actors.fail_some(tell=told) and told and rng.random() < 0.5:
                 self._actors.deliver(self.world.events.pop())
+
+    def _progress(self) -> None:
+        if self._setup.stages and self._stages.random() < self._setup.stages:
+            self._actors.progress_some(self._stages, loses=self._setup.faults > 0)
 
     def _pass_time(self) -> None:
         self.world.now += self._rng.choice((1, 5, 11, 30, 60)) if not self.world.processes else self._rng.random()

@@ -19,6 +19,9 @@ _SEQUENCE = re.compile(
 )
 
 MEGABYTE = 1_000_000
+FIRST_ESTIMATE_SECONDS = 90  # time after which the first estimate of a new job has certainly been made
+NOT_YET = "…"  # in place of an estimate that is still missing
+NOT_ESTIMATED = "Not estimated yet. The queue estimates starts once a minute."
 LONGEST_CELL = 72  # characters
 _IN_FURTHER_POOLS = "(tag start_by); it may now run in "  # part of a cause in the history
 _GOING_TO_BE_STOPPED = "; it is going to be stopped"  # end of such a cause
@@ -72,6 +75,27 @@ def short_owner(arn: str | None) -> str | None:
     """Return ``alice`` for a user's ARN, ``Role/session`` for an assumed role's, ``root`` for the account's."""
     resource = (arn or "").rpartition(":")[2]
     return resource.partition("/")[2] or resource or None
+
+
+def is_not_estimated_yet(job: JobSummary) -> bool:
+    """Return whether the first estimate of a live job may still be missing: the queue computes estimates once a minute.
+
+    A job on hold gets no estimate.
+    """
+    changed = max((time for time in (job.entry_time, job.state_since) if time is not None), default=None)
+    return not job.finished and not job.held and changed is not None and since(changed) < FIRST_ESTIMATE_SECONDS
+
+
+def start_cell(job: JobSummary) -> str:
+    """Return the time until a waiting job's expected start, as ``starts_in``; NOT_YET until the first estimate."""
+    is_missing = job.waits and job.expected_start is None and is_not_estimated_yet(job)
+    return NOT_YET if is_missing else starts_in(job.expected_start)
+
+
+def end_cell(job: JobSummary) -> str:
+    """Return the time until a live job's expected end, as ``ends_in``; NOT_YET until the first estimate."""
+    is_missing = job.expected_end is None and job.state != "stopping" and is_not_estimated_yet(job)
+    return NOT_YET if is_missing else ends_in(job.expected_end)
 
 
 def starts_in(expected: Expectation | None) -> str:
@@ -149,13 +173,43 @@ def is_stopped_for_hang(job: JobDetail) -> bool:
     return any(cause.startswith("hangs: ") and cause.endswith(_GOING_TO_BE_STOPPED) for cause in causes)
 
 
-def state_sentence(job: JobSummary) -> str:
-    """Return the state of a job, its position if it waits, the reason and the expected start, as text on one line."""
+_STAGES = {
+    "Starting": ("provisioning", "SageMaker is getting its instances"),
+    "LaunchingMLInstances": ("provisioning", "SageMaker is launching its instances"),
+    "PreparingTrainingStack": ("provisioning", "SageMaker is preparing its instances"),
+    "Pending": ("provisioning", "SageMaker waits for capacity"),
+    "Downloading": ("downloading", "SageMaker is downloading its input data"),
+    "DownloadingTrainingImage": ("downloading", "SageMaker is downloading its image"),
+    "Uploading": ("uploading", "SageMaker is uploading its results"),
+    "Interrupted": ("interrupted", "SageMaker has taken its spot instances back"),
+    "Restarting": ("restarting", "SageMaker is restarting it"),
+}
+"""SecondaryStatus of a running attempt that does not train -> a word for tables, and a sentence without full stop."""
+
+
+def stage_word(job: JobSummary) -> str | None:
+    """Return what SageMaker does for a running job before and after it trains, as a word; None while it trains."""
+    known = _STAGES.get(job.secondary_status or "") if job.state == "running" else None
+    return known[0] if known else None
+
+
+def stage_sentence(job: JobSummary) -> str | None:
+    """Return what SageMaker does for a running job before and after it trains, as text; None while it trains."""
+    known = _STAGES.get(job.secondary_status or "") if job.state == "running" else None
+    return known[1] if known else None
+
+
+def state_sentence(job: JobSummary, *, with_start: bool = True) -> str:
+    """Return the state of a job, its position if it waits, the reason and the expected start, as text on one line.
+
+    ``with_start`` says whether the text contains the expected start.
+    """
     position = f", {place(job.position)}" if job.position else ""
     reason = f": {clean(concise(job.reason.message))}" if job.reason and job.reason.message else ""
-    expected = _expected_start(job.expected_start) if reason.endswith(".") else ""
+    expected = _expected_start(job.expected_start) if with_start and reason.endswith(".") else ""
     failed = f" ({clean(job.failure_class)})" if job.state == "failed" and job.failure_class else ""
-    return f"{job.job} {predicate(job.state)}{failed}{position}{reason}{expected}"
+    stage = f": {stage_sentence(job)}" if stage_sentence(job) else ""
+    return f"{job.job} {predicate(job.state)}{failed}{position}{stage}{reason}{expected}"
 
 
 def _expected_start(expected: Expectation | None) -> str:

@@ -10,7 +10,7 @@ from nicegui import events, ui
 from plotly import graph_objects as go
 
 from api_contract.models import JobSummary
-from sagemaker_queue.jobs.formatting import age, short_owner, visible
+from sagemaker_queue.jobs.formatting import age, short_owner, stage_word, visible
 from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]
@@ -125,7 +125,7 @@ def state_text(job: JobSummary) -> str:
         return f"{job.state}, hangs for {age(job.hung_since)}"
     if job.idle_since:
         return f"{job.state}, idle for {age(job.idle_since)}"
-    return f"{job.state}, held" if job.held else job.state
+    return f"{job.state}, on hold" if job.held else stage_word(job) or job.state
 
 
 def job_cells(job: JobSummary) -> dict[str, object]:
@@ -171,10 +171,10 @@ def getting_started(view: View) -> None:
     if view.live or view.past:
         return
     with ui.column().classes("smq-card gap-1"):
-        ui.label("Nothing runs, nothing waits, and nothing has ended lately.").classes("text-lg")
-        ui.label("Submit any command from the folder of your code:")
+        ui.label("No job runs, waits or has ended recently.").classes("text-lg")
+        ui.label("Submit a command from the folder of your code:")
         ui.code("smq submit -- python train.py", language="bash")
-        ui.label("or an estimator of the SageMaker SDK, through the queue's session:")
+        ui.label("or an estimator of the SageMaker SDK, with the session of the queue:")
         ui.code(
             "from sagemaker_queue import QueueTrainingJobSession\n"
             "estimator = PyTorch(..., sagemaker_session=QueueTrainingJobSession())\nestimator.fit()",

@@ -57,7 +57,7 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
     borrowed = _borrowed(loan.sentence for loan in loans(view.status))
     sections = [
         _section("Fleet", _drawn(fleet)),
-        _section("Queue", _table(_QUEUE, rows) if rows else "<p>Nothing runs, and nothing waits.</p>"),
+        _section("Queue", _table(_QUEUE, rows) if rows else "<p>No job runs or waits.</p>"),
         _section("Projects", _drawn(shares_figure(view.status, theme)), *borrowed),
         _section("Use over the last 24 hours", _drawn(use)),
         _section(f"Usage since {month:%Y-%m-%d}", _drawn(usage_figure(hours, theme)), _usage_table(hours)),
@@ -82,7 +82,7 @@ def check_folder(folder: Path) -> None:
         raise StorageError(f"{folder} is a file: name a folder.")
     others = sorted(path.name for path in folder.iterdir() if path.name not in FILES) if folder.is_dir() else []
     if others:
-        raise StorageError(f"{folder} has other files in it, such as {others[0]}: name another folder.")
+        raise StorageError(f"{folder} contains other files, such as {others[0]}: name another folder.")
 
 
 def _page(at: datetime, count: int, sections: Iterable[str]) -> str:
@@ -103,7 +103,7 @@ def _drawn(figure: go.Figure) -> str:
 
 
 def _borrowed(sentences: Iterable[str]) -> list[str]:
-    return [f"<p>{escape(sentence)}</p>" for sentence in sentences] or ["<p>Nobody uses more than its quota.</p>"]
+    return [f"<p>{escape(sentence)}</p>" for sentence in sentences] or ["<p>No project uses more than its quota.</p>"]
 
 
 def _table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

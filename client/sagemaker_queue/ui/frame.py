@@ -23,11 +23,11 @@ DARK = (
     f" : localStorage.getItem('{STORED}') === 'true'"
 )
 _KEYS = {
-    "1 ... 5": "the pages, in their order",
-    "/": "to the filter of the queue",
-    "d": "light or dark",
-    "?": "this list",
-    "Tab, Enter, arrows": "through links, buttons and rows",
+    "1 ... 5": "open a page, in their order",
+    "/": "go to the filter of the queue",
+    "d": "switch between light and dark",
+    "?": "show this list",
+    "Tab, Enter, arrows": "move through links, buttons and rows",
 }
 # The browser itself updates ages in the tables, so rows are sent again only after a change.
 _AGES = """<script>

@@ -37,7 +37,7 @@ _HEADERS = {
 }
 _PAGE = '<!doctype html><meta charset="utf-8"><title>SageMaker queue</title><body style="font-family: sans-serif">'
 _FORM = (
-    f"{_PAGE}<p>Enter the token that smq ui has printed. It is good once.</p>"
+    f"{_PAGE}<p>Enter the token that smq ui has printed. Each token works once.</p>"
     f'<form method="post" action=".{ENTER}"><input name="token" type="password" size="40" autofocus autocomplete="off">'
     " <button>Open</button></form>"
 )
@@ -63,7 +63,7 @@ class ServerAccess:
         """Parse the proxy's address into prefix, host and scheme. Raises ConfigError for an invalid address."""
         parts = urlsplit(self.address)
         if self.address and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query):
-            raise ConfigError(f"{self.address!r} is no address of a proxy, such as https://hub.example/proxy/8787.")
+            raise ConfigError(f"{self.address!r} is not an address of a proxy, such as https://hub.example/proxy/8787.")
         self.prefix = parts.path.rstrip("/")
         self.host = parts.netloc.lower()
         self.is_secure = parts.scheme == "https"
@@ -97,12 +97,12 @@ class Guard:
         below = _below(path, self._access.folder)
         if doubled or not self._is_own_host(headers.get("host", "")):
             await _refuse(
-                scope, send, "This page is served to 127.0.0.1 and localhost only, or to the proxy's address."
+                scope, send, "This page is only available at 127.0.0.1, at localhost, or at the address of the proxy."
             )
         elif path == ENTER and asks == "POST" and headers.get("origin") == "null":
             await self._enter(receive, send)  # from the handover's file or our own form, which have no origin
         elif not self._is_own_origin(headers):
-            await _refuse(scope, send, "This page answers to itself only, and to no other page of the web.")
+            await _refuse(scope, send, "This page does not accept requests from other web pages.")
         elif path == ENTER and asks == "POST":
             await self._enter(receive, send)
         elif below and self._has_cookie(headers):

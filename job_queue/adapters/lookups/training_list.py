@@ -31,6 +31,8 @@ class ListedJob:
     created: float  # epoch seconds
     alive: bool
     warm: bool = False  # the training job has ended, and its instances are kept
+    secondary: str = ""  # the SecondaryStatus
+    modified: float | None = None  # epoch seconds of the last change
 
 
 class TrainingJobList:
@@ -74,4 +76,6 @@ class TrainingJobList:
 def _listed(summary: "TrainingJobSummaryTypeDef") -> ListedJob:
     alive = summary["TrainingJobStatus"] in _ALIVE
     warm = not alive and summary.get("WarmPoolStatus", {}).get("Status") == "Available"
-    return ListedJob(summary["TrainingJobName"], summary["CreationTime"].timestamp(), alive, warm)
+    modified = summary["LastModifiedTime"].timestamp() if "LastModifiedTime" in summary else None
+    secondary = summary.get("SecondaryStatus", "")
+    return ListedJob(summary["TrainingJobName"], summary["CreationTime"].timestamp(), alive, warm, secondary, modified)

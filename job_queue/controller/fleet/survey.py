@@ -48,3 +48,5 @@ def _enter(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:
     for job in page:
         if job.alive or job.warm:
             walk.found(job.name, job.created, alive=job.alive, sweep=sweep)
+        if job.alive and job.modified is not None:
+            walk.stages[job.name] = job.secondary, job.modified

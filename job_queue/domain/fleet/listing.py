@@ -59,6 +59,8 @@ class Walk:
     warm: set[str] = field(default_factory=set)  # ended training jobs whose instances are kept warm
     newest_down_to: float | None = None  # end of the first part, if it ended before the known part
     swept_down_to: float | None = None  # end of the second part
+    # live training job -> its SecondaryStatus, and epoch seconds of its last change
+    stages: dict[str, tuple[str, float]] = field(default_factory=dict)
     _created: dict[str, float] = field(default_factory=dict)  # training job -> epoch seconds of its creation
     _first: set[str] = field(default_factory=set)  # training jobs that the first part found
 

@@ -40,7 +40,7 @@ def test_jobs_that_are_left_hold_instances_of_the_pool_or_share_one() -> None:
     drain = PoolDrain.from_json(DRAIN)
     assert drain_remarks(drain, left) == [
         "drained since 2026-11-22 18:00:00 UTC by lea: <b>new</b> disks",
-        "jobs that it stops: none",
+        "jobs that it stops: no jobs",
         "3 jobs left, 1 being stopped",
     ]
     assert drain_remarks(drain, [])[-1] == "no job is left"
@@ -58,6 +58,6 @@ def test_only_admins_have_buttons(tmp_path: Path) -> None:
         queue.drains["p5"] = DRAIN
         page.goto(served.address)
         page.get_by_text("drained since 2026-11-22 18:00:00 UTC by lea: <b>new</b> disks").wait_for()
-        page.get_by_text("jobs that it stops: none").wait_for()
+        page.get_by_text("jobs that it stops: no jobs").wait_for()
         assert page.get_by_role("button", name="drain").count() == 0
         assert page.locator(".smq-card b").count() == 0, "the reason is text, and no HTML"

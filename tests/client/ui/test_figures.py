@@ -75,7 +75,7 @@ def test_the_fleet(theme: Any) -> None:
     assert found["Reserved (training plan)"].marker.pattern.shape == "/"
     assert "preempted for job1, 1 instance of p5" in found["gone"].hovertext[0]
     assert [customdata[0] for customdata in found["gone"].customdata] == ["job0"]
-    assert list(figure.layout.yaxis.ticktext) == ["p5 1", "p5 2", "c6"]
+    assert list(figure.layout.yaxis.ticktext) == ["p5: 2", "c6"]
 
 
 def test_a_fleet_without_pools_says_so(theme: Any) -> None:
@@ -169,4 +169,4 @@ def test_the_card_of_a_pool_says_why_it_backs_off() -> None:
         (Pause("p5", until=until), "SageMaker had no instances"),
     ):
         view = View(NOW, QueueStatus((pool,), pauses=(pause,)), (), (), Identity("ann"))
-        assert _remarks(pool, view, NOW) == [f"{said}; tried again in 15s"]
+        assert _remarks(pool, view, NOW) == [f"{said}; next try in 15s"]

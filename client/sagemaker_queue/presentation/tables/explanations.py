@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from api_contract.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
 from sagemaker_queue.jobs.doc_links import reason_link
-from sagemaker_queue.jobs.formatting import age, amount, clean, concise, instances, place, predicate
+from sagemaker_queue.jobs.formatting import (
+    NOT_ESTIMATED,
+    age,
+    amount,
+    clean,
+    concise,
+    instances,
+    is_not_estimated_yet,
+    place,
+    predicate,
+)
 
 LISTED = 10  # maximum number of jobs that are named before "and n more"
 AHEAD = 20  # the queue names at most this many jobs ahead
@@ -37,7 +47,8 @@ def why_sections(job: JobDetail) -> list[Section]:
         return [Section(f"{job.job} does not wait: it {predicate(job.state)}{since}.", ended)]
     position = f", {place(job.position)}" if job.position else ""
     first = Section(f"{job.job} waits{position}.", _reasons(job.reason))
-    return [first, *_filled([*_when(job.expected_start), *(_obstacles(job.why) if job.why else ())])]
+    when = _when(job.expected_start, missing=is_not_estimated_yet(job))
+    return [first, *_filled([*when, *(_obstacles(job.why) if job.why else ())])]
 
 
 def plan_sections(name: str, plan: PlanAnswer) -> list[Section]:
@@ -84,8 +95,10 @@ def _reasons(reason: Reason | None) -> tuple[str, ...]:
     return (_reason(reason), f"See {reason_link(reason.code)}") if reason.code else (_reason(reason),)
 
 
-def _when(expected: Expectation | None) -> list[Section]:
-    return [Section("When it is expected to start", (expected.message,))] if expected else []
+def _when(expected: Expectation | None, *, missing: bool = False) -> list[Section]:
+    """Return when a job is expected to start. ``missing`` says that the first estimate is not made yet."""
+    message = expected.message if expected else NOT_ESTIMATED if missing else None
+    return [Section("When it is expected to start", (message,))] if message else []
 
 
 def _eviction(eviction: Eviction) -> str:

@@ -11,22 +11,26 @@ from typing import Any
 from api_contract.models import ACTIVE, JobDetail, JobSummary, Transition
 from sagemaker_queue.jobs.doc_links import reason_link
 from sagemaker_queue.jobs.formatting import (
+    NOT_ESTIMATED,
     age,
     amount,
     concise,
+    end_cell,
     end_sentence,
-    ends_in,
     gpus,
     has_further_pools,
     in_words,
     instances,
+    is_not_estimated_yet,
     moment,
     ordinal,
     outcome,
     short_owner,
     shortened,
     since,
-    starts_in,
+    stage_sentence,
+    stage_word,
+    start_cell,
 )
 from sagemaker_queue.queue.identity import sharing
 
@@ -78,7 +82,7 @@ def _since_submission(job: JobSummary) -> str:
 def _activity(job: JobSummary) -> str:
     if job.hung_since:
         return f"hung {age(job.hung_since)}"
-    return f"idle {age(job.idle_since)}" if job.idle_since else job.state
+    return f"idle {age(job.idle_since)}" if job.idle_since else stage_word(job) or job.state
 
 
 _BRIEF_REASONS = {
@@ -98,7 +102,7 @@ _BRIEF_REASONS = {
     "WAITING_FOR_STOPPING": "others are leaving",
     "KEPT_FOR_PATIENT_JOB": "kept for another",
     "BEHIND_FAIR_SHARE": "beyond its share",
-    "BEHIND_HIGHER_PRIORITY": "others come first",
+    "BEHIND_HIGHER_PRIORITY": "higher priorities",
     "BEHIND_OTHERS": "others come first",
     "WAITING_FOR_CAPACITY": "none is free",
 }
@@ -167,8 +171,8 @@ COLUMNS: dict[str, Column] = {
     "pools": ("Pools", lambda job: ", ".join(job.pools)),
     "slots": ("Slots", _slots),
     "type": ("Type", lambda job: ", ".join(job.instance_types)),
-    "when": ("Starts", lambda job: starts_in(job.expected_start)),
-    "ends": ("Ends", lambda job: ends_in(job.expected_end)),
+    "when": ("Starts", start_cell),
+    "ends": ("Ends", end_cell),
     "failure": ("Failure", lambda job: job.failure_class),
     "reason": ("Reason", _reason),
 }
@@ -178,10 +182,10 @@ def job_facts(job: JobSummary) -> dict[str, object]:
     """Return the facts about a job by title; None or empty for facts that are not shown."""
     stopping = " (cancelled, being stopped)" if job.cancel_requested and not job.finished else ""
     return {
-        "State": f"{job.state}{stopping}{_for_how_long(job)}",
+        "State": f"{job.state}{stopping}{_for_how_long(job)}{_stage(job)}",
         "Priority": job.priority,
         "Position": job.position,
-        "Starts": job.expected_start and job.expected_start.message,
+        "Starts": _starts(job),
         "Ends": end_sentence(job.expected_end),
         "Hangs": hang_sentence(job) if job.hung_since else None,
         "Idle": job.idle_since
@@ -277,6 +281,21 @@ def _for_how_long(job: JobSummary) -> str:
     if job.state_since is None:
         return ""
     return f", {in_words(since(job.state_since))} ago" if job.finished else f", for {in_words(since(job.state_since))}"
+
+
+def _starts(job: JobSummary) -> str | None:
+    if job.expected_start is None:
+        return NOT_ESTIMATED if job.waits and is_not_estimated_yet(job) else None
+    return job.expected_start.message
+
+
+def _stage(job: JobSummary) -> str:
+    """Return what SageMaker does for a running job before and after it trains, with its duration; else empty text."""
+    sentence = stage_sentence(job)
+    if sentence is None:
+        return ""
+    seconds = f", for {in_words(since(job.secondary_status_since))}" if job.secondary_status_since else ""
+    return f"; {sentence} (SecondaryStatus {job.secondary_status}{seconds})"
 
 
 def _times(job: JobDetail) -> dict[str, object]:

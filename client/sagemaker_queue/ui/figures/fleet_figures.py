@@ -21,7 +21,7 @@ _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
 _KINDS = {
     RUNS: "running",
-    GOES_ON: "expected to run on",
+    GOES_ON: "expected to continue",
     EXPECTED: "expected to start",
     EXTERNAL: "started outside the queue",
 }
@@ -32,7 +32,7 @@ _MARKS = {
     "hung": ("x-open", "Stopped, as it hung"),
     "failed": ("circle-cross-open", "Failed"),
 }
-NOTHING = "No instances: the policy names no pool yet."
+NOTHING = "No instances: the policy has no pools yet."
 
 
 def fleet_figure(
@@ -81,8 +81,8 @@ class _Rows:
         self.bottom = 0.0
         for pool, count in lanes.items():
             self._tops[pool] = self.bottom
-            for lane in range(count):
-                self.ticks[self.bottom + lane + 0.5] = f"{pool} {lane + 1}" if count > 1 else pool
+            # One label for each pool: a row is no certain machine, so rows have no numbers.
+            self.ticks[self.bottom + count / 2] = f"{pool}: {count}" if count > 1 else pool
             self.bottom += count + _GAP
 
     def centre(self, pool: str, first: int, count: int) -> float:
@@ -216,7 +216,7 @@ def _add_reservation(
 def _names(members: Sequence[str]) -> str:
     """Return the first names of the jobs that share an instance, and the number of others."""
     more = f" and {len(members) - _MEMBERS_SHOWN} more" if len(members) > _MEMBERS_SHOWN else ""
-    return f"{', '.join(members[:_MEMBERS_SHOWN])}{more}" if members else "nobody yet"
+    return f"{', '.join(members[:_MEMBERS_SHOWN])}{more}" if members else "no job yet"
 
 
 def _hover(span: Span) -> str:
@@ -228,6 +228,6 @@ def _hover(span: Span) -> str:
         "" if span.members is None else f"shared by {plain(_names(span.members))}",
         f"{how}{room}, {instances({span.pool: span.count})}",
         ", ".join(plain(part) for part in (span.project, short_owner(span.owner)) if part),
-        f"{moment(span.start)} to {moment(span.end) if span.end_is_known else 'nobody knows when'}{took}",
+        f"{moment(span.start)} to {moment(span.end) if span.end_is_known else 'an unknown time'}{took}",
     ]
     return "<br>".join(line for line in lines if line)

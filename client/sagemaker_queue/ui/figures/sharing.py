@@ -15,7 +15,7 @@ from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plai
 _ROW = 34  # pixels
 _POINTS = 240  # points on the time axis
 _FEW = 12  # up to this number of instances, the axis has a tick for each
-NO_PROJECTS = "No projects yet. A policy names them: smq policy apply FILE"
+NO_PROJECTS = "No projects yet. Define projects in a policy: smq policy apply FILE"
 
 
 def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
@@ -77,7 +77,7 @@ def use_figure(
         if job.started:
             held[job.project or NOBODY].append((job.started, now, sum(job.slots.values())))
     painted = paints([*held, *(project.name for project in status.projects)])
-    made = figure(theme, height=280, placeholder="" if held else "Nobody has used an instance in this time.")
+    made = figure(theme, height=280, placeholder="" if held else "No instance was used in this period.")
     step = (now - begin) / _POINTS
     times = [begin + step * index for index in range(_POINTS + 1)]
     for project in sorted(held):

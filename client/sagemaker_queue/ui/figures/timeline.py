@@ -26,7 +26,9 @@ def timeline_figure(job: JobDetail, now: datetime, theme: Theme) -> go.Figure:
     """Return a figure of the job's states over time, with a row for each attempt."""
     changes = [change for change in job.history if change.at]
     rows = max([1, *(change.attempt or 1 for change in changes)])
-    made = figure(theme, height=rows * _ROW + 110, placeholder="" if changes else "Nothing is known of its past.")
+    made = figure(
+        theme, height=rows * _ROW + 110, placeholder="" if changes else "The history of this job is not known."
+    )
     for state, (colour, texture) in _STATES.items():
         bars = []
         for index, change in enumerate(changes):

@@ -12,7 +12,7 @@ from sagemaker_queue.workflows.usage.causes import TITLES, Cause
 _ROW = 30  # pixels
 # The figure shows only this many keys: those with the largest usage, or the latest days. The table has all keys.
 _MOST = 40
-NOTHING = "Nothing has ended in this time."
+NOTHING = "No attempt has ended in this period."
 
 
 def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_day: bool = False) -> go.Figure:
@@ -39,7 +39,7 @@ def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_d
         )
     made.add_scatter(
         mode="markers",
-        name="Lost by preemptions, of these",
+        name="Of these, lost by preemptions",
         y=names,
         x=[each["lost_hours"] for each in shown.values()],
         marker={"symbol": "x", "size": 10, "color": theme.text, "line": {"width": 1, "color": theme.paper}},

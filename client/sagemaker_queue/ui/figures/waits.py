@@ -23,7 +23,7 @@ def waits_figure(answers: Mapping[str, PreviewAnswer], theme: Theme) -> go.Figur
             waits["now"] = project.wait_now
             waits[name] = project.wait_then
     known = {project: waits for project, waits in rows.items() if any(wait is not None for wait in waits.values())}
-    placeholder = "" if known else "Nobody's wait is known yet." if answers else ""
+    placeholder = "" if known else "No expected wait is known yet." if answers else ""
     made = figure(theme, height=len(known) * _ROW + 110, placeholder=placeholder, barmode="group")
     for name, (colour, texture) in _LOOKS.items():
         if name != "now" and name not in answers:

@@ -8,7 +8,7 @@ from datetime import datetime
 from nicegui import ui
 
 from api_contract.models import JobSummary, PoolStatus
-from sagemaker_queue.jobs.formatting import age, amount, gpus, moment, visible
+from sagemaker_queue.jobs.formatting import age, amount, gpus, is_not_estimated_yet, moment, visible
 from sagemaker_queue.ui.elements import (
     getting_started,
     grid,
@@ -37,10 +37,10 @@ def fleet_page(tab: Tab) -> None:
     empty = ui.column()
     pools = ui.row().classes("gap-3")
     drains = DrainButtons(tab)
-    plot = job_plot("Instances of all pools over time: who had them, has them, and is expected to")
+    plot = job_plot("Instances of all pools over time: past, running and expected attempts")
     ui.label(
-        "Each row is one of a pool's instances, not a certain machine. Filled: ran or runs. Outlined: expected, "
-        "by how long such jobs have run before. Hatched: reserved by a training plan."
+        "Each row is one instance of a pool. Filled: past or running. Outlined: expected, from the runtimes of similar "
+        "jobs. Hatched: reserved by a training plan."
     ).classes("text-sm smq-faint")
     heading("Running now", 2)
     running = grid(
@@ -51,9 +51,9 @@ def fleet_page(tab: Tab) -> None:
             {"field": "owner", "headerName": "Owner"},
             {"field": "holds", "headerName": "Holds"},
             time_column("since", "For", "for"),
-            time_column("ends", "Expected to end"),
+            time_column("ends", "Expected end"),
         ],
-        "Nothing runs.",
+        "No job runs.",
         height="auto",
     )
 
@@ -94,9 +94,9 @@ def _pool_card(pool: PoolStatus, remarks: Sequence[str], drains: DrainButtons) -
 def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
     remarks = []
     if pool.gpus is not None:
-        remarks.append(f"{pool.gpus_used:g} of {gpus(pool.gpus)} in use where jobs share")
+        remarks.append(f"{pool.gpus_used:g} of {gpus(pool.gpus)} in use by jobs that share instances")
     if pool.external:
-        remarks.append(f"{pool.external} by jobs outside the queue")
+        remarks.append(f"{pool.external} used by jobs outside the queue")
     if pool.stopping:
         remarks.append(f"{pool.stopping} being freed")
     if pool.warm:
@@ -109,16 +109,16 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
         if pause.pool == pool.name:
             said = f"SageMaker refuses: {pause.at_fault}" if pause.at_fault else "SageMaker had no instances"
             said = (pause.quota_lag or said).rstrip(".")
-            again = f"; tried again in {age(now, pause.until)}" if pause.until and pause.until > now else ""
+            again = f"; next try in {age(now, pause.until)}" if pause.until and pause.until > now else ""
             remarks.append(f"{said}{again}")
     return remarks
 
 
 def _held(job: JobSummary) -> str:
     if job.gpus is not None:
-        return f"{gpus(job.gpus)} of a shared one"
+        return f"{gpus(job.gpus)} of a shared instance"
     slots = ", ".join(f"{count} {pool}" for pool, count in job.slots.items())
-    return slots if job.carries is None else f"{slots}, which others share"
+    return slots if job.carries is None else f"{slots}, shared by other jobs"
 
 
 def _row(job: JobSummary) -> dict[str, object]:
@@ -127,5 +127,5 @@ def _row(job: JobSummary) -> dict[str, object]:
         "holds": _held(job),
         "since": seconds(job.started or job.state_since),
         "ends": seconds(job.expected_end),
-        "endsHow": "in" if job.expected_end else "not known",
+        "endsHow": "in" if job.expected_end else "within a minute" if is_not_estimated_yet(job) else "unknown",
     }

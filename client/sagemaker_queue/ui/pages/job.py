@@ -10,7 +10,20 @@ from nicegui import ui
 
 from api_contract.models import JobDetail
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.jobs.formatting import age, file_size, instances, moment, one_line, ordinal, short_owner, visible
+from sagemaker_queue.jobs.formatting import (
+    NOT_ESTIMATED,
+    age,
+    end_sentence,
+    file_size,
+    instances,
+    is_not_estimated_yet,
+    moment,
+    one_line,
+    ordinal,
+    short_owner,
+    stage_sentence,
+    visible,
+)
 from sagemaker_queue.jobs.packaging.storage import Stored
 from sagemaker_queue.presentation.tables.failure_tables import (
     failure_facts,
@@ -44,7 +57,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
     job = await tab.ask(tab.queue.job, name)
     if job is None:
         heading(name)
-        ui.label("The queue knows no job of this name, or has forgotten it.")
+        ui.label("The queue has no job of this name, or no longer stores it.")
         return
     with ui.row().classes("items-center w-full justify-between"):
         heading(job.job)
@@ -113,22 +126,24 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
             if job.hung_since:
                 ui.label(hang_sentence(job))
             elif job.idle_since:
-                ui.label(f"Its GPUs have done nothing for {age(job.idle_since)}.")
+                ui.label(f"Its GPUs have been idle for {age(job.idle_since)}.")
             if job.unsaved_since:
                 ui.label(f"No checkpoint for {age(job.unsaved_since)}: a preemption would lose this work.")
             if job.reason and job.reason.message:
                 ui.label(visible(job.reason.message))
             if job.expected_start:
-                ui.label(f"When: {job.expected_start.message}")
+                ui.label(f"Expected start: {job.expected_start.message}")
+            elif job.waits and is_not_estimated_yet(job):
+                ui.label(f"Expected start: {NOT_ESTIMATED}")
             elif job.expected_end:
-                ui.label(f"It is expected to end at about {moment(job.expected_end)[:16]} UTC.")
+                ui.label(f"Expected end: {end_sentence(job.expected_end)}")
             if job.why:
                 _names("Ahead of it", job.why.ahead)
-                _names("In its way, as they hold what it needs", job.why.blockers)
+                _names("Blocked by", job.why.blockers)
                 if advice is None:
-                    ui.button("What would change that?", on_click=advise).props("flat dense no-caps")
+                    ui.button("Show advice", on_click=advise).props("flat dense no-caps")
                 for remedy in advice or ():
-                    ui.label(f"What would change that: {visible(remedy)}")
+                    ui.label(f"Advice: {visible(remedy)}")
         with ui.grid(columns="auto 1fr").classes("smq-card gap-x-4 gap-y-1").style("flex-basis: 320px"):
             facts = {
                 "Project": job.project,
@@ -136,12 +151,12 @@ def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Aw
                 "Group": job.group,
                 "Priority": job.priority,
                 "Instances": instances(job.slots or job.last_slots) or job.instances if job.gpus is None else None,
-                "GPUs": None if job.gpus is None else f"{job.gpus:g} of an instance that it shares",
+                "GPUs": None if job.gpus is None else f"{job.gpus:g} of a shared instance",
                 "Shared instance": job.carrier,
                 "Submitted": f"{moment(job.entry_time)} UTC",
                 "Interactive": "yes" if job.interactive else None,
                 "Preemptible": None if job.preemptible else "no",
-                "Held": "yes: it starts once it is released" if job.held else None,
+                "On hold": "yes: it starts after it is released" if job.held else None,
                 **limit_facts(job),
                 "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
             }
@@ -172,11 +187,12 @@ def _headline(job: JobDetail) -> str:
     since = age(job.state_since)
     if job.waits:
         place = f", {ordinal(job.position)} in the queue" if job.position else ""
-        return f"It waits{place}, for {since}."
+        return f"Waiting{place}, for {since}"
     if job.finished:
-        return f"It is {job.state}, since {since}."
+        return f"{job.state.capitalize()} {since} ago"
     stopping = " (cancelled, being stopped)" if job.cancel_requested else ""
-    return f"It is {job.state}{stopping}, for {age(job.started or job.state_since)}."
+    stage = f": {stage_sentence(job)}, for {age(job.secondary_status_since)}" if stage_sentence(job) else ""
+    return f"{job.state.capitalize()}{stopping}, for {age(job.started or job.state_since)}{stage}"
 
 
 def _names(title: str, names: tuple[str, ...]) -> None:
@@ -210,9 +226,9 @@ def _history(job: JobDetail) -> None:
 
 def _results(tab: Tab, job: JobDetail) -> None:
     get = f"smq get {job.job}"
-    _place(tab, "Results", _found(results_of, job), get, "It leaves its results at its end.")
+    _place(tab, "Results", _found(results_of, job), get, "Results are available after its end.")
     saved = _found(checkpoints_of, job)
-    _place(tab, "Checkpoints", saved, f"{get} --checkpoints", "It saves no checkpoints.")
+    _place(tab, "Checkpoints", saved, f"{get} --checkpoints", "The job saves no checkpoints.")
     if saved is not None:
         checkpoints_button(tab, job.job)
 
@@ -231,7 +247,7 @@ def _place(tab: Tab, title: str, address: S3Address | None, command: str, nothin
         return
     ui.label(str(address)).classes("font-mono text-sm")
     with ui.row().classes("items-center"):
-        ui.label("To fetch them:")
+        ui.label("Download:")
         ui.code(command, language="bash")
     place = ui.column().classes("gap-0")
 
@@ -243,9 +259,9 @@ def _place(tab: Tab, title: str, address: S3Address | None, command: str, nothin
                 key = one_line(stored.address.key)  # the job's program chose it
                 ui.label(f"{key}  {file_size(stored.size)}").classes("font-mono text-sm")
             if found is not None and not found:
-                ui.label("There is nothing.").classes("smq-faint")
+                ui.label("No files.").classes("smq-faint")
 
-    ui.button("List the files", on_click=look).props("flat no-caps dense")
+    ui.button("List files", on_click=look).props("flat no-caps dense")
 
 
 def _files(tab: Tab, address: S3Address) -> list[Stored]:

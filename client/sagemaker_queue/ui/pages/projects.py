@@ -16,8 +16,8 @@ from sagemaker_queue.ui.view import HOURS, View
 def projects_page(tab: Tab) -> None:
     """Add the elements of the page to a tab; every new view of the tab updates them."""
     heading("Projects")
-    shares = figure_plot("What each project uses of each pool, beside its quota and fair share")
-    heading("Who borrows from whom", 2)
+    shares = figure_plot("Used instances of each project and pool, with quota and fair share")
+    heading("Borrowed instances", 2)
     borrowed = ui.column().classes("gap-1").props("role=status")
     heading("Use over the last 24 hours", 2)
     use = figure_plot("Instances that each project had over the last 24 hours")
@@ -43,7 +43,7 @@ def projects_page(tab: Tab) -> None:
         borrowed.clear()
         with borrowed:
             sentences = [loan.sentence for loan in loans(view.status)]
-            for sentence in sentences or ["Nobody uses more than its quota."]:
+            for sentence in sentences or ["No project uses more than its quota."]:
                 ui.label(sentence)
         table.rows(list(_rows(view)))
 

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from api_contract.intervals import short_interval
 from api_contract.models import Expectation, JobSummary
-from sagemaker_queue.jobs.formatting import amount
+from sagemaker_queue.jobs.formatting import NOT_ESTIMATED, amount, is_not_estimated_yet
 from sagemaker_queue.presentation.tables.jobs import job_size, reason_with_class
 from sagemaker_queue.ui.elements import (
     getting_started,
@@ -42,8 +42,8 @@ def queue_page(tab: Tab) -> None:
             'dense outlined clearable data-filter aria-label="filter"'
         )
         words.classes("grow")
-        only_mine = ui.switch("mine alone")
-        with_ended = ui.switch("ended jobs, too")
+        only_mine = ui.switch("only my jobs")
+        with_ended = ui.switch("include finished jobs")
         actions = JobButtons(tab)
     table = grid(
         [
@@ -110,9 +110,16 @@ def _row(job: JobSummary) -> dict[str, object]:
         "instances": job_size(job),
         "submitted": seconds(job.entry_time),
         **_when(job),
-        "whenTold": job.expected_start.message if job.expected_start else "",
+        "whenTold": _when_told(job),
         "why": reason_with_class(job),
     }
+
+
+def _when_told(job: JobSummary) -> str:
+    """Return the tooltip of the expected start."""
+    if job.expected_start is not None:
+        return job.expected_start.message
+    return NOT_ESTIMATED if job.waits and is_not_estimated_yet(job) else ""
 
 
 def _when(job: JobSummary) -> dict[str, object]:
@@ -122,8 +129,10 @@ def _when(job: JobSummary) -> dict[str, object]:
     if not job.waits:
         return {"when": seconds(job.started or job.state_since), "whenHow": "for"}
     if job.held:
-        return {"when": None, "whenHow": "once released"}
-    return {"when": None, "whenHow": ""} if job.expected_start is None else _expected(job.expected_start)
+        return {"when": None, "whenHow": "after release"}
+    if job.expected_start is None:
+        return {"when": None, "whenHow": "within a minute" if is_not_estimated_yet(job) else ""}
+    return _expected(job.expected_start)
 
 
 def _expected(expected: Expectation) -> dict[str, object]:

@@ -30,10 +30,10 @@ _FIGURES = {
     "borrowed_hours": "Borrowed",
     "lost_hours": "Lost",
     "waited_hours": "Waited, hours",
-    "cost": "Cost by the prices",
+    "cost": "Cost (policy prices)",
 }
-_CAUSE_FIGURES = {"instance_hours": "Instance hours", "share_percent": "Share, %", "cost": "Cost by the prices"}
-EMPTY = "Nothing has ended in this time."
+_CAUSE_FIGURES = {"instance_hours": "Instance hours", "share_percent": "Share, %", "cost": "Cost (policy prices)"}
+EMPTY = "No attempt has ended in this period."
 _WHOLE = ("jobs", "gpu_use")  # shown without decimals
 
 
@@ -58,7 +58,7 @@ def usage_page(tab: Tab) -> None:
         low_use = LowUseAttempts()
         sums = await tab.ask(_sums, tab, by.value, since, low_use)
         if sums is None:
-            summary.set_text("The queue has not told.")
+            summary.set_text("The queue did not answer.")
             return
         if update is None or shown is None or shown.is_by_cause != sums.is_by_cause:
             area.clear()
@@ -83,7 +83,7 @@ def usage_page(tab: Tab) -> None:
 
 def _elements(tab: Tab) -> Callable[[UsageSums], None]:
     """Add the figure and the table of usage by project or another key, and return the function that updates them."""
-    plot = figure_plot("Hours of instances that each has used: within the quota, borrowed, and lost by preemptions")
+    plot = figure_plot("Instance hours used by each: within the quota, borrowed, and lost by preemptions")
     table = grid(
         [
             {"field": "key", "headerName": "Name"},
@@ -112,7 +112,7 @@ def _cause_elements(tab: Tab) -> Callable[[UsageSums], None]:
         EMPTY,
         height="auto",
     )
-    heading("Useful part for each project", 2)
+    heading("Useful hours of each project", 2)
     useful = grid(
         [
             {"field": "project", "headerName": "Project"},
@@ -150,7 +150,7 @@ def _cause_elements(tab: Tab) -> Callable[[UsageSums], None]:
 
 def _summary(sums: UsageSums, since: datetime, running: float) -> str:
     hours = sums.total.hours()
-    cost = f", {hours['cost']:,.2f} by the policy's prices" if hours["cost"] else ""
+    cost = f", cost {hours['cost']:,.2f} (policy prices)" if hours["cost"] else ""
     if sums.is_by_cause:
         used = f"{hours['instance_hours']:,.1f} instance hours, with provisioning{cost}"
     else:
@@ -159,8 +159,8 @@ def _summary(sums: UsageSums, since: datetime, running: float) -> str:
             f"{hours['gpu_hours']:,.1f} GPU hours{cost}"
         )
     return (
-        f"What ended since {since:%Y-%m-%d %H:%M} UTC: {used}. "
-        f"What runs now has used {running:,.1f} instance hours besides."
+        f"Attempts that have ended since {since:%Y-%m-%d %H:%M} UTC: {used}. "
+        f"Running attempts have used another {running:,.1f} instance hours."
     )
 
 

@@ -32,14 +32,13 @@ async def what_if_page(tab: Tab) -> None:
         heading("What if")
         hours = ui.toggle(_HOURS, value=8).props('aria-label="hours to look ahead"')
     ui.label(
-        "The queue plans with its live jobs, as they are now and as they are expected to go on. "
-        "Nothing is changed, and nobody is stopped."
+        "The queue simulates its live jobs under another policy. Nothing is changed, and no job is stopped."
     ).classes("smq-faint")
     if applied is None:
         return
     document = dict(applied.policy)
     if not document.get("pools"):
-        ui.label("The default policy has nothing to move. Write one, and apply it: smq policy apply FILE")
+        ui.label("The default policy has nothing to change. Write a policy and apply it: smq policy apply FILE")
         AdviceCard(tab, {})
         return
     sides: list[_TriedPolicy] = []
@@ -86,7 +85,7 @@ class _TriedPolicy:
                 ui.button("Try this text", on_click=self._read).props("outline no-caps dense").classes("px-2")
                 ui.button("Download", on_click=self._save).props("outline no-caps dense").classes("px-2")
         self._result = ui.column().classes("gap-1 w-full").props("role=status")
-        self._show(["Move something, to see what it would change."])
+        self._show(["Move a slider to see its effect."])
         self._timer = ui.timer(_DELAY, self.ask, active=False)
         self._build_sliders()
 
@@ -124,7 +123,7 @@ class _TriedPolicy:
         try:
             read = yaml.safe_load(self._text.value or "")
         except yaml.YAMLError as error:
-            self._show([f"This is no YAML: {error}"])
+            self._show([f"This is not valid YAML: {error}"])
             return
         await self._replace(read)
 

@@ -20,7 +20,7 @@ from sagemaker_queue.presentation.tables.fleet_tables import (
 from sagemaker_queue.ui.tab import Tab, show_message
 from sagemaker_queue.workflows.usage.period import moment_ahead
 
-_STOPS = {"preemptible": "those that are preemptible", "all": "all", "none": "none"}
+_STOPS = {"preemptible": "preemptible jobs", "all": "all jobs", "none": "no jobs"}
 _LONGEST_REASON = 300  # characters; the API's limit
 
 
@@ -102,8 +102,9 @@ def _drain_dialog(pool: PoolStatus, jobs: list[JobSummary]) -> ui.dialog:
     with ui.dialog() as dialog, ui.card():
         ui.label(f"Drain {pool.name}").classes("text-lg")
         ui.label(
-            "From that time on no job starts there. Jobs that are stopped wait again in their old positions, and "
-            "resume from their checkpoints in another pool that they accept, or after the drain."
+            "From that time on, no job starts there. Stopped jobs wait again in their former positions. They resume "
+            "from "
+            "their checkpoints in another pool that they accept, or after the drain."
         )
         at = ui.input("From", value=later, validation=_fault_of).classes("w-full")
         at.props('hint="now if empty; 2026-11-22T18:00 (UTC), or 30m, 12h, 7d from now"')
@@ -116,7 +117,7 @@ def _drain_dialog(pool: PoolStatus, jobs: list[JobSummary]) -> ui.dialog:
         def show_effect() -> None:
             stopped = sum(stops.value == "all" or (stops.value == "preemptible" and job.preemptible) for job in jobs)
             clauses = drain_effects(stopped, len(jobs) - stopped, now=not at.value)
-            effect.set_text(f"With the jobs of now: {', '.join(clauses) or 'no job runs there'}.")
+            effect.set_text(f"For the jobs that run now: {', '.join(clauses) or 'no job runs there'}.")
 
         def submit() -> None:
             if at.validate():

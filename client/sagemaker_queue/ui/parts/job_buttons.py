@@ -28,7 +28,7 @@ class JobButtons:
             self._requeue = self._button("Requeue", "replay", self._requeue_all)
             self._priority = self._button("Priority", "swap_vert", self._ask_priority)
             self._cancel = self._button("Cancel", "stop", self._ask_cancel)
-        self._refused = ui.label("Only who has submitted it, or an administrator, may change it.")
+        self._refused = ui.label("Only the owner of a job or an administrator may change it.")
         self._refused.classes("text-sm smq-faint")
         self._enable()
 
@@ -75,7 +75,7 @@ class JobButtons:
     async def _ask_priority(self) -> None:
         meant = self._meant()
         with ui.dialog() as dialog, ui.card():
-            ui.label(f"Another priority for {_named(meant)}")
+            ui.label(f"New priority of {_named(meant)}")
             given = ui.number("priority", value=meant[0].priority, precision=0, format="%d").props("autofocus")
             with ui.row():
                 ui.button("Change", on_click=lambda: dialog.submit(given.value))

@@ -59,7 +59,12 @@ class _Reader:
 
 def show_log(tab: Tab, name: str) -> None:
     """Show the log of a job, and update it while the job runs."""
-    log = ui.log(max_lines=_LINES).classes("w-full smq-log").style("height: 45vh").props('aria-label="log"')
+    log = (
+        ui.log(max_lines=_LINES)
+        .classes("w-full smq-log")
+        .style("height: auto; min-height: 5em; max-height: 45vh")
+        .props('aria-label="log"')
+    )
     reader = _Reader(tab, name, lambda: not log.is_deleted)
 
     def push_new_lines() -> None:
@@ -74,7 +79,7 @@ def _text(event: JobEvent) -> str:
         instance = f"{event.instance} | " if event.instances > 1 else ""
         return f"{instance}{log_line(event.message)}"
     if isinstance(event, StateReport):
-        return f"-- {state_sentence(event.job)}"
+        return f"-- {state_sentence(event.job, with_start=False)}"  # the page shows the expected start
     if isinstance(event, Outage):
-        return f"-- {clean(str(event.error))} It is asked again."
+        return f"-- {clean(str(event.error))} Trying again."
     return f"-- attempt {event.attempt.attempt} {event.attempt.outcome}: {clean(event.cause)}"

@@ -15,7 +15,7 @@ from sagemaker_queue.workflows.usage.low_use import LOW_PERCENT, LowUse
 
 def low_use_card() -> Callable[[View, Sequence[LowUse]], None]:
     """Add the table, and return the function that updates it from a view and ended attempts."""
-    heading("Jobs that use little", 2)
+    heading("Jobs with low GPU use", 2)
     ui.label(
         f"Running jobs whose GPUs are idle, and ended attempts with a mean GPU utilization below {LOW_PERCENT} %."
     ).classes("smq-faint")
@@ -29,7 +29,7 @@ def low_use_card() -> Callable[[View, Sequence[LowUse]], None]:
             number_column("mean", "GPU use, %"),
             number_column("unused", "Unused GPU hours", 1),
         ],
-        "No job uses little.",
+        "No job has a low GPU use.",
         height="auto",
     )
 
