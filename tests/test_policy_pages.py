@@ -11,8 +11,14 @@ import pytest
 import yaml
 
 from api_contract.history import PastAttempt
-from job_queue.domain.policy_validation import parse_policy
+from job_queue.domain.policy_validation import MOST_PATTERNS, parse_policy
 from job_queue.scheduler import Rule, WaitReason
+from job_queue.scheduler.documents.policy_schema import (
+    MOST_FAILURE_RULES,
+    MOST_POOLS,
+    MOST_PRICES,
+    MOST_QUOTA_HOLDERS,
+)
 from sagemaker_queue.workflows.history_csv import write_history_csv
 from sagemaker_queue.workflows.usage.causes import Cause
 from sagemaker_queue.workflows.usage.sums import Usage
@@ -75,6 +81,13 @@ def test_the_complete_policy_has_the_defaults(part: str) -> None:
     shown = yaml.safe_load(complete_policy())[part]
     defaults = {name: facts.get("default") for name, facts in schemas()[part.capitalize()]["properties"].items()}
     assert shown == {**defaults, **({"min_runtime": 0} if part == "settings" else {})}
+
+
+def test_the_limits_of_a_policy_are_on_its_page() -> None:
+    rules = read("docs/reference/policy.md").partition("## Rules across fields")[2].partition("## ")[0]
+    assert f"at most {MOST_POOLS} pools, {MOST_QUOTA_HOLDERS} departments and projects together" in rules
+    assert f"{MOST_PRICES} prices" in rules and f"at most {MOST_FAILURE_RULES} rules" in rules
+    assert f"at most {MOST_PATTERNS} patterns" in rules
 
 
 def test_the_policies_of_the_guides_can_be_applied() -> None:
