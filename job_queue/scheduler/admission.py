@@ -1,7 +1,7 @@
 """Decide which slots a waiting job gets: free slots, slots being freed, slots of lower-priority jobs, or of victims.
 
-The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4). Each strategy returns
-whether the job now starts or has a reservation.
+The strategies are tried in order, least disruptive first. Each strategy returns whether the job now starts or has a
+reservation. docs/developers/scheduling-rules.md has the rules, each with an example.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """Keep free slots for other jobs: backfill windows of patient jobs, and claims of jobs that have only one pool.
 
-A patient job has waited longer than `patience` (scheduling rules, section 5). Its backfill window is a number of free
-slots that are kept for the patient job. A later job may start on slots of the window in two cases: the later job ends
-before the patient job could start, or takes only slots that the patient job will not need at its start.
+A patient job has waited longer than `patience`. Its backfill window is a number of free slots that are kept for it. A
+later job may start on slots of the window in two cases: the later job ends before the patient job could start, or takes
+only slots that the patient job will not need at its start.
 """
 
 from collections import Counter, defaultdict

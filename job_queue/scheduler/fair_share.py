@@ -206,7 +206,7 @@ def _quotas(pool: str, nodes: Iterable[Department | Project]) -> int:
 
 
 def deprivation(node: ShareNode, need: Slots, usage: Mapping[str, int]) -> Deprivation:
-    """Return the sort key of a node by its usage with its next job. The smallest key comes first (rules, section 2).
+    """Return the sort key of a node by its usage with its next job. The smallest key comes first.
 
     The first part of the key is 0 if the node stays within quota, 1 beyond quota, and 2 beyond quota with a spent soft
     budget. If past use counts, (slots held lately + slots held now) / fair share follows. This ratio is the inverse of

@@ -1,4 +1,4 @@
-"""Choose the jobs to evict for a waiting job: preempt, reclaim, or move to another pool (rules, section 4).
+"""Choose the jobs to evict for a waiting job: preempt, reclaim, or move to another pool.
 
 The searches in this module do not change the plan.
 """

@@ -1,4 +1,4 @@
-"""Read scenario files, which describe a snapshot in YAML or JSON (scheduling rules, section 8)."""
+"""Read scenario files, which describe a snapshot in YAML or JSON (docs/developers/scheduling-rules.md)."""
 
 import json
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Apply plans to a scenario until nothing changes, and convert plans to plain data (scheduling rules, section 8)."""
+"""Apply plans to a scenario until nothing changes, and convert plans to plain data."""
 
 from collections import Counter
 from collections.abc import Mapping

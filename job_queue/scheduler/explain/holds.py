@@ -119,7 +119,7 @@ class _JobsLackingSlots:
 
 
 class _Reasons:
-    """Reasons and messages, for one job after the other in waiting order (scheduling rules, section 6)."""
+    """Reasons and messages, for one job after the other in waiting order (docs/reference/reasons.md)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Why a job waits (section 6): the reason and the sentence."""
+"""Why a job waits: the reason and the sentence."""
 
 from typing import Any
 
