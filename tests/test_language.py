@@ -1,10 +1,12 @@
-"""Docstrings are written in plain English, as far as a program can check: CONTRIBUTING.md has the rules."""
+"""Docstrings and headings are plain English, as far as a program can check: CONTRIBUTING.md has the rules."""
 
 import ast
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from tools.markdown import headings
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("job_queue", "api_contract", "client", "local_cloud", "tools", "benchmarks")
@@ -37,3 +39,15 @@ def test_no_docstring_begins_with_a_pronoun_or_names_a_vague_person() -> None:
 
 def test_each_exception_is_needed() -> None:
     assert {place for place, _ in faults()} >= EXCEPTIONS.keys()
+
+
+def test_no_heading_begins_with_a_pronoun_or_names_a_vague_person() -> None:
+    pages = [path for path in ROOT.glob("docs/*/**/*.md") if "adr" not in path.parts] + [ROOT / "docs/index.md"]
+    found = [
+        f"{path.relative_to(ROOT)}: {heading.text}"
+        for path in pages
+        for heading in headings(path.read_text())
+        if OPENINGS.match(heading.text) or VAGUE.search(heading.text)
+    ]
+    assert len(pages) > 90
+    assert not found, "\n".join(found)

@@ -58,7 +58,7 @@ def public() -> dict[str, Any]:
 def _sections() -> Iterator[str]:
     offered = public()
     yield from _about_class(QueueClient)
-    yield "### What is said of a job"
+    yield "### Keywords of a job"
     yield _prose(JobKeywords)
     yield _table("keyword", _fields(JobKeywords))
     yield "## Functions and other classes"
@@ -71,7 +71,7 @@ def _sections() -> Iterator[str]:
     for kind in classes:
         if kind is not QueueClient:
             yield from _about_class(kind, "###")
-    yield "## What methods return"
+    yield "## Returned objects"
     for kind in _RETURNED:
         yield from _about_class(kind, "###")
     shapes = [one for one in offered.values() if isinstance(one, type) and issubclass(one, Shape)]
