@@ -1,6 +1,8 @@
 """Tables of the fields of schemas in the API's definition, for pages of the documentation."""
 
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 
 from tools.openapi import Json, document
 
@@ -13,7 +15,7 @@ def field_table(schema: str, *, suffix: str = "", answer: bool = False) -> str:
     """
     facts = schemas()[schema]
     rows = [
-        f"| `{name}{suffix}` | {_words(field)}{'' if answer else _presence(field, name in facts['required'])} "
+        f"| `{name}{suffix}` | {words(field)}{'' if answer else _presence(field, name in facts['required'])} "
         f"| {field['description']} |"
         for name, field in facts["properties"].items()
     ]
@@ -34,22 +36,27 @@ def _presence(facts: Json, required: bool) -> str:
     return "; required" if required else f"; default {default}".lower() if known else ""
 
 
-def _words(facts: Json) -> str:
+def words(facts: Json, elsewhere: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the possible values of a field in words.
+
+    :param elsewhere: the addresses of objects that the page does not describe itself.
+    """
     if "anyOf" in facts:
-        return " or ".join(_words(one) for one in facts["anyOf"])
+        return " or ".join(dict.fromkeys(words(one, elsewhere) for one in facts["anyOf"]))
     if "enum" in facts:
         return ", ".join(f"`{word}`" if word is not None else "null" for word in facts["enum"])
     if "$ref" in facts:
         name = str(facts["$ref"]).rpartition("/")[-1]
-        return f"[{name}](#{name.lower()})"
-    return _typed(facts)
+        return f"[{name}]({elsewhere.get(name, f'#{name.lower()}')})"
+    return _typed(facts, elsewhere)
 
 
-def _typed(facts: Json) -> str:
+def _typed(facts: Json, elsewhere: Mapping[str, str]) -> str:
     if facts["type"] == "array":
-        return f"list of {_words(facts['items'])}"
+        return f"list of {words(facts['items'], elsewhere)}"
     if facts["type"] == "object":
-        return f"mapping to {_words(facts['additionalProperties'])}"
+        values = facts.get("additionalProperties")
+        return f"mapping to {words(values, elsewhere)}" if isinstance(values, dict) and values else "object"
     if facts.get("format") == "date-time":
         return "time"
     bounds = (("above", "exclusiveMinimum"), ("from", "minimum"), ("to", "maximum"))

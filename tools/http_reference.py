@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from api_contract.routes import OPERATIONS, Operation
 from api_contract.shape import Answer
 from job_queue.scheduler import Policy
+from tools.field_tables import words
 from tools.generated_text import update_page, with_sections
 from tools.openapi import Json, document
 
@@ -112,31 +113,7 @@ def _required(name: str, schema: Json) -> str:
 
 
 def _words(facts: Json) -> str:
-    """Return the possible values of a field in words."""
-    if "anyOf" in facts:
-        return " or ".join(dict.fromkeys(_words(one) for one in facts["anyOf"]))
-    if "enum" in facts:
-        return ", ".join(f"`{word}`" for word in facts["enum"])
-    if "$ref" in facts:
-        name = str(facts["$ref"]).rpartition("/")[-1]
-        return f"[{name}]({_ELSEWHERE.get(name, f'#{name.lower()}')})"
-    kind = str(facts.get("type", "any value"))
-    if kind == "array":
-        return f"list of {_words(facts.get('items') or {})}"
-    if kind == "object":
-        values = facts.get("additionalProperties")
-        return f"object with values: {_words(values)}" if isinstance(values, dict) and values else "object"
-    return "time" if facts.get("format") == "date-time" else _limited(kind, facts)
-
-
-def _limited(kind: str, facts: Json) -> str:
-    bounds = {
-        "exclusiveMinimum": "above {}",
-        "minimum": "from {}",
-        "maximum": "to {}",
-        "maxLength": "up to {} characters",
-    }
-    return " ".join([kind, *(words.format(facts[bound]) for bound, words in bounds.items() if bound in facts)])
+    return words(facts, _ELSEWHERE)
 
 
 def _prose(text: str) -> str:
