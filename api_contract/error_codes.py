@@ -20,15 +20,15 @@ class ErrorCode(str, Enum):
     __str__ = str.__str__
     __format__ = str.__format__  # type: ignore[assignment]
 
-    INVALID_REQUEST = "InvalidRequest", 400, "The request is wrong; each error says where."
+    INVALID_REQUEST = "InvalidRequest", 400, "The request is wrong; each error names the place."
     FORBIDDEN = "Forbidden", 403, "A rule of the queue forbids it."
-    NOT_FOUND = "NotFound", 404, "The queue has nothing of this name or version; the message says what is missing."
+    NOT_FOUND = "NotFound", 404, "The queue has no job, version or pool of this name; the message names it."
     NAME_TAKEN = "NameTaken", 409, "Another request has this TrainingJobName."
     CONFLICT = (
         "Conflict",
         409,
-        "The job cannot be changed so (any more), as it has finished or does not wait; or it would write where a live "
-        "job of somebody else writes.",
+        "The state of the job does not allow this change, or the job would write to a folder of a live "
+        "job of another owner.",
     )
     STALE_POLICY = "StalePolicy", 409, "Another policy was applied since the version that was read."
     IN_USE = (
@@ -40,18 +40,18 @@ class ErrorCode(str, Enum):
     TOO_MANY = (
         "TooMany",
         409,
-        "So many jobs of the caller wait, or for so many combinations of instance types and pools, that no more may; "
-        "or so many live jobs write below an address that it cannot be compared with all.",
+        "The caller has too many waiting jobs, or jobs wait for too many combinations of instance types and pools; "
+        "or too many live jobs write below an address.",
     )
-    TOO_LARGE = "TooLarge", 413, "The request is larger than the queue can keep."
-    TAKES_TOO_LONG = "TakesTooLong", 422, "The answer cannot be computed while a caller waits; ask for less."
+    TOO_LARGE = "TooLarge", 413, "The request is larger than the queue can store."
+    TAKES_TOO_LONG = "TakesTooLong", 422, "The answer takes too long to compute; request less."
     BUSY = (
         "Busy",
         429,
         "Too many dry runs, previews, requests for advice or for shells are in progress; send the same request again.",
     )
-    INTERNAL_ERROR = "InternalError", 500, "A fault of the queue; nothing is lost."
-    UNAVAILABLE = "Unavailable", 503, "An AWS service that the queue needs did not answer; send the same request again."
+    INTERNAL_ERROR = "InternalError", 500, "The queue has failed. No data is lost."
+    UNAVAILABLE = "Unavailable", 503, "An AWS service did not answer; send the same request again."
 
 
 class Error(Answer, frozen=True):

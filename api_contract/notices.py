@@ -11,7 +11,7 @@ _CHAT_MARKUP = str.maketrans("<>", "‹›")  # chats treat <!channel> and simil
 
 def started(waited: str, *, again: bool = False) -> str:
     """Return the news of a start. ``waited`` is a duration, ``again`` whether the job has run before."""
-    return f"{'goes on' if again else 'has started'}, after {waited} in the queue"
+    return f"{'has started again' if again else 'has started'}, after {waited} in the queue"
 
 
 def preempted(claimant: str | None = None, cause: str = "") -> str:
@@ -20,20 +20,18 @@ def preempted(claimant: str | None = None, cause: str = "") -> str:
     ``claimant`` is the job for which this job was preempted, ``cause`` the cause in the history; both may be unknown.
     """
     makes_room = f" for {claimant}" if claimant else ""
-    return f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again" + _because(cause)
+    return f"was preempted{makes_room}, and continues from its checkpoint when it starts again" + _because(cause)
 
 
 def requeued(by: str, *, held: bool = False) -> str:
     """Return the news that a user has stopped a job's attempt. ``by`` is the user's ARN, ``held`` says "on hold"."""
-    when = "once it is released" if held else "when it is its turn again"
-    return f"was {'put on hold' if held else 'requeued'} by {_person(by)}, and goes on from its checkpoint {when}"
+    when = "after it is released" if held else "when it starts again"
+    return f"was {'put on hold' if held else 'requeued'} by {_person(by)}, and continues from its checkpoint {when}"
 
 
 def drained(by: str) -> str:
     """Return the news that a job's attempt was stopped because its pool is drained. ``by`` is the admin's ARN."""
-    return (
-        f"was stopped because {_person(by)} drains its pool, and goes on from its checkpoint when it is its turn again"
-    )
+    return f"was stopped because {_person(by)} drains its pool, and continues from its checkpoint when it starts again"
 
 
 def unsaved(ran: str, *, has_folder: bool) -> str:
@@ -65,13 +63,13 @@ def gpu_returned(remedy: str) -> str:
 
 def hangs(silent: str, *, requeued: bool = False) -> str:
     """Return the news of a hang. ``silent`` is a duration, ``requeued`` says whether the queue stops the attempt."""
-    action = "; the queue stops it, and it goes on from its checkpoint" if requeued else "; look at it, or requeue it"
+    action = "; the queue stops it, and it continues from its checkpoint" if requeued else "; look at it, or requeue it"
     return f"seems to hang: no log line, no checkpoint and idle GPUs for {silent}{action}"
 
 
 def hung() -> str:
     """Return the news that the queue has stopped an attempt because it hung."""
-    return "was stopped because it hung, and goes on from its checkpoint when it is its turn again"
+    return "was stopped because it hung, and continues from its checkpoint when it starts again"
 
 
 def finished(
@@ -90,7 +88,7 @@ def finished(
         cause = f". smq logs {job} shows its log." if reason is None else _because(_sentence(reason[:LONGEST_REASON]))
         return f"has failed ({failure_class}){cause or '.'} {remedy}".rstrip()
     how = "has failed" if state == "failed" else "was stopped"
-    return f"{how} by an error of its own; smq logs {job} has it" if reason is None else how + _because(reason)
+    return f"{how} by an error of its own; smq logs {job} shows it" if reason is None else how + _because(reason)
 
 
 def failed_together(count: int, owner: str | None, names: str, failure_class: str, remedy: str) -> str:

@@ -155,7 +155,7 @@ class JobRepository(MetadataRepository):
             if 0 in refused.items:
                 return record_from(refused.items[0])
             raise Unavailable(
-                "Somebody else has submitted a job with the same checkpoint folder at this moment.",
+                "Another user has just submitted a job with the same checkpoint folder.",
                 remedy="Send the same request again.",
             ) from refused
         self.notify(JobQueued(job))
@@ -196,7 +196,7 @@ class JobRepository(MetadataRepository):
                 )
         if waiting >= limit:
             raise TooMany(
-                f"Of one owner {limit} jobs may wait at a time, and as many of yours do.",
+                f"An owner may have {limit} waiting jobs at a time, and you have as many.",
                 remedy="Submit more when some have started, or cancel some, and wait half a minute. The limit is "
                 "max_waiting in the policy's settings.",
             )

@@ -385,9 +385,9 @@ class MetadataRepository:
         if of_project >= WAITING_QUEUES_OF_PROJECT or len(keys) >= WAITING_QUEUES_IN_ALL:
             raise TooMany(
                 f"Jobs can wait for {WAITING_QUEUES_OF_PROJECT} combinations of instance types and pools in a project, "
-                f"and for {WAITING_QUEUES_IN_ALL} in all; {project} has {of_project}, all projects have {len(keys)}.",
-                remedy="Ask for what another of its jobs asks for, or try again later: what nobody has waited for in "
-                "an hour is forgotten.",
+                f"and for {WAITING_QUEUES_IN_ALL} in total; {project} has {of_project}, all projects have {len(keys)}.",
+                remedy="Use the instance types and pools of another waiting job, or try again later: combinations "
+                "without waiting jobs are dropped after an hour.",
             )
         own = [it for it, owner in metadata.opened_by.items() if owner == job.owner]
         own_of_project = sum(project_of_waiting_queue(it) == project for it in own)
@@ -395,9 +395,9 @@ class MetadataRepository:
         if own_of_project >= left:
             raise TooMany(
                 f"You have opened {own_of_project} of the {WAITING_QUEUES_OF_PROJECT} combinations of instance types "
-                f"and pools for which jobs of {project} can wait; the {left} that are left are for others.",
-                remedy="Ask for what another of its jobs asks for, or try again later: what nobody has waited for in "
-                "an hour is forgotten.",
+                f"and pools for which jobs of {project} can wait; the other {left} are for other users.",
+                remedy="Use the instance types and pools of another waiting job, or try again later: combinations "
+                "without waiting jobs are dropped after an hour.",
             )
 
     def _update_alone(self, update: Update) -> None:

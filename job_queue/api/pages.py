@@ -138,7 +138,7 @@ class HistoryPages:
         last = now if until is None else until.timestamp()
         first = min(last, now) - HISTORY_SECONDS if since is None else since.timestamp()
         if first > last:
-            raise InvalidRequest("The time ends before it begins.", field="until", remedy="Give since before until.")
+            raise InvalidRequest("The period ends before it begins.", field="until", remedy="Give since before until.")
         page = self._attempts.page(
             first, last, limit, now, _unpacked(token, _is_history_token)["history"] if token else None
         )
@@ -191,7 +191,5 @@ def _unpacked(token: str, is_token: Callable[[object], bool] = _is_token) -> dic
     except (ValueError, binascii.Error, RecursionError):
         cursor = None
     if not is_token(cursor):
-        raise InvalidRequest(
-            "The token is not one that the queue gave.", field="next", remedy="Begin again without it."
-        )
+        raise InvalidRequest("The token next is not valid.", field="next", remedy="Start again without next.")
     return dict(cursor)

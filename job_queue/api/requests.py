@@ -20,7 +20,7 @@ def read_body(kind: type[BodyType], content: Mapping[str, Any]) -> BodyType:
     :raises InvalidRequest: the body does not have this type. The error names each field that is wrong.
     """
     if not content and not any(field.required for field in msgspec.structs.fields(kind)):
-        raise InvalidRequest("The body asks for nothing.", remedy=f"Say what is to be done: {_known(kind)}.")
+        raise InvalidRequest("The body requests no change.", remedy=f"Name a change: {_known(kind)}.")
     return _read(kind, content, strict=True)
 
 

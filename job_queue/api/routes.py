@@ -145,7 +145,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         warnings = list(accepted.warnings)
         never = positions.unschedulable_message(record.job)
         if never and not any(never in warning for warning in warnings):
-            warnings.append(f"The job cannot start: {never} Cancel it, or ask for less.")
+            warnings.append(f"The job cannot start: {never} Cancel it, or submit it with fewer instances.")
         answer = summary(
             Submission,
             record.job,
@@ -305,7 +305,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @api.not_found
     def no_route(_: NotFoundError) -> Response[str]:
         event = api.current_event
-        return _response(*refusal(NotFound(f"There is nothing at {quoted(f'{event.http_method} {event.path}')}.")))
+        return _response(*refusal(NotFound(f"The API has no address {quoted(f'{event.http_method} {event.path}')}.")))
 
     @api.exception_handler(Exception)  # type: ignore[untyped-decorator]
     def unexpected_error(error: Exception) -> Response[str]:
@@ -344,7 +344,7 @@ def _response(status: int, content: Answer, headers: Mapping[str, str] | None = 
     body = msgspec.json.encode(content).decode()
     if (size := sent_bytes(body)) > LARGEST_ANSWER:
         log.error("answer too large", kind=type(content).__name__, bytes=size)
-        remedy = "Ask for less; the log of the function has its size."
+        remedy = "Request less; the log of the function has the size."
         status, refused = refusal(QueueError("The answer is too large to send.", remedy=remedy))
         body = msgspec.json.encode(refused).decode()
     return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=body, headers=headers)

@@ -161,7 +161,7 @@ class Reconciler(ControllerPart):
             if self.end(record, ended, metadata, logs):
                 return True
             known = None
-        raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
+        raise Unavailable("Other requests are changing this job at the same time.", remedy="Try again.")
 
     def examine(self, name: str, reported: TrainingJob | None = None, logs: "_Reads | None" = None) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.

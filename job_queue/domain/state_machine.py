@@ -671,18 +671,16 @@ def _after_stop(record: JobRecord, ending: Ending, now: float, backoffs: tuple[C
         in_all = job.preemptions_in_all + evicted
         waits = _to_waiting(job, now, job.attempt + 1, tries=0, preempted=preempted, preempted_in_all=in_all)
         new = replace(waits, state=JobState.PREEMPTED, ran=True)
-        also = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
+        also = f"; it failed while it was being stopped: {ending.failure}" if ending.status == "Failed" else ""
         if not ending.is_known:
             also = f"; {job.launched} was deleted in SageMaker"
         return _ended(record, now, new, f"{_interruption(job)}{also}", outcome=_outcome_of_interruption(job))
     if ending.lacks_capacity:
-        why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
+        why = ending.failure or "CapacityError: its instances were not available within MaxPendingTimeInSeconds"
         return _with_ended_attempt(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
     why = ending.out_of_time or "its training job was stopped outside the queue"
     if not ending.is_known:
-        why = (
-            f"{job.launched} was deleted in SageMaker before the queue had heard how it ended: its result is not known"
-        )
+        why = f"{job.launched} was deleted in SageMaker before the queue knew its outcome"
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
 
 

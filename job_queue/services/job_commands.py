@@ -90,13 +90,13 @@ class JobCommands:
         """
         if now and held is not True:
             raise InvalidRequest(
-                "now is for a job that is to be held.", field="now", remedy='Send {"held": true, "now": true}.'
+                "The option now needs held: true.", field="now", remedy='Send {"held": true, "now": true}.'
             )
         actions = (Action.CHANGE, Action.REQUEUE) if requeue or now else (Action.CHANGE,)
 
         def make_transition(job: Job) -> JobTransition | None:
             if job.state.finished:
-                raise Conflict(f"{job.name} is {job.state}: nothing about it can be changed any more.")
+                raise Conflict(f"{job.name} is {job.state}: a finished job cannot be changed.")
             new_priority = job.priority if priority is None else priority
             new_held = job.held if held is None else held
             if new_held and not job.held and not job.state.waits and not (now or requeue):
@@ -131,7 +131,7 @@ class JobCommands:
             except Refused:
                 continue
             return self.record(name), True
-        raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
+        raise Unavailable("Other requests are changing this job at the same time.", remedy="Try again.")
 
     def may_see_values(self, job: Job, caller: str) -> bool:
         """Return whether a caller may see the values of a job's request that can be secret."""
@@ -147,7 +147,7 @@ class JobCommands:
             raise Forbidden(
                 f"{job.name} belongs to {owner}; only its owner, an admin of its project {job.project} or an admin of "
                 f"the queue may {what}.",
-                remedy="Ask one of them.",
+                remedy="Ask one of these people.",
             )
 
     def _check_member(self, job: Job, caller: str) -> None:
@@ -280,11 +280,11 @@ def _running_attempt(record: JobRecord) -> str:
         )
     if stored_request(record.details).enable_network_isolation:
         raise InvalidRequest(
-            f"{job.name} has EnableNetworkIsolation, which cuts its container off: it cannot be entered.",
+            f"{job.name} has EnableNetworkIsolation, which isolates its container, so no shell can be opened in it.",
             field="EnableNetworkIsolation",
         )
     if job.state.finished:
-        raise Conflict(f"{job.name} has ended ({job.state}): there is nothing left to enter.")
+        raise Conflict(f"{job.name} has finished ({job.state}), so no shell can be opened in it.")
     if job.state is not JobState.RUNNING or job.launched is None:
         raise Conflict(f"{job.name} does not run: it is {job.state}.", remedy="Try again when it runs.")
     if _is_being_stopped(job):

@@ -60,9 +60,9 @@ class PolicyService:
         past = self._repository.policy_history.policy(version)
         if past is None:
             raise NotFound(
-                f"Version {version} of the policy is not kept.",
+                f"Version {version} of the policy is not stored.",
                 field="version",
-                remedy="See which are: smq policy history.",
+                remedy="List the stored versions: smq policy history.",
             )
         return self._policies.read(past)
 
@@ -71,8 +71,8 @@ class PolicyService:
         if not applied.excess:
             return []
         return [
-            f"The pools have {applied.excess} instances more than the {applied.ceiling} that the queue may use: the "
-            "first pools have theirs, and the others what is left. Lower a capacity, or raise the stack's parameter "
+            f"The pools have {applied.excess} instances more than the {applied.ceiling} of MaxCapacity: the "
+            "first pools get their instances, the others the rest. Lower a capacity, or raise the stack's parameter "
             "MaxCapacity."
         ]
 
@@ -122,13 +122,13 @@ def read_policy(document: object, max_capacity: int | None, *, may_share: bool =
     """
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MAX_POLICY_BYTES:
-        raise TooLarge(f"The policy takes {len(text):,} bytes; the queue keeps at most {MAX_POLICY_BYTES:,}.")
+        raise TooLarge(f"The policy takes {len(text):,} bytes; the queue stores at most {MAX_POLICY_BYTES:,}.")
     return text, parse_policy(document, max_capacity, may_share=may_share)
 
 
 def _stale(version: int) -> StalePolicy:
     return StalePolicy(
-        f"Version {version} is not the present policy: it was changed meanwhile.",
+        f"Version {version} is not the policy in force: the policy was changed meanwhile.",
         field="version",
-        remedy="Compare yours with the one that is applied now (smq policy diff), and apply it again.",
+        remedy="Compare your policy with the policy in force (smq policy diff), and apply it again.",
     )

@@ -137,7 +137,7 @@ def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Ta
     return TakesTooLong(
         f"A look {horizon / 3600:g} hours ahead would take longer than {TIME_LIMIT_SECONDS} seconds with {size}.",
         field="hours",
-        remedy="Ask with fewer hours. 0 hours are enough to see which jobs start or are stopped in the next cycle.",
+        remedy="Request fewer hours. 0 hours are enough to see which jobs start or are stopped in the next cycle.",
     )
 
 

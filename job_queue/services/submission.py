@@ -125,7 +125,7 @@ class SubmissionService:
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
-                f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}.",
+                f"The request takes {len(details):,} bytes as JSON; the queue stores at most {MAX_REQUEST_BYTES:,}.",
                 remedy="Move large hyperparameters or environment variables to a file in S3, and pass its address.",
             )
         if preflight and validated.preflight_issues and self._accepted_before(validated, owner) is None:
@@ -191,7 +191,7 @@ class SubmissionService:
         refuse_serverless(request)
         if len(places := places_of(request)) > MOST_PLACES:
             raise InvalidRequest(
-                f"The job would write to {len(places)} places in S3; the queue looks after {MOST_PLACES} of a job.",
+                f"The job would write to {len(places)} places in S3; the queue supports {MOST_PLACES} for each job.",
                 field=list(places.values())[MOST_PLACES],
                 remedy="Give outputs of debugger and profiler one address: each job has a folder of its own there.",
             )
@@ -239,11 +239,11 @@ class SubmissionService:
                 continue  # a claim of the same request, accepted before; or a stale claim in a restored table
             field = next(field for place, field in places.items() if lies_in(place, claim.place))
             visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
-            whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of somebody else"
+            whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of another owner"
             raise Conflict(
-                f"{whose} writes to the address in {field}, to a folder in it, or to one in which it lies.",
+                f"{whose} writes to the address in {field}, to a folder below it, or to a folder above it.",
                 field=field,
-                remedy="Give this job a folder of its own.",
+                remedy="Use a separate folder for this job.",
             )
 
     def _check_shared(self, request: TrainingRequest) -> None:
@@ -251,7 +251,7 @@ class SubmissionService:
             raise InvalidRequest(
                 "This queue shares no instances between jobs: its stack has no WorkBucket.",
                 field=request.tag_values[TAG].field,
-                remedy="Leave out the tag gpus to have a whole instance, or ask its operator for that parameter.",
+                remedy="Leave out the tag gpus to get a whole instance, or ask the operator to set that parameter.",
             )
 
     def _check_role(self, role: str) -> None:
@@ -259,7 +259,7 @@ class SubmissionService:
             raise Forbidden(
                 f"The queue may not start jobs under the role {role}.",
                 field="RoleArn",
-                remedy="Use one that its operator has allowed (the stack's parameter AllowedRoleArns).",
+                remedy="Use a role that the operator allows (the stack's parameter AllowedRoleArns).",
             )
 
 
@@ -267,22 +267,22 @@ def _check_reserved(request: TrainingRequest) -> None:
     """Refuse names and tags that the queue itself uses."""
     if is_stamped(request.name):
         raise InvalidRequest(
-            f"{request.name} ends in -qstamp-<number>, like the attempts that the queue itself names.",
+            f"{request.name} ends in -qstamp-<number>, which only the names of attempts may.",
             field="TrainingJobName",
             remedy="Choose another name.",
         )
     if request.name.startswith(CARRIER_PREFIX):
         raise InvalidRequest(
-            f"{request.name} begins with {CARRIER_PREFIX}, like the jobs of the queue's own on which others run.",
+            f"{request.name} begins with {CARRIER_PREFIX}, which only the queue's own jobs for shared instances may.",
             field="TrainingJobName",
             remedy="Choose another name.",
         )
     for index, tag in enumerate(request.tags):
         if tag.key.lower().startswith(RESERVED_TAG_PREFIX):
             raise InvalidRequest(
-                f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own, and {tag.key} does.",
+                f"Tags that begin with {RESERVED_TAG_PREFIX} are reserved for the queue: {tag.key}.",
                 field=f"Tags[{index}].Key",
-                remedy="Rename it.",
+                remedy="Rename the tag.",
             )
 
 
@@ -300,13 +300,13 @@ def dependencies_of(
     for it, record in zip(named, records, strict=True):
         if record is None:
             message = f"There is no job named {it.job} that this one could run after."
-            remedy = "Submit that one first. Jobs that have ended are known for some time only."
+            remedy = "Submit that job first. The queue stores finished jobs only for some time."
             issues.append(ValidationIssue(it.field, message, remedy))
         elif not record.job.state.finished:
             after.append(Dependency(it.job, record.job.submission, it.any_outcome))
         elif not it.any_outcome and record.job.state is not JobState.COMPLETED:
             message = f"{it.job} has {record.job.state}, and this job is to run once it has completed: it never would."
-            remedy = f"Name another job, or write {it.job}:any to run this one however the other has ended."
+            remedy = f"Name another job, or write {it.job}:any to accept every outcome of that job."
             issues.append(ValidationIssue(it.field, message, remedy))
     return tuple(after), tuple(issues)
 
@@ -336,7 +336,7 @@ def refuse_serverless(request: TrainingRequest) -> None:
     """
     if request.is_serverless:
         raise InvalidRequest(
-            "A serverless job runs on no instances of yours, so there is nothing to queue for.",
+            "A serverless job uses no instances of a pool, so the queue does not accept it.",
             field="ServerlessJobConfig",
             remedy="Send it to SageMaker directly.",
         )

@@ -24,9 +24,9 @@ from job_queue.validation.parallelism import PARALLELISM_RULES
 _RULES = (*CHECKPOINT_RULES, *PARALLELISM_RULES)
 _REMEDIES: Mapping[WaitReason, str] = {
     **REMEDIES,
-    WaitReason.OVER_LIMIT: "Ask for fewer instances, or have the limit raised.",
+    WaitReason.OVER_LIMIT: "Request fewer instances, or ask an admin to raise the limit.",
     WaitReason.OVER_QUOTA_NON_PREEMPTIBLE: (
-        "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."
+        "Request fewer instances, allow preemption (tag preemptible=true), or ask an admin to raise the quota."
     ),
 }
 """The reasons why a job never starts even on an idle fleet, with remedies.
@@ -90,7 +90,9 @@ def _unschedulable(request: TrainingRequest, job: Job, applied: AppliedPolicy) -
 
 def _impossible_gpus(request: TrainingRequest, message: str) -> ValidationIssue:
     """Return the issue of a job that asks for GPUs of a shared instance where no pool can provide these GPUs."""
-    remedy = "Leave it out to get whole instances, ask for fewer GPUs, or have the pool shared (shared: true)."
+    remedy = (
+        "Leave it out to get whole instances, request fewer GPUs, or ask an admin to share the pool (shared: true)."
+    )
     text = f"The tag gpus cannot be met under the present policy. {message} {remedy}"
     return ValidationIssue(request.tag_values["gpus"].field, text)
 

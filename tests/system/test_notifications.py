@@ -131,5 +131,5 @@ def test_who_is_subscribed_to_the_topic_is_told_in_sentences(system: System) -> 
     started, failed = sorted(told, key=lambda text: "failed" in text)
     assert re.fullmatch(r"told \(\S+, project default\) has started, after \d+ s in the queue\.", started)
     assert re.fullmatch(
-        r"told \(\S+, project default\) has failed by an error of its own; smq logs told has it\.", failed
+        r"told \(\S+, project default\) has failed by an error of its own; smq logs told shows it\.", failed
     )

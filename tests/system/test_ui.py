@@ -110,7 +110,12 @@ def choose(page: Page, job: str) -> None:
 
 
 def test_an_empty_queue_teaches(page: Page, system: System) -> None:
-    shows(page, "Nothing runs, nothing waits", "smq submit -- python train.py", "0 of 2 instances in use, 2 free")
+    shows(
+        page,
+        "No job runs, waits or has ended recently.",
+        "smq submit -- python train.py",
+        "0 of 2 instances in use, 2 free",
+    )
 
 
 @pytest.mark.thorough
@@ -151,9 +156,9 @@ def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) 
 
     choose(page, "next")
     page.get_by_role("button", name="Hold", exact=True).click()
-    cell(page, "next", "state").get_by_text("pending, held").wait_for()
+    cell(page, "next", "state").get_by_text("pending, on hold").wait_for()
     assert system.job("next").held
-    cell(page, "next", "when").get_by_text("once released").wait_for()
+    cell(page, "next", "when").get_by_text("after release").wait_for()
     page.get_by_role("button", name="Release").click()
     cell(page, "next", "state").get_by_text("pending", exact=True).wait_for()
 
@@ -174,7 +179,7 @@ def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) 
     page.get_by_label("filter").press("Enter")
     page.get_by_role("heading", name="later").wait_for()
     go(page, "Queue")
-    page.get_by_text("ended jobs, too").click()
+    page.get_by_text("include finished jobs").click()
     cell(page, "next", "state").get_by_text("stopped").wait_for()
 
 
@@ -191,9 +196,9 @@ def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path
 
     go(page, "Queue")
     cell(page, "waits", "job").get_by_role("link").click()
-    shows(page, "It waits, 1st in the queue", "In its way", "What would change that")
+    shows(page, "Waiting, 1st in the queue", "Blocked by", "Show advice")
     page.get_by_role("link", name="told").click()
-    shows(page, "It is running", "<b>begins</b>")
+    shows(page, "Running, for", "<b>begins</b>")
     go_on.touch()
     shows(page, "goes on")
     page.get_by_role("tab", name="History").click()
@@ -202,12 +207,12 @@ def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path
     shows(page, "StoppingCondition")
     page.get_by_role("tab", name="Results").click()
     shows(page, "s3://system/checkpoints/told", "smq get told --checkpoints")
-    page.get_by_role("button", name="List the files").last.click()
-    page.get_by_text(re.compile("There is nothing|checkpoints/told/")).filter(visible=True).first.wait_for()
+    page.get_by_role("button", name="List files").last.click()
+    page.get_by_text(re.compile("No files|checkpoints/told/")).filter(visible=True).first.wait_for()
 
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("button", name="Cancel it").click()
-    shows(page, "It is stopped")
+    shows(page, "Stopped ")
 
 
 def test_checkpoints_are_listed_on_request_with_the_command_for_each_step(page: Page, system: System) -> None:
@@ -253,7 +258,7 @@ def test_a_failed_job_shows_class_remedy_and_log_lines(page: Page, system: Syste
     submit(system, "oom", "import sys\nsys.exit('<b>RuntimeError</b>: CUDA out of memory. Tried to allocate 2 GiB')")
     system.wait_state("oom", "failed")
     go(page, "Queue")
-    page.get_by_text("ended jobs, too").click()
+    page.get_by_text("include finished jobs").click()
     cell(page, "oom", "why").get_by_text("gpu_memory:").wait_for()
     cell(page, "oom", "job").get_by_role("link").click()
     shows(page, "Failure of attempt 1", "gpu_memory", "Use a smaller batch", "<b>RuntimeError</b>: CUDA out of memory")
@@ -269,7 +274,7 @@ def test_a_pool_is_drained_and_the_drain_is_ended(page: Page, system: System) ->
         system.wait_state(name, "running")
         cell(page, name, "holds").get_by_text("1 p5").wait_for()
     page.get_by_role("button", name="Drain p5", exact=True).click()
-    shows(page, "With the jobs of now: 1 job is stopped and waits again, 1 job runs to its end.")
+    shows(page, "For the jobs that run now: 1 job is stopped and waits again, 1 job runs to its end.")
     page.get_by_label("From").fill("soon")
     page.get_by_role("button", name="Drain", exact=True).click()
     shows(page, "'soon' is not a time")
@@ -283,7 +288,7 @@ def test_a_pool_is_drained_and_the_drain_is_ended(page: Page, system: System) ->
     page.get_by_role("button", name="Change drain p5").click()
     page.get_by_label("From").fill("")
     page.get_by_role("button", name="Drain", exact=True).click()
-    shows(page, "drained since 2", "jobs that it stops: those that are preemptible", "<b>new</b> disks")
+    shows(page, "drained since 2", "jobs that it stops: preemptible jobs", "<b>new</b> disks")
     page.get_by_text("1 job left", exact=True).wait_for()
     assert (system.state("moves"), system.state("stays")) == ("preempted", "running")
 
@@ -309,7 +314,7 @@ def test_usage_is_summed_up_and_downloaded(page: Page, system: System) -> None:
     submit(system, "short", "pass")
     system.wait_state("short", "completed")
     go(page, "Usage")
-    shows(page, "What ended since", "Jobs that use little", "No job uses little.")
+    shows(page, "Attempts that have ended since", "Jobs with low GPU use", "No job has a low GPU use.")
     cell(page, "vision", "jobs").get_by_text(re.compile("[1-9]")).wait_for()
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()
@@ -335,7 +340,7 @@ def test_what_if_there_were_more(page: Page, system: System) -> None:
     page.get_by_text("The whole policy, as text").last.click()
     shows(page, "failure_rules:", "match: NCCL*", "fresh_instances: true")
     page.get_by_role("button", name="Try this text").last.click()
-    shows(page, "Nothing of note would change.")
+    shows(page, "Nothing would change for live jobs.")
 
 
 @pytest.fixture(scope="module")
@@ -408,7 +413,7 @@ def test_advice_on_settings(page: Page, system: System, history: None) -> None:
     assert Path(download.value.path()).read_text() == "settings:\n  order: shortest\n"
 
     page.get_by_role("button", name="Try as B").click()
-    expect(page.get_by_text("Nothing of note would change.")).to_be_in_viewport(timeout=PATIENT)
+    expect(page.get_by_text("Nothing would change for live jobs.")).to_be_in_viewport(timeout=PATIENT)
     page.get_by_text("The whole policy, as text").last.click()
     shows(page, "order: shortest")
     assert "settings" not in system.queue.policy().policy, "nothing is applied"
@@ -474,7 +479,7 @@ def test_what_is_not_there_is_said(page: Page, served: Served) -> None:
     page.goto(f"{served.address}nonsense")
     shows(page, "There is no page /nonsense.")
     page.goto(f"{served.address}job/nobody")
-    shows(page, "The queue knows no job of this name")
+    shows(page, "The queue has no job of this name")
 
 
 def test_light_and_dark_and_keys(page: Page, system: System) -> None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
 
 INDEX = "index.html"
-FILES = (INDEX, "plotly.min.js", "queue.csv", "usage.csv")
+_PLOTLY = "plotly.min.js"
+FILES = (INDEX, _PLOTLY, "queue.csv", "usage.csv")
 _FLEET_HOURS = 12
 _QUEUE = ("Job", "State", "Position", "Priority", "Project", "Owner", "Instances", "Submitted (UTC)", "Why")
 _USAGE = ("instance_hours", "gpu_hours", "in_quota_hours", "borrowed_hours", "lost_hours", "cost")
@@ -62,14 +63,20 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
         _section("Use over the last 24 hours", _drawn(use)),
         _section(f"Usage since {month:%Y-%m-%d}", _drawn(usage_figure(hours, theme)), _usage_table(hours)),
     ]
+    is_empty = not (view.live or view.past or hours)
+    if is_empty:
+        sections = [_section("Queue", "<p>No job runs or waits, and no attempt has ended recently.</p>")]
     files = {
-        INDEX: _page(view.at, len(view.live), sections),
+        INDEX: _page(view.at, len(view.live), sections, has_figures=not is_empty),
         "queue.csv": csv_text(_QUEUE, rows),
         "usage.csv": usage_csv("project", parts, total),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+        if is_empty:  # without figures, the library of 5 MB is not needed
+            (folder / _PLOTLY).unlink(missing_ok=True)
+        else:
+            (folder / _PLOTLY).write_text(get_plotlyjs(), encoding="utf-8")
         for name, text in files.items():
             (folder / name).write_text(visible(text), encoding="utf-8")
     except OSError as error:
@@ -85,10 +92,11 @@ def check_folder(folder: Path) -> None:
         raise StorageError(f"{folder} contains other files, such as {others[0]}: name another folder.")
 
 
-def _page(at: datetime, count: int, sections: Iterable[str]) -> str:
+def _page(at: datetime, count: int, sections: Iterable[str], *, has_figures: bool) -> str:
+    script = f'<script src="{_PLOTLY}"></script>' if has_figures else ""
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>SageMaker queue</title>"
-        f'<style>{_STYLE}</style><script src="plotly.min.js"></script>'
+        f"<style>{_STYLE}</style>{script}"
         f"<h1>SageMaker queue</h1><p>{moment(at)} UTC, {amount(count, 'live job')}. As tables: "
         '<a href="queue.csv">queue.csv</a>, <a href="usage.csv">usage.csv</a>.</p>' + "".join(sections)
     )

@@ -47,7 +47,7 @@ class GpuUtilization:
                 for result in (result for page in pages for result in page["MetricDataResults"]):
                     found.setdefault(batch[int(result["Id"][1:])], []).extend(result["Values"])
             except (ClientError, BotoCoreError) as error:
-                raise Unavailable(f"CloudWatch did not tell what GPUs do: {error}") from error
+                raise Unavailable(f"CloudWatch did not answer the request for GPU metrics: {error}") from error
         return found
 
 

@@ -75,7 +75,7 @@ class ClaimedPlaces:
         if len(inside) == CLAIMS_BELOW and not others:
             raise TooMany(
                 f"At least {CLAIMS_BELOW} of your live jobs write below an address that the job would write to.",
-                remedy="Give it a folder of its own, and not one in which others have theirs.",
+                remedy="Use a separate folder for this job, not below or above the folders of other jobs.",
             )
         return others
 

@@ -59,7 +59,7 @@ class HeavyRequests:
             self._tables.transact([Put(self._lines_table, row, is_permit_free(int(now)))])
         except Refused as refused:
             raise Busy(
-                "Another such request of yours is being answered.", remedy="Try again in a few seconds."
+                "Your previous request of this kind is not finished.", remedy="Try again in a few seconds."
             ) from refused
         try:
             yield
@@ -80,7 +80,8 @@ class HeavyRequests:
                 continue
             return position
         raise Busy(
-            "The limit of simultaneous dry runs, previews and requests for advice is reached, or one of yours is still "
+            "The limit of simultaneous dry runs, previews and requests for advice is reached, or your previous request "
+            "is still "
             "being computed.",
             remedy="Try again in a few seconds.",
         )

@@ -43,7 +43,7 @@ class OutlookRecord:
             packed = (compress(to_text(parts(outlook, most))) for most in MOST_JOBS)
             content = next((it for it in packed if len(it) <= LARGEST), None)
             if content is None:
-                raise Unwritable("What projects have used takes more than a row may have.")
+                raise Unwritable("The use of the projects does not fit in a row.")
             self._tables.update(Update(self._lines_table, _key(position), set={"content": content}))
 
     def for_readers(self) -> Outlook:

@@ -73,7 +73,7 @@ def to_stored(plan: PublishedPlan) -> StoredPlan:
         content = compress(text)
         if len(content) <= LARGEST:
             return StoredPlan(int(plan.at * 1000), content, hashlib.sha256(text.encode()).hexdigest())
-    raise Unwritable("What readers are told of a plan takes more than a row may have.")
+    raise Unwritable("The published plan does not fit in a row.")
 
 
 def _content(plan: PublishedPlan, most: int) -> dict[str, Any]:

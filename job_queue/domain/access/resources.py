@@ -83,9 +83,9 @@ def _folder_of_its_own(request: TrainingRequest, policy: Policy) -> Iterator[Val
     if len(own) == 1 or any(entry[: len(own)] == own for entry in for_many):
         yield ValidationIssue(
             "CheckpointConfig.S3Uri",
-            f"{request.checkpoints} is a whole bucket, or a folder for all jobs of a project: nobody else could write "
-            "there.",
-            "Give the job's checkpoints a folder of their own in it.",
+            f"{request.checkpoints} is a whole bucket, or a folder for all jobs of a project, so no other job could "
+            "write there.",
+            "Use a separate folder in it for the checkpoints of this job.",
         )
 
 

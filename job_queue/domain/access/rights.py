@@ -76,7 +76,7 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.PREVIEW: frozenset({Relation.MEMBER, Relation.ADMIN}),  # a member of any project
     Action.WHO_AM_I: _EVERYBODY,
 }
-_SET_ADMINS = "Have whoever deploys the queue name you, or a role of yours, in the stack's parameter AdminArns."
+_SET_ADMINS = "Ask the operator of the queue to add you, or a role of yours, to the stack's parameter AdminArns."
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Rights:
         if self.may(action, caller):
             return
         if not self.admins:
-            raise Forbidden("Nobody may do this over the API: the queue has no admins.", remedy=_SET_ADMINS)
+            raise Forbidden("The queue has no admins, so no caller may do this.", remedy=_SET_ADMINS)
         raise Forbidden("Only an admin (the stack's parameter AdminArns) may do this.", remedy=_SET_ADMINS)
 
     def check_member(self, caller: str, project: Project, field: str | None) -> None:
@@ -132,7 +132,7 @@ class Rights:
             raise Forbidden(
                 f"{caller} is not a member of the project {project.name}.",
                 field=field,
-                remedy="Submit it to a project of yours, or have an admin add you to its members in the policy.",
+                remedy="Submit the job to a project of yours, or ask an admin to add you to the members in the policy.",
             )
 
     def check_preview(self, caller: str, projects: Iterable[Project]) -> None:
@@ -147,7 +147,7 @@ class Rights:
         if not any(self.may(Action.PREVIEW, caller, project=project) for project in found):
             raise Forbidden(
                 f"{caller} is not a member of any project, and only members and admins may preview a change.",
-                remedy="Have an admin add you to the members of a project in the policy.",
+                remedy="Ask an admin to add you to the members of a project in the policy.",
             )
 
 

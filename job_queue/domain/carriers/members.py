@@ -28,7 +28,7 @@ def accepted_gpus(request: TrainingRequest) -> int | None:
     tenths = _tenths(tag.field, tag.text)
     for field, why, remedy in _obstacles(request):
         raise InvalidRequest(
-            f"The job asks for GPUs of an instance that it shares (tag gpus), and {why}.", field=field, remedy=remedy
+            f"The job requests GPUs of a shared instance (tag gpus), and {why}.", field=field, remedy=remedy
         )
     return tenths
 
@@ -62,13 +62,13 @@ def _obstacles(request: TrainingRequest) -> Iterator[tuple[str, str, str]]:
     if not algorithm.container_entrypoint:
         yield (
             "AlgorithmSpecification.ContainerEntrypoint",
-            "does not say what is to run: the entry point of its image runs the carrier's agent",
+            "names no command: the entry point of its image runs the carrier's agent",
             "Name a ContainerEntrypoint, as smq submit does.",
         )
     if algorithm.training_input_mode not in _MODES:
         yield "AlgorithmSpecification.TrainingInputMode", "reads its data as a pipe", "Use the mode File."
     for field, why in (
-        ("EnableManagedSpotTraining", "asks for spot instances itself"),
+        ("EnableManagedSpotTraining", "requests spot instances itself"),
         ("EnableNetworkIsolation", "has no network, over which its agent hears from the queue"),
         ("RemoteDebugConfig", "is open to shells, which would also open the jobs beside it"),
         ("RetryStrategy", "has SageMaker try again; its agent does not (tag retries does)"),

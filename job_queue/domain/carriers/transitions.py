@@ -29,7 +29,7 @@ def occupied(carrier: Job, now: float) -> JobTransition:
 
 def close(carrier: Job, now: float) -> JobTransition:
     """Record the intent to stop an empty carrier."""
-    return JobTransition(carrier, carrier.transition(now, JobState.STOPPING), "stopping: nobody is on it", now)
+    return JobTransition(carrier, carrier.transition(now, JobState.STOPPING), "stopping: it has no members", now)
 
 
 def give_up(carrier: Job, now: float) -> JobTransition:

@@ -63,7 +63,7 @@ REMEDIES: Mapping[FailureClass, str] = {
     FailureClass.ACCESS_DENIED: "Give the job's role or token the missing permission.",
     FailureClass.INTERNAL: "Retry; if this repeats, open a case with AWS Support.",
     FailureClass.CAPACITY: "Wait, or allow another pool or instance type.",
-    FailureClass.QUOTA: "Ask for a larger quota in Service Quotas, or wait for others to end.",
+    FailureClass.QUOTA: "Request a larger quota in Service Quotas, or wait until other jobs end.",
     FailureClass.TIME_LIMIT: "Raise MaxRuntimeInSeconds, or save checkpoints and resume.",
     FailureClass.STOPPED: "Submit the job again if it is still needed.",
     FailureClass.UNKNOWN: "Read the last log lines of the rank that failed first.",

@@ -68,7 +68,7 @@ def rules_of_tag(text: str) -> tuple[NamedRule, ...]:
     if len(words) > MOST_JOB_RULES:
         raise RuleError(
             f"The tag retry_on has {len(words)} rules; it may have {MOST_JOB_RULES}.",
-            "Leave out those that other rules cover, or have a rule put into the policy.",
+            "Leave out rules that other rules cover, or ask an admin to put a rule into the policy.",
         )
     return tuple(map(_rule_of_word, words))
 

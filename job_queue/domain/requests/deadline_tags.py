@@ -88,13 +88,13 @@ def _action(tag: TagValue, start_by: int | None, named: StartByAction | None) ->
     text = tag.text.strip()
     if text not in _ACTIONS:
         raise InvalidRequest(
-            f"The tag start_by_action must be notify, cancel or next_pool, not {tag.text!r}: what happens if the job "
+            f"The tag start_by_action must be notify, cancel or next_pool, not {tag.text!r}: the action if the job "
             "has not started by the time in start_by.",
             field=tag.field,
         )
     if start_by is None:
         raise InvalidRequest(
-            "The tag start_by_action says what happens if the job has not started in time, and it has no start_by.",
+            "The tag start_by_action needs a tag start_by.",
             field=tag.field,
             remedy="Add the tag start_by with a time, such as 2026-11-28T18:00:00Z.",
         )

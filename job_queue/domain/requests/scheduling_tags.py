@@ -68,8 +68,8 @@ def scheduling_options(request: TrainingRequest, owner: str, policy: Policy) -> 
     interactive = _truth("interactive", tags["interactive"]) if "interactive" in tags else False
     if interactive and "gpus" in tags:
         raise InvalidRequest(
-            "An interactive job has instances of its own, and the tag gpus asks for a part of one: a shell in the job "
-            "would also open the jobs beside it.",
+            "An interactive job needs whole instances, and the tag gpus requests a part of a shared instance, where a "
+            "shell would also open the other jobs.",
             field=tags["interactive"].field,
             remedy="Leave out the tag gpus, and name a small instance type if one GPU is enough; or leave out the tag "
             "interactive.",
@@ -120,7 +120,7 @@ def _priority(tag: TagValue) -> int:
         raise InvalidRequest(
             f"A priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {tag.text!r}.",
             field=tag.field,
-            remedy="Name such a number: the higher it is, the sooner the job runs.",
+            remedy="Name such a number. Jobs with a higher number start sooner.",
         )
     return int(tag.text)
 
@@ -159,7 +159,7 @@ def _project(tag: TagValue | None, owner: str, policy: Policy) -> Project:
         raise Forbidden(
             f"{owner} is a member of no project.",
             field="Tags",
-            remedy="Have an admin add you to the members of a project in the policy.",
+            remedy="Ask an admin to add you to the members of a project in the policy.",
         )
     raise InvalidRequest(
         "The job names no project.",
@@ -177,7 +177,7 @@ def _preemptible(tag: TagValue | None, *, interactive: bool) -> bool:
             "The job has both tags, interactive=true and preemptible=true; an interactive job is never stopped to make "
             "room.",
             field=tag.field,
-            remedy="Leave out one of them: without the tag interactive it waits for its turn, and may be stopped.",
+            remedy="Leave out one of them: without the tag interactive, the job may be stopped to make room.",
         )
     return preemptible
 
@@ -209,8 +209,8 @@ def _on_hang(tag: TagValue, *, interactive: bool) -> str:
 def _retries(tag: TagValue) -> int:
     if not re.fullmatch(r"[0-9]{1,3}", tag.text.strip(), re.ASCII) or int(tag.text) > MAX_RETRIES:
         raise InvalidRequest(
-            f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {tag.text!r}: how often the job is "
-            "tried again after it failed by itself.",
+            f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {tag.text!r}: the number of retries "
+            "after failures of the job itself.",
             field=tag.field,
         )
     return int(tag.text)
@@ -294,7 +294,7 @@ def _sizes(tag: TagValue, resources: Resources) -> tuple[int, ...]:
         raise InvalidRequest(
             f"The tag instances names {len(sizes)} numbers; it may name {MOST_SIZES}.",
             field=tag.field,
-            remedy="Leave out those that are close to others.",
+            remedy="Leave out sizes that are close to other sizes.",
         )
     for larger, smaller in pairwise(sizes):
         if larger <= smaller:

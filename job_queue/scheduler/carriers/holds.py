@@ -25,14 +25,14 @@ class MemberHolds:
         pools = {pool.name: pool for pool in self._snapshot.policy.pools}
         named = [pools[pool] for need in member.demand for pool in need if pool in pools]
         if not named:
-            message = "None of the pools that it asks for is in the policy."
+            message = "The policy has none of the pools that it requests."
             self._plan_independent.append(Hold(member.name, WaitReason.NO_SUCH_POOL, message))
             return
         have = [
             f"an instance of {pool.name} has {pool.gpus}" if pool.gpus else f"those of {pool.name} are not shared"
             for pool in named
         ]
-        message = f"It asks for {gpus(member.gpus)} of one instance; {join(have)}."
+        message = f"It requests {gpus(member.gpus)} of one instance; {join(have)}."
         self._plan_independent.append(Hold(member.name, WaitReason.NEVER_FITS, message))
 
     def beyond_group(self, member: WaitingJob, used: int, most: int) -> None:
@@ -78,13 +78,13 @@ class MemberHolds:
     def _promise(self, carrier: str, by: tuple[str, ...]) -> str:
         if by:
             verb = "has" if len(by) == 1 else "have"
-            return f"GPUs of {carrier} are set aside for it; it starts when {join(by)} {verb} stopped."
+            return f"GPUs of {carrier} are set aside for it. It starts when {join(by)} {verb} stopped."
         found = self._packing.carriers[carrier]
         if found.state is JobState.STARTING:
             return f"Its carrier {carrier} is being launched."
         if not found.ready:
-            return f"Its carrier {carrier} was launched; its agent has not started yet."
-        return f"GPUs of {carrier}, which others are leaving, are set aside for it."
+            return f"Its carrier {carrier} was launched, but its agent has not started yet."
+        return f"GPUs of {carrier}, which other jobs are freeing, are set aside for it."
 
     def _of_bins(self, decided: Plan) -> Iterator[Hold]:
         """Yield the holds from the planner of instances. All members of a bin get the hold of their leader."""

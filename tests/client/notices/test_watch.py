@@ -97,9 +97,9 @@ def test_all_that_happened_between_two_looks_is_told_in_its_order() -> None:
     ]
     assert told(watch) == [
         "a (ann, project vision) has started, after 20m00s in the queue.",
-        "a (ann, project vision) was preempted, and goes on from its checkpoint when it is its turn again: "
+        "a (ann, project vision) was preempted, and continues from its checkpoint when it starts again: "
         "made room for b.",
-        "a (ann, project vision) goes on, after 3m00s in the queue.",
+        "a (ann, project vision) has started again, after 3m00s in the queue.",
     ]
 
 
@@ -173,9 +173,9 @@ def test_a_requeue_is_told_with_the_person() -> None:
     watch = watching(queue)
     watch.look()
     by = "arn:aws:iam::123456789012:user/lea"
-    queue.histories["a"] += [(30, "preempted", f"requeued by {by}; while it was being stopped it failed: exit 143")]
+    queue.histories["a"] += [(30, "preempted", f"requeued by {by}; it failed while it was being stopped: exit 143")]
     assert told(watch) == [
-        "a (ann, project vision) was requeued by lea, and goes on from its checkpoint when it is its turn again."
+        "a (ann, project vision) was requeued by lea, and continues from its checkpoint when it starts again."
     ]
 
 
@@ -187,11 +187,11 @@ def test_changes_of_a_job_that_waits_again_are_no_preemptions() -> None:
     by = "arn:aws:iam::123456789012:user/ann"
     queue.histories["a"] += [(9, "preempted", "made room for b"), (10, "preempted", f"held by {by}")]
     assert told(watch) == [
-        "a (ann, project vision) was preempted, and goes on from its checkpoint when it is its turn again: "
+        "a (ann, project vision) was preempted, and continues from its checkpoint when it starts again: "
         "made room for b."
     ]
     queue.histories["a"] += [(11, "preempted", f"released by {by}"), (12, "running", "")]
-    assert told(watch) == ["a (ann, project vision) goes on, after 3m00s in the queue."]
+    assert told(watch) == ["a (ann, project vision) has started again, after 3m00s in the queue."]
 
 
 LATE = {"startBy": "2026-11-21T10:05:00Z", "startByAction": "notify", "startMissed": True}

@@ -134,7 +134,7 @@ class SampleQueue(ThreadingHTTPServer):
         entered = self._now - timedelta(minutes=7 * place)
         start = self._now + timedelta(minutes=25 * place)
         size = self._random.choice((1, 1, 2))
-        job = self._job()
+        job, held = self._job(), place % 11 == 0
         return {
             **job,
             "state": "preempted" if place % 7 == 0 else "pending",
@@ -143,8 +143,10 @@ class SampleQueue(ThreadingHTTPServer):
             "entryTime": _at(entered),
             "stateSince": _at(entered),
             "instanceTypes": ["ml.p5.48xlarge"],
-            "held": place % 11 == 0,
-            "expectedStart": {
+            "held": held,
+            "expectedStart": None
+            if held
+            else {
                 "message": f"Half of such jobs start by {start:%Y-%m-%d %H:%M} UTC.",
                 "start": _at(start),
                 "earliest": _at(self._now + timedelta(minutes=10 * place)),
@@ -154,13 +156,20 @@ class SampleQueue(ThreadingHTTPServer):
                 "looks": 40,
                 "doubt": "SPREAD" if place % 3 else None,
             },
-            "expectedEnd": _at(start + timedelta(hours=2)),
-            "reason": {
+            "expectedEnd": None if held else _at(start + timedelta(hours=2)),
+            "reason": {"code": "HELD_BY_USER", "message": "It is on hold: it starts only after it is released."}
+            if held
+            else {
                 "code": "WAITING_FOR_CAPACITY",
-                "message": f"It needs {size} of p5; 0 of 8 are free, 8 are used by jobs of equal or higher "
-                f"priority. Its project {job['project']} holds 4 and is due 3.",
+                "message": f"It needs {size} instance{'s' if size > 1 else ''} of p5; 0 of 8 are free, 8 are used by "
+                f"{len(self._blockers())} jobs. No job of its project runs there with a lower priority than "
+                f"{job['priority']}.",
             },
         }
+
+    def _blockers(self) -> list[str]:
+        """Return the jobs that hold instances of p5."""
+        return [str(job["job"]) for job in self.active if "p5" in job["slots"]]
 
     def _status(self) -> Json:
         used = {
@@ -204,7 +213,7 @@ class SampleQueue(ThreadingHTTPServer):
                 *([{"at": job["started"], "state": "running", "attempt": 1, "cause": ""}] if "started" in job else []),
             ],
             "request": {"TrainingJobName": job["job"], "ResourceConfig": {"InstanceCount": job["instances"]}},
-            "why": None if job["state"] == "running" else {"blockers": [self.active[0]["job"]], "advice": []},
+            "why": None if job["state"] == "running" else {"blockers": self._blockers(), "advice": []},
         }
 
     def _preview(self) -> Json:

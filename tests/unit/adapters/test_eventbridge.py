@@ -140,7 +140,7 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     assert resumed["trainingJobName"] == "job1-qstamp-2"
     assert (requeued["requeuedBy"], requeued["held"], requeued["state"]) == (OWNER, False, "preempted")
     assert (requeued["trainingJobName"], again["trainingJobName"]) == ("job1-qstamp-2", "job1-qstamp-3")
-    assert "was requeued by ada, and goes on from its checkpoint when it is its turn again" in requeued["notice"]
+    assert "was requeued by ada, and continues from its checkpoint when it starts again" in requeued["notice"]
     assert expiring["cutOff"] == iso(int(notifying.queue.now) + 3600 - 1)
     assert (finished["state"], finished["reason"]) == ("completed", None)
     assert finished["trainingJobName"] == "job1-qstamp-3"
@@ -185,11 +185,10 @@ def test_people_are_told_in_a_sentence_of_what_they_want_to_hear(notifying: Noti
     queue.event("job1-qstamp-2")
     told = notices(notifying)
     assert told[:4] == [
-        "job1 (ada, project default) was preempted for job4, "
-        "and goes on from its checkpoint when it is its turn again.",
+        "job1 (ada, project default) was preempted for job4, and continues from its checkpoint when it starts again.",
         "job4 (ada, project default) is completed, 12 min after it was submitted.",
         "job5 (ada, project default) has started, after 12 min in the queue.",
-        "job5 (ada, project default) has failed by an error of its own; smq logs job5 has it.",
+        "job5 (ada, project default) has failed by an error of its own; smq logs job5 shows it.",
     ]
     assert told[4].startswith("job1 (ada, project default) was stopped: ")
     assert len(told) == 5, "neither a start at once nor a resumed one is news"
@@ -216,7 +215,7 @@ def test_what_others_say_of_its_end_orders_nobody_about_and_what_its_program_sai
     first, second = notices(notifying)
     assert first.startswith("job1 (ada, project default) has failed (user_error): ClientError: ‹!channel› [2Jwipe xxx")
     assert (len(first) <= LONGEST_NOTICE, first.isprintable()) == (True, True)
-    assert second == "job2 (ada, project default) has failed by an error of its own; smq logs job2 has it."
+    assert second == "job2 (ada, project default) has failed by an error of its own; smq logs job2 shows it."
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
@@ -254,7 +253,7 @@ def test_a_drain_its_end_and_the_jobs_that_it_stops_are_told_of(notifying: Notif
     assert pool == {**drain, "requested": iso(NOW + 1)}
     assert ended == {**pool, "undrainedBy": ADMIN}
     assert (job["drainedBy"], job["slots"], job["state"]) == (ADMIN, {"default": 1}, "preempted")
-    assert "was stopped because ops drains its pool, and goes on from its checkpoint" in job["notice"]
+    assert "was stopped because ops drains its pool, and continues from its checkpoint" in job["notice"]
 
 
 def test_a_policy_that_is_applied_is_told_of(notifying: NotifyingQueue) -> None:

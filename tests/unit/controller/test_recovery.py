@@ -89,7 +89,7 @@ def test_an_attempt_that_fails_while_it_makes_room_is_preempted() -> None:
     record = queue.record("low")
     assert (record.job.state, record.job.attempt, record.job.retried) == ("preempted", 2, 0)
     assert [attempt.outcome for attempt in record.attempts] == ["preempted"]
-    assert record.history[-1].cause == f"made room for high; while it was being stopped it failed: {failure}"
+    assert record.history[-1].cause == f"made room for high; it failed while it was being stopped: {failure}"
 
 
 def test_an_attempt_that_fails_while_it_is_cancelled_is_stopped() -> None:

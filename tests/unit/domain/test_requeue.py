@@ -78,7 +78,7 @@ def test_a_failure_while_it_is_stopped_is_not_the_jobs_own() -> None:
     job = state_machine.stop_requeued(requested(running(retries=1)), NOW).new
     end = ended(job, Ending("Failed", failure="AlgorithmError: exit code 143"))
     assert (end.new.state, end.new.retried) == ("preempted", 0)
-    assert end.cause == f"requeued by {ANN}; while it was being stopped it failed: AlgorithmError: exit code 143"
+    assert end.cause == f"requeued by {ANN}; it failed while it was being stopped: AlgorithmError: exit code 143"
 
 
 def test_a_failure_before_the_stop_was_requested_is_the_jobs_own() -> None:

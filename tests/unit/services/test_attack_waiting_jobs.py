@@ -54,7 +54,7 @@ def test_the_refusal_says_what_to_do() -> None:
     flood(queue)
     with pytest.raises(TooMany) as refused:
         submit(queue, "one-more")
-    assert refused.value.message == "Of one owner 2 jobs may wait at a time, and as many of yours do."
+    assert refused.value.message == "An owner may have 2 waiting jobs at a time, and you have as many."
     assert "max_waiting" in str(refused.value.issues[0].remedy)
     assert queue.repository.record("one-more") is None
 

@@ -34,7 +34,7 @@ def opened(queue: Harness, owner: str) -> int:
         try:
             accepted: Accepted = queue.submissions.submit(a_job_on(name, resources), owner, preflight=False)
         except TooMany as refused:
-            assert "that are left are for others" in refused.message
+            assert "are for other users" in refused.message
             return count
         assert accepted.record.job.waiting_queue in queue.repository.metadata().waiting_queues
         count += 1

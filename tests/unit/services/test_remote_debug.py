@@ -121,7 +121,7 @@ def test_a_job_without_a_running_attempt_has_a_clear_answer() -> None:
     api.call("DELETE", "/jobs/job")
     assert patch(api, "job")[0] == 409
     api.queue.end("job-qstamp-1", "Stopped")
-    assert patch(api, "job")[1]["message"] == "job has ended (stopped): there is nothing left to enter."
+    assert patch(api, "job")[1]["message"] == "job has finished (stopped), so no shell can be opened in it."
     assert patch(api, "gone")[0] == 404
     assert not enabled(api)
 

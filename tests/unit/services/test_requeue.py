@@ -125,8 +125,8 @@ def test_released_while_it_is_stopped_it_resumes() -> None:
     [
         (REQUEUE, 409, None, "wait waits already: it is pending."),
         ('{"requeue": true, "priority": 9}', 409, None, "wait waits already"),
-        ('{"now": true}', 400, "now", "now is for a job that is to be held."),
-        ('{"held": false, "now": true}', 400, "now", "now is for a job that is to be held."),
+        ('{"now": true}', 400, "now", "The option now needs held: true."),
+        ('{"held": false, "now": true}', 400, "now", "The option now needs held: true."),
         ('{"requeue": 1}', 400, "requeue", "requeue cannot be 1"),
         ('{"requeue": false}', 200, None, ""),
     ],

@@ -177,7 +177,7 @@ def check(job: JobDetail, instance: int = 1) -> None:
     NotFound for a missing instance.
     """
     if job.state in FINISHED:
-        raise Conflict(f"{job.job} has ended ({job.state}): there is nothing left to enter.")
+        raise Conflict(f"{job.job} has finished ({job.state}), so no shell can be opened in it.")
     if job.is_carrier:
         raise InvalidOption(
             f"{job.job} is an instance that jobs share, and a shell would open all of them: nobody can enter it."

@@ -86,7 +86,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: None) -> Pa
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
-        ({**DETAIL, "state": "failed"}, 1, "job1 has ended (failed): there is nothing left to enter."),
+        ({**DETAIL, "state": "failed"}, 1, "job1 has finished (failed), so no shell can be opened in it."),
         (DETAIL, 1, "job1 does not run: it is preempted. To wait for it: --follow"),
         (
             {**DETAIL, "gpus": 0.5, "carrier": "carrier--nlp--ann--x1"},
@@ -218,7 +218,7 @@ def test_a_job_that_ends_before_it_can_be_enabled(
     server.answers(409, {"errors": [error]})
     server.always_answers(200, {**DETAIL, "state": "completed"})
     assert main(["shell", "job1"]) == 1
-    assert "job1 has ended (completed): there is nothing left to enter." in capsys.readouterr().err
+    assert "job1 has finished (completed), so no shell can be opened in it." in capsys.readouterr().err
     for _ in range(2):
         server.answers(200, plain_job())
         server.answers(409, {"errors": [error]})

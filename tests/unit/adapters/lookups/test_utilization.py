@@ -64,7 +64,7 @@ def test_a_call_takes_so_many_and_with_no_time_left_there_is_no_other(cloudwatch
 def test_what_cloudwatch_does_not_answer_is_said_so(cloudwatch: Any) -> None:
     with Stubber(cloudwatch) as stub:
         stub.add_client_error("get_metric_data", "AccessDenied", "no")
-        with pytest.raises(Unavailable, match="CloudWatch did not tell what GPUs do: .*AccessDenied"):
+        with pytest.raises(Unavailable, match="CloudWatch did not answer the request for GPU metrics: .*AccessDenied"):
             GpuUtilization(cloudwatch)(["job1-qstamp-1/algo-1"], NOW, NOW + 600, 300, always)
 
 
