@@ -224,7 +224,7 @@ def test_ls_has_the_class_as_the_beginning_of_the_reason(
     server.answers(200, {"jobs": jobs, "next": None})
     assert main(["ls", "--failed", "-o", "job,state,failure,reason"]) == 0
     _, _, first, second, third = capsys.readouterr().out.splitlines()
-    assert third.endswith("  gpu_memory: CUDA ran out of memory. AlgorithmError: , exit code: 1")
+    assert third.endswith("  gpu_memory: CUDA ran out of memory. exit code 1")
     assert first.split(maxsplit=3)[1:] == ["failed", "gpu_memory", "gpu_memory: CUDA ran out of memory."]
     assert second.split(maxsplit=3)[1:] == ["failed", "gpu_memory", "gpu_memory"]
 
