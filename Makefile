@@ -110,6 +110,8 @@ docs: $(STAMP)  ## Bring the generated parts of the pages in docs/ up to date wi
 	$(BIN)/python -m tools.policy_reference docs/reference/policy.md
 	$(BIN)/python -m tools.history_reference docs/reference/history.md
 	$(BIN)/python -m tools.failure_matrix
+	$(BIN)/python -m tools.stack_reference docs/reference/stack.md
+	$(BIN)/python -m tools.limits_reference docs/reference/limits.md
 
 site: $(STAMP) $(STAMP_SITE)  ## Build the site of the documentation into build/site, in .venv-site
 	$(BIN)/python -m tools.site

@@ -3,7 +3,7 @@
 The queue's own functions run in simulated time (`simulated_cloud.py`). Three situations are counted: a minute without a
 job, a whole job, and an hour in which a person follows a waiting job. The tables are printed.
 `--keep` stores the counted units as the reference of `tests/unit/test_cost.py`, and writes the tables to
-docs/deploy.md.
+docs/reference/stack.md.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from benchmarks.simulated_cloud import SimulatedCloud  # noqa: E402
 from local_cloud.dynamodb.key_throttle import KeyAccess  # noqa: E402
 
 REFERENCE = Path(__file__).with_name("cost_reference.json")
-PAGE = ROOT / "docs" / "deploy.md"
+PAGE = ROOT / "docs" / "reference" / "stack.md"
 BEGIN, END = "<!-- costs: python benchmarks/cost.py --keep -->", "<!-- end of costs -->"
 MINUTES = 20  # time in which the counted jobs are submitted
 JOBS = 14  # jobs submitted in these minutes: about 1,000 a day
@@ -220,7 +220,7 @@ def fixed() -> list[tuple[str, str, float]]:
 
 
 def table(units: Counted) -> str:
-    """Return the tables of docs/deploy.md."""
+    """Return the tables of docs/reference/stack.md."""
     rows = ["| what costs the same each month | formula | dollars |", "|---|---|---|"]
     rows += [f"| {what} | {formula} | {amount:.2f} |" for what, formula, amount in fixed()]
     in_all = sum(amount for _, _, amount in fixed())

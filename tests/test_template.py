@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 from openapi_spec_validator import validate
 from packaging.requirements import Requirement
 from samtranslator.yaml_helper import yaml_parse
@@ -1085,3 +1087,76 @@ def test_a_topic_is_made_only_if_asked_for_and_takes_notices_of_the_queue_alone(
     (statement,) = made["NoticeTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
     assert (statement["Principal"], statement["Action"]) == ({"Service": "events.amazonaws.com"}, "sns:Publish")
     assert "Condition" not in statement, "with one, EventBridge could not publish"
+
+
+# --- the rights of the person who deploys
+
+STACK_ARNS = {
+    "AWS::ApiGateway::": "arn:aws:apigateway:us-east-1::/restapis/a1b2c3d4e5",
+    "AWS::CloudWatch::Alarm": "arn:aws:cloudwatch:us-east-1:111122223333:alarm:training-job-queue-ErrorAlarm-1A2B",
+    "AWS::CloudWatch::Dashboard": "arn:aws:cloudwatch::111122223333:dashboard/training-job-queue",
+    "AWS::DynamoDB::Table": "arn:aws:dynamodb:us-east-1:111122223333:table/sagemaker-queue-lines",
+    "AWS::EC2::": "arn:aws:ec2:us-east-1:111122223333:vpc-endpoint/vpce-0123456789abcdef0",
+    "AWS::Events::Rule": "arn:aws:events:us-east-1:111122223333:rule/training-job-queue-QueueFunctionTick-1A2B",
+    "AWS::IAM::Role": "arn:aws:iam::111122223333:role/training-job-queue-ReadRole-1A2B",
+    "AWS::KMS::Key": "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    "AWS::Lambda::EventSourceMapping": "arn:aws:lambda:us-east-1:111122223333:event-source-mapping:1234abcd",
+    "AWS::Lambda::": "arn:aws:lambda:us-east-1:111122223333:function:training-job-queue-QueueFunction-1A2B",
+    "AWS::Logs::LogGroup": "arn:aws:logs:us-east-1:111122223333:log-group:/aws/lambda/training-job-queue-read",
+    "AWS::SNS::": "arn:aws:sns:us-east-1:111122223333:training-job-queue-NoticeTopic-1A2B",
+    "AWS::SQS::": "arn:aws:sqs:us-east-1:111122223333:training-job-queue-DeadLetterQueue-1A2B",
+}
+UNUSED = {  # permissions that AWS names for features that the template does not use
+    "AWS::ApiGateway::RestApi": r"s3:.*|iam:PassRole",  # no definition in S3, and no role of the API
+    "AWS::DynamoDB::Table": r"kinesis:.*|kms:.*|iam:.*|logs:.*|s3:.*",  # no replicas, streams, imports and own keys
+    "AWS::EC2::VPCEndpoint": r"vpc-lattice:.*|vpce:AllowMultiRegion",
+    "AWS::Events::Rule": r"iam:PassRole",  # targets have policies of their own
+    "AWS::KMS::Key": r"kms:(Enable|Disable)KeyRotation",  # asymmetric keys are not rotated
+    "AWS::Lambda::EventSourceMapping": r"kms:.*",
+    # no file systems, layers, own keys and signed code; SAM's bucket is in another statement
+    "AWS::Lambda::Function": r"elasticfilesystem:.*|s3files:.*|kms:.*|s3:.*"
+    r"|lambda:(PassCapacity|Get(CodeSigning|Layer)).*",
+    "AWS::Logs::LogGroup": r"s3:.*|firehose:.*|logs:CreateLogDelivery"  # no delivery to other services
+    r"|logs:((Put|Delete|Associate|Disassociate)\w*(DataProtection|Index|Resource|KmsKey|DeletionProtection|Bearer)\w*)",
+    "AWS::SNS::": r"iam:.*|sns:PutDataProtectionPolicy",
+}
+
+
+def named_permissions(kind: str) -> set[str]:
+    """Return the permissions that AWS names for resources of a type, without those for features that are not used."""
+    handlers = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema["handlers"]
+    named = {
+        it for name in ("create", "read", "update", "delete") for it in handlers.get(name, {}).get("permissions", [])
+    }
+    unused = [pattern for prefix, pattern in UNUSED.items() if kind.startswith(prefix)]
+    return {one for one in named if not any(re.fullmatch(pattern, one) for pattern in unused)}
+
+
+def test_a_deployer_has_the_permissions_that_aws_names_for_each_resource(resources: Json) -> None:
+    policy = parse_policy_document((ROOT / "examples/iam/deployer.json").read_text())
+    kinds = {one["Type"] for one in resources.values()}
+    assert len(kinds) > 15
+    missing = []
+    for kind in sorted(kinds):
+        arn = next(arn for prefix, arn in STACK_ARNS.items() if kind.startswith(prefix))
+        for action in sorted(named_permissions(kind)):
+            passed = action == "iam:PassRole"
+            request = EvalContext(
+                principal_arn="arn:aws:iam::111122223333:user/dana",
+                principal_type="User",
+                principal_account="111122223333",
+                action=action,
+                resource_arn=STACK_ARNS["AWS::IAM::Role"] if passed else arn,
+                region="us-east-1",
+                principal_keys={"aws:calledvia": ["cloudformation.amazonaws.com"]},
+                service_context={"iam:passedtoservice": "lambda.amazonaws.com"} if passed else {},
+            )
+            if evaluate(request, [policy]).decision != "Allow":
+                missing.append(f"{kind}: {action}")
+    assert not missing
+
+
+def test_the_policies_of_a_deployer_fit_into_managed_policies() -> None:
+    for name in ("deployer", "setup"):
+        document = json.loads((ROOT / f"examples/iam/{name}.json").read_text())
+        assert len(json.dumps(document, separators=(",", ":"))) <= 6144

@@ -4,13 +4,15 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-_BEGIN = "<!-- the rest is made by `make docs` from the docstrings -->"
 
+def with_sections(page: str, sections: Iterable[str], source: str = "the docstrings") -> str:
+    """Return the page with these sections in place of its generated part.
 
-def with_sections(page: str, sections: Iterable[str]) -> str:
-    """Return the page with these sections in place of its generated part."""
-    by_hand = page.partition(_BEGIN)[0].rstrip()
-    return f"{by_hand}\n\n{_BEGIN}\n\n" + "\n\n".join(sections) + "\n"
+    :param source: the source of the sections, as the comment above them names it.
+    """
+    begin = f"<!-- the rest is made by `make docs` from {source} -->"
+    by_hand = page.partition(begin)[0].rstrip()
+    return f"{by_hand}\n\n{begin}\n\n" + "\n\n".join(sections) + "\n"
 
 
 def update_page(renewed: Callable[[str], str]) -> int:

@@ -17,6 +17,7 @@ from job_queue.validation.values import Json, integer, mapping, mappings, repeat
 _DAY = 86_400  # seconds
 _MOST_TAGS = 50
 _QUEUE_TAGS = 4  # tags that the queue adds to every attempt; it adds another one if there is room
+MOST_REQUEST_TAGS = _MOST_TAGS - _QUEUE_TAGS
 _PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 
 
@@ -95,9 +96,9 @@ def _tags(request: Json) -> Iterator[ValidationIssue]:
 
     Sources: model (TagList, Tag.Key); guide, AWS tagging (prefix).
     """
-    tags, most = mappings(request, "Tags"), _MOST_TAGS - _QUEUE_TAGS
-    if len(tags) > most:
-        yield field_issue("Tags", f"has {len(tags)} tags; it may have {most}, as the queue adds {_QUEUE_TAGS}.")
+    tags = mappings(request, "Tags")
+    if len(tags) > MOST_REQUEST_TAGS:
+        yield field_issue("Tags", f"has {len(tags)} tags; it may have {MOST_REQUEST_TAGS}, as the queue adds {_QUEUE_TAGS}.")
     yield from repeats(tags, "Tags", "Key")
     for index, tag in enumerate(tags):
         if text(tag, "Key").lower().startswith("aws:"):
