@@ -23,8 +23,10 @@ from tools import (
     configuration_reference,
     failure_matrix,
     http_reference,
+    limits_reference,
     module_list,
     python_reference,
+    stack_reference,
 )
 from tools.client_programs import CLIENTS
 from tools.clients import TABLE, written
@@ -342,27 +344,50 @@ def test_help_helps(arguments: list[str]) -> None:
     assert "usage:" in answer.stdout
 
 
-# --- docs/operations.md and docs/events.md
+# --- docs/operate/runbook.md and reference pages of operators
 
 
 def test_every_alarm_is_explained_and_every_explanation_has_its_alarm() -> None:
     resources = yaml_parse(read("template.yaml"))["Resources"]
     alarms = {name for name, one in resources.items() if one["Type"] == "AWS::CloudWatch::Alarm"}
-    guide = read("docs/operations.md")
+    guide = read("docs/operate/runbook.md")
     assert set(re.findall(r"^### `(\w+Alarm)`$", guide, re.MULTILINE)) == alarms
     for alarm in alarms:
         text = section(guide, f"### `{alarm}`")
-        assert "**Means:**" in text and "**Do:**" in text, alarm
+        assert "**Means:**" in text and re.search(r"\*\*Do:\*\* \(\d+ minutes", text), alarm
+
+
+def test_the_card_names_alarms_that_exist_before_all_else() -> None:
+    guide = read("docs/operate/runbook.md")
+    card = section(guide, "## On-call card")
+    woken = re.findall(r"^\| `(\w+Alarm)` \| \*\*yes\*\* \|", card, re.MULTILINE)
+    assert set(woken) < set(re.findall(r"^### `(\w+Alarm)`$", guide, re.MULTILINE))
+    assert len(woken) == 4 and guide.index("## On-call card") == guide.index("\n## ") + 1
+    assert "(#stop-everything)" in card
+
+
+def test_the_pages_about_stack_and_limits_are_as_template_and_constants_make_them() -> None:
+    for path, renewed in (("stack", stack_reference.with_stack), ("limits", limits_reference.with_limits)):
+        page = read(f"docs/reference/{path}.md")
+        assert renewed(page) == page, "run: make docs"
+    page = read("docs/reference/stack.md")
+    template = yaml_parse(read("template.yaml"))
+    assert sorted(re.findall(r"^#### (\w+)$", page, re.MULTILINE)) == sorted(template["Parameters"])
+    assert "| `NoticeSubscription` | `AWS::SNS::Subscription` | with `Notices` and `NoticeEmail` |" in page
+    limits = read("docs/reference/limits.md")
+    for limit in ("| pools | 100 |", "| tags of a request | 46 |", "| request as JSON | 256 KB |"):
+        assert limit in limits
 
 
 def test_every_metric_is_documented_with_its_unit() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (project|pool|queue) \| (\w+) \|", read("docs/operations.md"), re.MULTILINE)
+    page = read("docs/reference/metrics-and-logs.md")
+    rows = re.findall(r"^\| `(\w+)` \| (project|pool|queue) \| (\w+) \|", page, re.MULTILINE)
     assert {(name, unit) for name, _, unit in rows} == {(one.value[0], one.value[1].value) for one in Metric}
 
 
 def test_the_log_lines_that_the_guide_names_exist() -> None:
     source = "".join(path.read_text() for path in (ROOT / "job_queue").rglob("*.py"))
-    table = section(read("docs/operations.md"), "## Logs")
+    table = section(read("docs/reference/metrics-and-logs.md"), "## Log messages")
     messages = [
         name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)
     ]
@@ -372,7 +397,7 @@ def test_the_log_lines_that_the_guide_names_exist() -> None:
 
 
 def test_every_event_and_each_of_its_fields_is_documented() -> None:
-    guide = read("docs/events.md")
+    guide = read("docs/reference/events.md")
     examples = [json.loads(path.read_text()) for path in (ROOT / "events").glob("queue-*.json")]
     named = re.findall(r"^\| `(Training Job [\w ]+)` \|", guide, re.MULTILINE)
     assert set(named) == {example["detail-type"] for example in examples}

@@ -1091,20 +1091,21 @@ def test_a_topic_is_made_only_if_asked_for_and_takes_notices_of_the_queue_alone(
 
 # --- the rights of the person who deploys
 
+ANY_ACCOUNT, ANY_REGION = "111122223333", "us-east-1"
 STACK_ARNS = {
     "AWS::ApiGateway::": "arn:aws:apigateway:us-east-1::/restapis/a1b2c3d4e5",
-    "AWS::CloudWatch::Alarm": "arn:aws:cloudwatch:us-east-1:111122223333:alarm:training-job-queue-ErrorAlarm-1A2B",
-    "AWS::CloudWatch::Dashboard": "arn:aws:cloudwatch::111122223333:dashboard/training-job-queue",
-    "AWS::DynamoDB::Table": "arn:aws:dynamodb:us-east-1:111122223333:table/sagemaker-queue-lines",
-    "AWS::EC2::": "arn:aws:ec2:us-east-1:111122223333:vpc-endpoint/vpce-0123456789abcdef0",
-    "AWS::Events::Rule": "arn:aws:events:us-east-1:111122223333:rule/training-job-queue-QueueFunctionTick-1A2B",
-    "AWS::IAM::Role": "arn:aws:iam::111122223333:role/training-job-queue-ReadRole-1A2B",
-    "AWS::KMS::Key": "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
-    "AWS::Lambda::EventSourceMapping": "arn:aws:lambda:us-east-1:111122223333:event-source-mapping:1234abcd",
-    "AWS::Lambda::": "arn:aws:lambda:us-east-1:111122223333:function:training-job-queue-QueueFunction-1A2B",
-    "AWS::Logs::LogGroup": "arn:aws:logs:us-east-1:111122223333:log-group:/aws/lambda/training-job-queue-read",
-    "AWS::SNS::": "arn:aws:sns:us-east-1:111122223333:training-job-queue-NoticeTopic-1A2B",
-    "AWS::SQS::": "arn:aws:sqs:us-east-1:111122223333:training-job-queue-DeadLetterQueue-1A2B",
+    "AWS::CloudWatch::Alarm": f"arn:aws:cloudwatch:{ANY_REGION}:{ANY_ACCOUNT}:alarm:training-job-queue-ErrorAlarm-1A2B",
+    "AWS::CloudWatch::Dashboard": f"arn:aws:cloudwatch::{ANY_ACCOUNT}:dashboard/training-job-queue",
+    "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{ANY_REGION}:{ANY_ACCOUNT}:table/sagemaker-queue-lines",
+    "AWS::EC2::": f"arn:aws:ec2:{ANY_REGION}:{ANY_ACCOUNT}:vpc-endpoint/vpce-0123456789abcdef0",
+    "AWS::Events::Rule": f"arn:aws:events:{ANY_REGION}:{ANY_ACCOUNT}:rule/training-job-queue-QueueFunctionTick-1A2B",
+    "AWS::IAM::Role": f"arn:aws:iam::{ANY_ACCOUNT}:role/training-job-queue-ReadRole-1A2B",
+    "AWS::KMS::Key": f"arn:aws:kms:{ANY_REGION}:{ANY_ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    "AWS::Lambda::EventSourceMapping": f"arn:aws:lambda:{ANY_REGION}:{ANY_ACCOUNT}:event-source-mapping:1234abcd",
+    "AWS::Lambda::": f"arn:aws:lambda:{ANY_REGION}:{ANY_ACCOUNT}:function:training-job-queue-QueueFunction-1A2B",
+    "AWS::Logs::LogGroup": f"arn:aws:logs:{ANY_REGION}:{ANY_ACCOUNT}:log-group:/aws/lambda/training-job-queue-read",
+    "AWS::SNS::": f"arn:aws:sns:{ANY_REGION}:{ANY_ACCOUNT}:training-job-queue-NoticeTopic-1A2B",
+    "AWS::SQS::": f"arn:aws:sqs:{ANY_REGION}:{ANY_ACCOUNT}:training-job-queue-DeadLetterQueue-1A2B",
 }
 UNUSED = {  # permissions that AWS names for features that the template does not use
     "AWS::ApiGateway::RestApi": r"s3:.*|iam:PassRole",  # no definition in S3, and no role of the API
@@ -1142,9 +1143,9 @@ def test_a_deployer_has_the_permissions_that_aws_names_for_each_resource(resourc
         for action in sorted(named_permissions(kind)):
             passed = action == "iam:PassRole"
             request = EvalContext(
-                principal_arn="arn:aws:iam::111122223333:user/dana",
+                principal_arn=f"arn:aws:iam::{ANY_ACCOUNT}:user/dana",
                 principal_type="User",
-                principal_account="111122223333",
+                principal_account=ANY_ACCOUNT,
                 action=action,
                 resource_arn=STACK_ARNS["AWS::IAM::Role"] if passed else arn,
                 region="us-east-1",

@@ -2,7 +2,7 @@
 
 An event is sent in the background, after its change is recorded. So a slow or failing EventBridge neither delays nor
 fails a cycle or a request. Only refused events are sent again, so that no event arrives twice; events can be lost. The
-tables and the API are authoritative. docs/events.md describes the events.
+tables and the API are authoritative. docs/reference/events.md describes the events.
 """
 
 import json

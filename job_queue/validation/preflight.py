@@ -64,7 +64,7 @@ def policy_issues(
 def _unschedulable(request: TrainingRequest, job: Job, applied: AppliedPolicy) -> Iterator[ValidationIssue]:
     """Yield an issue if the planner would not start the job on an idle fleet, once its dependencies have finished.
 
-    A pool with a capacity of 0 is being drained (docs/operations.md). A job that accepts such a pool waits without an
+    A pool with a capacity of 0 is drained (docs/operate/runbook.md). A job that accepts such a pool waits without an
     issue.
     """
     capacities = {pool.name: pool.capacity for pool in applied.policy.pools}

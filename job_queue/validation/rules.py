@@ -96,9 +96,9 @@ def _tags(request: Json) -> Iterator[ValidationIssue]:
 
     Sources: model (TagList, Tag.Key); guide, AWS tagging (prefix).
     """
-    tags = mappings(request, "Tags")
-    if len(tags) > MOST_REQUEST_TAGS:
-        yield field_issue("Tags", f"has {len(tags)} tags; it may have {MOST_REQUEST_TAGS}, as the queue adds {_QUEUE_TAGS}.")
+    tags, most = mappings(request, "Tags"), MOST_REQUEST_TAGS
+    if len(tags) > most:
+        yield field_issue("Tags", f"has {len(tags)} tags; it may have {most}, as the queue adds {_QUEUE_TAGS}.")
     yield from repeats(tags, "Tags", "Key")
     for index, tag in enumerate(tags):
         if text(tag, "Key").lower().startswith("aws:"):

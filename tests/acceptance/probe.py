@@ -1,7 +1,7 @@
 """Measure what only AWS can answer, and print the settings to use: python -m tests.acceptance --probe.
 
 Each probe prints what it measured, what the queue assumes, and the setting that follows. A probe that lacks a right or
-meets other conditions is skipped with the reason. docs/first_account.md shows a run.
+meets other conditions is skipped with the reason. docs/operate/measure-an-account.md shows a run.
 """
 
 import signal

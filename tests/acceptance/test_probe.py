@@ -20,7 +20,7 @@ from tests.acceptance.probes import PROBES
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/first_account.md").read_text()
+PAGE = (ROOT / "docs/operate/measure-an-account.md").read_text()
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1"  # else the SDK is asked, for seconds
 TOPIC = "arn:aws:sns:us-east-1:000000000000:operations"
 QUOTA = "ml.m5.large for training job usage"

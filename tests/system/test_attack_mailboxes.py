@@ -242,7 +242,7 @@ def test_a_program_that_introduces_itself_as_the_agent_is_not_believed(scene: Sc
     scene.system.wait_state("bobs-member", "completed")
 
 
-# --- the table of rights in docs/security.md -------------------------------------------------------------
+# --- the table of rights in docs/developers/assurance.md -------------------------------------------------------------
 
 
 def allowed(call: Callable[[], object]) -> bool:
@@ -256,7 +256,7 @@ def allowed(call: Callable[[], object]) -> bool:
 
 def rows() -> dict[str, tuple[str, list[bool]]]:
     """What -> place, and yes or no for another owner's role, a member's role, the function, all rights."""
-    page = (Path(__file__).parents[2] / "docs/security.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/developers/assurance.md").read_text()
     table = page.split("| what | object | another owner's role")[1].split("\n\n")[0].splitlines()[2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     return {it[0]: (it[1].strip("`"), [cell == "yes" for cell in it[2:]]) for it in cells}

@@ -1,4 +1,4 @@
-"""Generated requests as owner, other and admin: no 5xx, and no change that the table of docs/security.md forbids."""
+"""Generated requests as owner, other and admin: no 5xx, and no change that docs/reference/iam.md forbids."""
 
 import pytest
 

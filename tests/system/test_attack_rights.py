@@ -231,7 +231,7 @@ def test_a_stranger_neither_enters_a_job_nor_learns_what_it_said_when_it_failed(
 def test_a_session_of_a_shared_role_is_told_apart_by_a_trust_policy_alone(
     system: System, people: dict[str, QueueClient]
 ) -> None:
-    """The trust policy of docs/security.md. Without it, the attack succeeds, and the doctor says so."""
+    """The trust policy of docs/operate/access.md. Without it, the attack succeeds, and the doctor says so."""
     iam = system.cloud.client("iam")
     trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
     iam.create_role(RoleName=SHARED, AssumeRolePolicyDocument=document(trust))

@@ -95,7 +95,7 @@ def test_a_rule_receives_a_preempted_jobs_whole_life(system: System, mailbox: Ma
 
 
 def test_the_rule_in_the_guide_matches_what_it_says(system: System) -> None:
-    (pattern,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/events.md").read_text(), re.DOTALL)
+    (pattern,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/reference/events.md").read_text(), re.DOTALL)
     events = system.cloud.client("events")
     completed = payload("queue-finished")
     failed = {**completed, "detail": {**completed["detail"], "project": "vision", "state": "failed"}}

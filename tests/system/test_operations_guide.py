@@ -1,9 +1,10 @@
-"""docs/operations.md, taken literally: its commands, typed one after the other against a local cloud."""
+"""docs/operate/runbook.md, taken literally: its commands, typed one after the other against a local cloud."""
 
 import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from tests.system.test_guide import ROOT, blocks, part
 
 pytestmark = pytest.mark.thorough
 
-PAGE = (ROOT / "docs/operations.md").read_text()
+PAGE = (ROOT / "docs/operate/runbook.md").read_text()
 STOP, GO_ON = blocks(part(PAGE, "Stop everything"))
-LOOK, REMOVE = (block for block in blocks(part(PAGE, "Alarms")) if block.startswith("aws sns"))
+LOOK, REMOVE = blocks(part(PAGE, "Alarm topic"))
+(CARD,) = blocks(part(PAGE, "On-call card"))
 
 # For SQS, version 1 of the AWS CLI ignores AWS_ENDPOINT_URL in some regions.
 SQS_IS_HERE = 'aws() { if [ "$1" = sqs ]; then set -- --endpoint-url "$AWS_ENDPOINT_URL" "$@"; fi; command aws "$@"; }'
@@ -72,6 +74,24 @@ def test_everything_is_stopped_and_goes_on_with_empty_queues(cloud: LocalCloud) 
     system = System(cloud)
     system.submit("after")
     system.wait_state("after", "completed")
+
+
+def test_the_first_three_commands_show_alarms_the_queue_and_errors(cloud: LocalCloud) -> None:
+    cloudwatch, logs = cloud.client("cloudwatch"), cloud.client("logs")
+    (alarm,) = (
+        one["AlarmName"] for one in cloudwatch.describe_alarms()["MetricAlarms"] if "NoCycleAlarm" in one["AlarmName"]
+    )
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="no cycle has finished")
+    group = f"/aws/lambda/{deployment.STACK}"
+    logs.create_log_stream(logGroupName=group, logStreamName="typed")
+    now = int(time.time() * 1000)
+    lines = [{"level": level, "message": f"a line of {level}"} for level in ("INFO", "ERROR")]
+    events = [{"timestamp": now, "message": json.dumps(line)} for line in lines]
+    logs.put_log_events(logGroupName=group, logStreamName="typed", logEvents=events)
+    printed = types(cloud, CARD.replace("STACK=training-job-queue", f"STACK={deployment.STACK}"))
+    assert f"{alarm}\tno cycle has finished" in printed
+    assert "default" in printed  # the pool
+    assert "a line of ERROR" in printed  # the local cloud ignores patterns of JSON fields: it prints other lines, too
 
 
 def test_the_key_of_a_topic_is_shown_and_removed(cloud: LocalCloud) -> None:

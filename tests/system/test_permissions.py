@@ -619,7 +619,7 @@ def test_a_caller_may_be_allowed_to_look_and_not_to_submit(system: System) -> No
     assert system.state("watched") is None
 
 
-# --- the policies that docs/deploy.md hands out ------------------------------------------------------
+# --- the policies that docs/start/deploy.md hands out ------------------------------------------------------
 
 
 def example(name: str, **put_in: str) -> str:

@@ -1,4 +1,4 @@
-"""Who may do what: each cell of the table in docs/security.md, as a request of that caller to the real API."""
+"""Who may do what: each cell of the table in docs/reference/iam.md, as a request of that caller to the real API."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.unit.queue_api import ADMIN, Api
 
 pytestmark = pytest.mark.attack
 
-PAGE = (Path(__file__).parents[3] / "docs/security.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/reference/iam.md").read_text()
 SECRET = "hunter2-s3cret"
 CALLERS = {
     Relation.ANYBODY: "arn:aws:iam::123456789012:user/eve",

@@ -1,4 +1,4 @@
-"""Tables restored to an earlier time: what docs/operations.md says of each kind of job is what happens."""
+"""Tables restored to an earlier time: each kind of job does what docs/operate/upgrade-backup-restore.md says."""
 
 import copy
 from collections.abc import Callable, Iterator

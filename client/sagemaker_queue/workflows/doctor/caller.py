@@ -89,7 +89,7 @@ def _refused(config: QueueConfig, session: boto3.Session, error: QueueError) -> 
             "The queue answers, and does not know who asks: it is older than this client.",
             "Ask its operator to upgrade it, or install the client of its version.",
         )
-    return failed(ACCESS, said, "See docs/operations.md if others meet it too; else correct the queue's address.")
+    return failed(ACCESS, said, "See docs/operate/runbook.md if others meet it too; else correct the queue's address.")
 
 
 def _resource(config: QueueConfig) -> str:

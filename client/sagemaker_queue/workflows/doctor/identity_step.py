@@ -22,11 +22,11 @@ _NAMING = frozenset({"sts:rolesessionname", "sts:sourceidentity"})
 _READABLE = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
 _NAME_YOURSELF = (
     "Give your session a name (role_session_name in the profile, or AWS_ROLE_SESSION_NAME), and have the role's trust"
-    " policy demand it: docs/security.md shows how."
+    " policy demand it: docs/operate/access.md shows how."
 )
 _DEMAND = (
     "Have the role's trust policy demand that name: a condition on sts:RoleSessionName or sts:SourceIdentity, as in"
-    " docs/security.md; or use IAM Identity Center, or a role of your own."
+    " docs/operate/access.md; or use IAM Identity Center, or a role of your own."
 )
 
 

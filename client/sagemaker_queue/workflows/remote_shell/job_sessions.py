@@ -26,7 +26,7 @@ CAN_ENABLE = ("Downloading", "Training")  # API_UpdateTrainingJob: secondary sta
 _INSTEAD = "A job with a whole instance can be entered: smq submit --interactive, without --gpus."
 _WHY_NOT_CONNECTED = (
     "Usually its execution role lacks ssmmessages:CreateControlChannel, CreateDataChannel, OpenControlChannel and"
-    " OpenDataChannel (docs/deploy.md has the policy), or its VPC has no way to Session Manager; an algorithm of"
+    " OpenDataChannel (docs/operate/access.md), or its VPC has no way to Session Manager; an algorithm of"
     " SageMaker's own or of the Marketplace takes no sessions at all. The agent writes why: log stream"
 )
 

@@ -88,7 +88,7 @@ class SessionOpener:
             if code in _DENIED:
                 raise Forbidden(
                     f"You may not open a session in {target.job}: {message} Your role needs ssm:StartSession on it, and"
-                    f" on the document {request['DocumentName']}: docs/security.md has the policy."
+                    f" on the document {request['DocumentName']}: docs/operate/access.md has the policy."
                 ) from error
             raise QueueError(f"Session Manager refuses a session in {target.job} ({code}): {message}") from error
         except BotoCoreError as error:
