@@ -200,7 +200,8 @@ def assert_shown(expected: str, printed: str, block: str) -> None:
 
 @pytest.mark.thorough
 def test_from_an_empty_account_to_none_again(account: Ministack, aws: Any, deployer: Deployer) -> None:
-    script, expected = [], {}
+    script: list[str] = []
+    expected: dict[int, tuple[str, str]] = {}
     for page in PAGES:
         script.append(deployer.as_administrator if page is INSIDE else deployer.as_deployer)
         for block, output in steps(page):
