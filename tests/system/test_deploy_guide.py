@@ -144,7 +144,7 @@ def deployer(account: Ministack, aws: Any, root_keys: AccountKeys, tmp_path: Pat
     checkout.mkdir()
     for name in ("job_queue", "api_contract", "examples"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("template.yaml", "samconfig.toml"):
+    for name in ("template.yaml", "samconfig.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, checkout)
     person = Deployer(
         tmp_path,
