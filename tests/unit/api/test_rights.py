@@ -41,7 +41,7 @@ def policy(*members: Relation) -> dict[str, Any]:
 
 def table() -> list[tuple[Action, str, str, Relation, bool]]:
     """What, method, path, who, and whether they may, cell by cell."""
-    lines = re.findall(r"^\|(.*)\|$", PAGE.partition("## Who may do what")[2].partition("\n## ")[0], re.MULTILINE)
+    lines = re.findall(r"^\|(.*)\|$", PAGE.partition("## Rights of callers")[2].partition("\n## ")[0], re.MULTILINE)
     header, _, *rows = ([cell.strip() for cell in line.split("|")] for line in lines)
     columns = [Relation(name) for name in header[2:]]
     return [
