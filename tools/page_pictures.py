@@ -36,13 +36,16 @@ def main() -> None:
                     if name == "what-if":
                         page.locator(".q-slider [tabindex]").first.press("ArrowRight")
                         page.get_by_text("would start now").wait_for()
+                    if name == "job":
+                        page.wait_for_timeout(_SETTLED)
+                        page.get_by_role("tab", name="History").click()
                     page.wait_for_timeout(_SETTLED)
                     page.screenshot(path=folder / f"{name}{variant}.png")
                     print(folder / f"{name}{variant}.png")
 
 
 def _pages(queue: SampleQueue) -> dict[str, str]:
-    job = queue.waiting[0]["job"]
+    job = next(one["job"] for one in queue.waiting if one["state"] == "preempted")
     pages = {"fleet": "/", "queue": "/queue", "job": f"/job/{job}"}
     return {**pages, "projects": "/projects", "usage": "/usage", "what-if": "/what-if"}
 

@@ -131,17 +131,19 @@ class SampleQueue(ThreadingHTTPServer):
         return {"job": name, "project": project, "owner": owner, "priority": self._random.choice((0, 0, 1, 5))}
 
     def _waiting(self, place: int) -> Json:
-        entered = self._now - timedelta(minutes=7 * place)
+        preempted = place % 7 == 0
+        entered = self._now - (timedelta(hours=3, minutes=place) if preempted else timedelta(minutes=7 * place))
         start = self._now + timedelta(minutes=25 * place)
         size = self._random.choice((1, 1, 2))
         job, held = self._job(), place % 11 == 0
         return {
             **job,
-            "state": "preempted" if place % 7 == 0 else "pending",
+            "state": "preempted" if preempted else "pending",
+            "attempt": 2 if preempted else 1,
             "position": place,
             "instances": size,
             "entryTime": _at(entered),
-            "stateSince": _at(entered),
+            "stateSince": _at(self._now - timedelta(minutes=25) if preempted else entered),
             "instanceTypes": ["ml.p5.48xlarge"],
             "held": held,
             "expectedStart": None
@@ -205,16 +207,28 @@ class SampleQueue(ThreadingHTTPServer):
         }
 
     def _detail(self, job: Json) -> Json:
-        since = job["entryTime"]
-        return {
-            **job,
-            "history": [
-                {"at": since, "state": "pending", "attempt": 1, "cause": "submitted"},
-                *([{"at": job["started"], "state": "running", "attempt": 1, "cause": ""}] if "started" in job else []),
-            ],
-            "request": {"TrainingJobName": job["job"], "ResourceConfig": {"InstanceCount": job["instances"]}},
-            "why": None if job["state"] == "running" else {"blockers": self._blockers(), "advice": []},
+        submitted = _change(job["entryTime"], "pending", 1, "submitted")
+        details = {"request": {"TrainingJobName": job["job"], "ResourceConfig": {"InstanceCount": job["instances"]}}}
+        if job["state"] == "running":
+            return {**job, **details, "history": [submitted, _change(job["started"], "running", 1, "")], "why": None}
+        why = {
+            "blockers": self._blockers(),
+            "advice": ["Wait: it starts when enough of the jobs that block it have ended."],
         }
+        if job["state"] == "pending":
+            return {**job, **details, "history": [submitted], "why": why}
+        name, claimant = f"{job['job']}-qstamp-1", self.active[0]["job"]
+        began, told, ended = (_at(self._now - timedelta(minutes=minutes)) for minutes in (150, 27, 25))
+        attempt = {"attempt": 1, "trainingJobName": name, "started": began, "ended": ended, "outcome": "preempted"}
+        history = [
+            submitted,
+            _change(began, "starting", 1, f"launching {name}"),
+            _change(began, "running", 1, f"SageMaker accepted {name}"),
+            _change(told, "stopping", 1, f"making room for {claimant} (reclaim)"),
+            _change(ended, "preempted", 1, f"made room for {claimant}"),
+        ]
+        attempts = [{**attempt, "instances": job["instances"]}]
+        return {**job, **details, "attempts": attempts, "history": history, "why": why}
 
     def _preview(self) -> Json:
         at, until = self._now, self._now + timedelta(hours=8)
@@ -249,6 +263,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep output clean."""
+
+
+def _change(at: str, state: str, attempt: int, cause: str) -> Json:
+    return {"at": at, "state": state, "attempt": attempt, "cause": cause}
 
 
 def _at(time: datetime) -> str:
