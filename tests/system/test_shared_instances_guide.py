@@ -48,6 +48,7 @@ def test_the_steps_lead_to_two_jobs_on_one_instance(tmp_path: Path) -> None:
                 **os.environ,
                 **cloud.environment(),
                 "PATH": programs,
+                "SAGEMAKER_QUEUE_CONFIG": str(tmp_path / "profiles.toml"),
                 "SAGEMAKER_QUEUE_INSTANCE_TYPE": "ml.p5.48xlarge",
             },
             capture_output=True,
