@@ -19,6 +19,7 @@ from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, GroupedOption
 from sagemaker_queue.cli.reference import GROUPS, INDEX, commands, page_of, pages
 from sagemaker_queue.presentation.tables.jobs import COLUMNS
+from sagemaker_queue.queue.config.queue_config import check_profiles
 from tools import (
     configuration_reference,
     failure_matrix,
@@ -164,6 +165,13 @@ def test_the_page_about_configuration_is_as_the_definitions_make_it() -> None:
     page = read("docs/reference/configuration.md")
     assert configuration_reference.with_tables(page) == page, "run: make docs"
     assert "| `volume` | whole number | The size of the disk of each instance, in GB. | 30 |" in page
+
+
+def test_the_profile_file_of_the_page_about_configuration_is_valid() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", read("docs/reference/configuration.md"), re.DOTALL)
+    document = tomllib.loads(text)
+    check_profiles(document, Path("config.toml"))
+    assert {"research", "local"} == document["profiles"].keys()
 
 
 def test_no_environment_variable_of_the_project_is_missing() -> None:

@@ -195,10 +195,31 @@ def test_every_page_fits_into_the_window(browser: Browser, address: str, size: s
         assert not [url for url in asked if not url.startswith((address, "data:"))]
 
 
+SOUGHT = {
+    "fair share": "background/who-runs-next/",
+    "preemption": "background/preemption/",
+    "checkpoint": "run/checkpoints/",
+    "AccessDenied": "run/why-does-it-wait/",
+    "HELD_BY_USER": "reference/reasons/",
+    "NameTaken": "reference/errors/",
+    "SAGEMAKER_QUEUE_URL": "reference/configuration/",
+    "MASTER_ADDR": "reference/container/",
+    "sbatch": "run/from-slurm/",
+    "torchrun": "run/several-instances/",
+    "spot": "operate/capacity/",
+    "Jupyter": "run/shell-and-jupyter/",
+}
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", SIZES)
 def test_search_leads_to_the_page(browser: Browser, address: str, size: str) -> None:
     with page_of(browser, viewport=SIZES[size]) as tab:
+        for words, page in SOUGHT.items():
+            tab.goto(f"{address}?q={words.replace(' ', '+')}")
+            tab.locator(".md-search-result__link").first.wait_for(state="attached")
+            pages = [link.get_attribute("href") or "" for link in tab.locator(".md-search-result__item > a").all()]
+            assert any(page in found for found in pages[:3]), (words, pages)
         tab.goto(address)
         if size == "phone":
             tab.locator("label[for=__search].md-header__button").click()

@@ -32,7 +32,8 @@ _PICTURES = (".svg", ".png")
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".ipynb": "json", ".toml": "toml", ".sh": "bash"}
 _ITEM = re.compile(r"^( *)([-*+]|\d+[.)])( +)")
 _ALERT = re.compile(r"^> \[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]$")
-_SEARCHED_LESS = "developers/adr/"
+_SEARCH = {f"{COPIES}/": "exclude: true", "developers/adr/": "exclude: true", "developers/": "boost: 0.5"}
+"""The weight of pages in the search, by the beginning of their places; users' pages come first."""
 
 
 def main() -> int:
@@ -96,8 +97,8 @@ class Preparation:
         self._pages[place] = page
         shown = target / place
         shown.parent.mkdir(parents=True, exist_ok=True)
-        is_left_out = place.startswith((COPIES, _SEARCHED_LESS))
-        shown.write_text(("---\nsearch: {exclude: true}\n---\n\n" if is_left_out else "") + for_mkdocs(page, place))
+        weight = next((f"---\nsearch: {{{how}}}\n---\n\n" for at, how in _SEARCH.items() if place.startswith(at)), "")
+        shown.write_text(weight + for_mkdocs(page, place))
 
     def _relinked(self, page: str, file: str, place: str) -> str:
         """Return the page with links to other places of the repository turned into links to their copies."""
