@@ -42,7 +42,7 @@ from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
 from sagemaker_queue.ui.parts.job_buttons import JobButtons
 from sagemaker_queue.ui.parts.job_checkpoints import checkpoints_button
-from sagemaker_queue.ui.parts.job_log import show_log
+from sagemaker_queue.ui.parts.job_log import fit, show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 from sagemaker_queue.workflows.results import checkpoints_of, results_of
@@ -70,7 +70,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
             ui.tab(title)
     with ui.tab_panels(tabs, value="Log", animated=False).classes("w-full"):
         with ui.tab_panel("Log"):
-            show_log(tab, name)
+            log = show_log(tab, name)
         with ui.tab_panel("History"):
             history = ui.column().classes("w-full")
         with ui.tab_panel("Request"):
@@ -90,6 +90,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statemen
 
     def show(job: JobDetail) -> None:
         actions.update({job.job: job})
+        fit(log, job)
         plot.update_figure(timeline_figure(job, tab.view.at, tab.theme))
         about.clear()
         with about:

@@ -10,6 +10,7 @@ from threading import Thread
 from botocore.exceptions import BotoCoreError, ClientError
 from nicegui import ui
 
+from api_contract.models import JobDetail
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.jobs.formatting import clean, log_line, state_sentence
 from sagemaker_queue.ui.tab import Tab
@@ -57,14 +58,9 @@ class _Reader:
             self.lines.append(f"-- The log cannot be read: {clean(str(error))}")
 
 
-def show_log(tab: Tab, name: str) -> None:
-    """Show the log of a job, and update it while the job runs."""
-    log = (
-        ui.log(max_lines=_LINES)
-        .classes("w-full smq-log")
-        .style("height: auto; min-height: 5em; max-height: 45vh")
-        .props('aria-label="log"')
-    )
+def show_log(tab: Tab, name: str) -> ui.log:
+    """Show the log of a job, and update it while the job runs. Return the element, whose height is set by ``fit``."""
+    log = ui.log(max_lines=_LINES).classes("w-full smq-log").props('aria-label="log"')
     reader = _Reader(tab, name, lambda: not log.is_deleted)
 
     def push_new_lines() -> None:
@@ -72,6 +68,12 @@ def show_log(tab: Tab, name: str) -> None:
             log.push(reader.lines.popleft())
 
     ui.timer(_UPDATE_SECONDS, push_new_lines)
+    return log
+
+
+def fit(log: ui.log, job: JobDetail) -> None:
+    """Set the height of the log: low while the job waits, since only its state is shown then."""
+    log.style("height: 8em" if job.waits and not job.attempts else "height: 45vh")
 
 
 def _text(event: JobEvent) -> str:
