@@ -68,30 +68,34 @@ ADD_JOB = Operation(
     "Submit a training job",
     Submission,
     {
-        200: "The very same request of the same owner was known: the job as it is",
+        200: "The same request of the same owner was accepted before: the job as it is",
         202: "The job as it is now, waiting or already starting",
     },
     (*_WRITE_ERRORS, ErrorCode.NAME_TAKEN, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
     query=SubmitOptions,
     body=CreateTrainingJobRequest,
-    description="""The job is validated as SageMaker would do it, stored, and started when its turn comes. The tag
-`priority`, a whole number, says how important it is (0 without it; the higher, the sooner), `project` whom it counts
-for, `preemptible` (`true` or `false`) whether it may be stopped to make room, `interactive` (`true` or `false`)
-whether people work in it, so that within quota it comes before training jobs, and is not preemptible, `pools` (names,
-separated by spaces, commas or plus signs) where it may run, best first, `group` joins jobs that are listed and
-cancelled together, `max_parallel` says how many jobs of its owner's group in its project may be active at once,
-`after` names jobs that have to complete before it starts (`NAME:any` where any end will do; up to 10, with spaces or
-plus signs between; if one does not complete, the job is stopped), and `retries` (0 to 10, 0 without it) says how
-often it is tried again after it failed by itself; lack of capacity, faults of SageMaker and evictions do not count.
-Deadlines are tags, too: `not_before` (a time in ISO 8601; the job does not start earlier), `start_by` (a time) with
-`start_by_action` (`notify`, `cancel` or `next_pool`: what happens if the job has not started by then; `notify` without
-it; `start_by` may also end in it, as in `TIME:cancel`), and `max_total_runtime` (seconds, or `90m`, `12h`, `3d`: how
-long all attempts may run together). `max_preemptions` (0 to 1,000) says how often the job may be stopped to make room.
-`retry_on` has rules for failures (exit codes, classes, or `text:` and a part of the reason; then `=` and `fail`,
-`retry`, `retry-free`, `retry-fresh` or `retry-free-fresh`), before those of the policy.
-Submitting the very same request again changes nothing and answers with the job as it is, so it is safe to repeat a
-call whose answer was lost. A request that is certain to come to nothing (pre-flight) is refused, too, unless it was
-taken before.""",
+    description="""The queue validates the request like SageMaker, stores the job, and starts it later.
+
+These tags of the request are options of the queue:
+
+- `priority`: a whole number; jobs with a higher number start sooner (default 0)
+- `project`: the project that the job counts for
+- `preemptible`: `true` or `false`, whether the job may be stopped to make room
+- `interactive`: `true` for a job in which people work; within its quota it comes before training jobs
+- `pools`: the pools that the job may use, best first, separated by spaces, commas or plus signs
+- `group`: the name of jobs that are listed and cancelled together
+- `max_parallel`: the number of jobs of the owner's group that may be active in the project at a time
+- `after`: up to 10 jobs that must complete first; `NAME:any` accepts every outcome
+- `retries`: the number of retries after failures of the job itself, 0 to 10 (default 0)
+- `retry_on`: rules for failures, which precede the rules of the policy
+- `not_before`: a time in ISO 8601 before which the job does not start
+- `start_by`: a time by which the job should start
+- `start_by_action`: the action if it has not: `notify` (default), `cancel` or `next_pool`
+- `max_total_runtime`: the runtime of all attempts together, such as `90m`, `12h` or `3d`
+- `max_preemptions`: the largest number of preemptions, 0 to 1,000
+
+The same request may be sent again, for example after a lost answer: the answer then has the job as it is. Pre-flight
+refuses a request that is certain to fail, unless it was accepted before.""",
 )
 
 LIST_JOBS = Operation(
@@ -103,35 +107,35 @@ LIST_JOBS = Operation(
     {200: "A page of jobs"},
     (*_READ_ERRORS, ErrorCode.INVALID_REQUEST),
     JobFilter,
-    description="""Live jobs come first, by priority, the highest first, then by entry time; finished ones follow, the
-latest first. A page may hold fewer jobs than asked for, even none, and still not be the last.""",
+    description="""Live jobs come first, sorted by priority and entry time. Finished jobs follow, the latest first. A
+page may have fewer jobs than requested, even none, although more pages follow.""",
 )
 
 LIST_HISTORY = Operation(
     "listHistory",
     "GET",
     "/history",
-    "List attempts that have ended",
+    "List finished attempts",
     HistoryPage,
     {200: "A page of attempts"},
     (*_READ_ERRORS, ErrorCode.INVALID_REQUEST),
     HistoryFilter,
-    description="""One entry for each attempt, the earliest end first, also where its job is forgotten
-(`AttemptHistoryDays`). Times are SageMaker's. A page may hold fewer attempts than asked for, even none, and still not
-be the last.""",
+    description="""One entry for each attempt, the earliest end first, also for jobs that are no longer stored
+(`AttemptHistoryDays`). Times are SageMaker's. A page may have fewer attempts than requested, even none, although more
+pages follow.""",
 )
 
 DESCRIBE_JOB = Operation(
     "describeJob",
     "GET",
     "/jobs/{name}",
-    "All that is known of a job",
+    "Describe a job",
     JobDetail,
     {200: "The job"},
     (*_READ_ERRORS, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.BUSY),
     JobSelection,
-    description="""Its state is that of this moment. Why it waits, its position and its expected start are those of the
-queue's last cycle, as the queue is not planned for this request, unless it asks for advice.""",
+    description="""The state is current. The reason, the position and the expected start are those of the last cycle,
+because the queue makes a plan for this request only with `advice`.""",
 )
 
 CANCEL_JOB = Operation(
@@ -141,13 +145,13 @@ CANCEL_JOB = Operation(
     "Cancel a job",
     Cancellation,
     {
-        200: "The job had finished before; it is as it was",
-        202: "The job is stopped (state `stopped`), or is going to be (`cancelRequested`)",
+        200: "The job had finished before, and is unchanged",
+        202: "The job is stopped (state `stopped`), or will be (`cancelRequested`)",
     },
     (*_READ_ERRORS, ErrorCode.NOT_FOUND),
-    description="""A job that waits is stopped at once. One that is live is stopped in SageMaker, which may take
-minutes; it can still complete before. Only the job's owner, admins of its project and administrators of the queue may
-cancel it.""",
+    description="""A waiting job is stopped at once. A running job is stopped in SageMaker, which may take minutes; it
+can still complete before. Only the job's owner, admins of its project and administrators of the queue may cancel
+it.""",
 )
 
 CHANGE_JOB = Operation(
@@ -172,21 +176,20 @@ PLAN_JOB = Operation(
     "planJob",
     "POST",
     "/plan",
-    "What would become of a job, were it submitted now",
+    "Plan a job without submitting it",
     PlanAnswer,
-    {200: "Whether it would start, whom it would evict, or why it would wait"},
+    {200: "Whether the job would start, which jobs would be stopped for it, or why it would wait"},
     (*_WRITE_ERRORS, ErrorCode.CONFLICT, ErrorCode.TOO_MANY, ErrorCode.BUSY),
     body=CreateTrainingJobRequest,
-    description="""The request is validated as by `/add-job`, and the queue planned as if the job were in it. Nothing is
-stored, nobody is stopped. What pre-flight has against the request is among the warnings. The answer holds for this
-moment.""",
+    description="""The request is validated as by `/add-job`, and the queue makes a plan that contains the job. Nothing
+is stored, and no job is stopped. Issues of pre-flight are warnings. The answer describes the present moment.""",
 )
 
 DESCRIBE_QUEUE = Operation(
     "describeQueue",
     "GET",
     "/queue",
-    "Pools, departments and projects, who runs, and who waits, in order",
+    "Show pools, departments, projects, and active and waiting jobs in order",
     QueueStatus,
     {200: "The queue as it is now"},
     _READ_ERRORS,
@@ -196,9 +199,9 @@ DESCRIBE_POLICY = Operation(
     "describePolicy",
     "GET",
     "/policy",
-    "The policy that holds now, or an earlier version",
+    "Show the policy in force, or an earlier version",
     PolicyAnswer,
-    {200: "The policy; version 0 is the default one, which nobody applied"},
+    {200: "The policy; version 0 is the default policy, which was never applied"},
     (*_READ_ERRORS, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND),
     PolicySelection,
 )
@@ -207,9 +210,9 @@ POLICY_HISTORY = Operation(
     "policyHistory",
     "GET",
     "/policy/history",
-    "Who applied which policy, and when",
+    "List the versions of the policy",
     PolicyHistory,
-    {200: "The versions that are kept, the present one first"},
+    {200: "The stored versions, the policy in force first"},
     _READ_ERRORS,
 )
 
@@ -222,9 +225,9 @@ APPLY_POLICY = Operation(
     {200: "The policy is applied"},
     (*_WRITE_ERRORS, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
     body=PolicyChange,
-    description="""It takes effect in the next cycle, as a whole or not at all. Running jobs above a new limit go on,
-and are not replaced when they end. Only administrators of the queue (`AdminArns`) may apply a policy, and where there
-are none, nobody. Its pools may have no more instances together than the stack's parameter `MaxCapacity`.""",
+    description="""The policy takes effect in the next cycle, as a whole or not at all. Running jobs above a new limit
+continue, and are not replaced when they end. Only administrators of the queue (`AdminArns`) may apply a policy. The
+pools together may have at most the instances of the stack's parameter `MaxCapacity`.""",
 )
 
 ROLL_BACK_POLICY = Operation(
@@ -233,10 +236,10 @@ ROLL_BACK_POLICY = Operation(
     "/policy/rollback",
     "Apply an earlier version of the policy",
     PolicyAnswer,
-    {200: "The policy is applied, as a version of its own"},
+    {200: "The policy is applied, as a new version"},
     (*_WRITE_ERRORS, ErrorCode.NOT_FOUND, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
     body=PolicyRollback,
-    description="It is checked as any other that is applied, by the rules and against the jobs of now.",
+    description="The policy is checked like any other policy, by the rules and against the live jobs.",
 )
 
 DRAIN_POOL = Operation(
@@ -249,7 +252,7 @@ DRAIN_POOL = Operation(
     (*_WRITE_ERRORS, ErrorCode.NOT_FOUND),
     body=DrainRequest,
     description="""From the time of the drain on, no job starts in the pool. Its running jobs are stopped as by a
-preemption: they wait again in their old places, and resume in another pool that they accept, or after the drain. Jobs
+preemption: they wait again in their former positions, and resume in another pool that they accept, or later. Jobs
 that are not preemptible run to their ends, unless `stops` is `all`. Before that time, a job starts in the pool only if
 its MaxRuntimeInSeconds (without it 24 hours, SageMaker's default) ends by then. The drain lasts until it is ended. Only
 administrators of the queue may drain a pool.""",
@@ -272,26 +275,26 @@ PREVIEW_POLICY = Operation(
     "previewPolicy",
     "POST",
     "/policy/preview",
-    "What another policy, or other capacities, would change",
+    "Preview another policy or other capacities",
     PreviewAnswer,
-    {200: "Who would start or be stopped now, and who would wait longer or less long"},
+    {200: "The jobs that would start or be stopped now, or wait longer or less"},
     (*_WRITE_ERRORS, ErrorCode.TAKES_TOO_LONG, ErrorCode.BUSY),
     body=PreviewRequest,
-    description="""A policy is validated as by `PUT /policy`. Then the queue is planned under it, and carried ahead with
-likely runtimes, as it is under the policy that holds. Nothing is changed, and nobody is stopped. Where so many jobs
-wait that this would take too long, less is looked at, and the answer says so. Where not even one likely future could be
-looked at in time, the preview is refused at once. It is for members of a project and administrators of the queue.""",
+    description="""A policy is validated as by `PUT /policy`. Then the queue is simulated with likely runtimes, under
+this policy and under the policy in force. Nothing is changed, and no job is stopped. If too many jobs wait, less is
+simulated, and the answer says so. If there is no time for even one simulation, the preview is refused. Members of a
+project and administrators of the queue may request a preview.""",
 )
 
 WHO_AM_I = Operation(
     "whoAmI",
     "GET",
     "/whoami",
-    "Who the caller is to the queue",
+    "Show the caller's identity and rights",
     Identity,
-    {200: "The caller, and what the queue lets them do"},
+    {200: "The caller and the caller's rights"},
     _READ_ERRORS,
-    description="It reads nothing: it is answered also where a table or SageMaker is not.",
+    description="The answer needs no table and no call of SageMaker, so it also works while one of them fails.",
 )
 
 OPERATIONS: tuple[Operation[Answer], ...] = (

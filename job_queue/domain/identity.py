@@ -133,7 +133,7 @@ def _name_issue(name: str, kind: str) -> str | None:
     """Return how a name breaks IAM's rule for the names of users, roles and sessions, or None if it does not."""
     if kind == "root" or re.fullmatch(r"[\w+=,.@*-]+", name, re.ASCII):
         return None
-    return "can match nobody: the last part of a name has letters, digits and _+=,.@- only"
+    return "matches no caller: the last part of a name may have only letters, digits and _+=,.@-"
 
 
 def _role_issue(name: str) -> str | None:
@@ -148,15 +148,15 @@ def _role_issue(name: str) -> str | None:
         return None
     # A session's ARN lacks the role's path. A wildcard name would therefore also match roles in other paths.
     return (
-        "would mean roles of other paths, too, as a session does not tell its role's path: name each role, "
-        "or leave out the path"
+        "would also match roles with other paths, because the ARN of a session has no path: name each role, or leave "
+        "out the path"
     )
 
 
 def _session_issue(name: str) -> str | None:
     slashes = name.count("/")
     if slashes > 1:
-        return "can match no session, whose ARN is without the role's path: leave it out"
+        return "matches no session, because the ARN of a session has no path: leave out the path"
     if not slashes:
         return "names no session: append /* for all of them, or give the role's ARN"
     if _INVENTED.fullmatch(name.partition("/")[2]):

@@ -350,13 +350,13 @@ def announce_cut_off(job: Job, at: int, plan: str, now: float) -> JobTransition:
     :param at: epoch seconds.
     :param plan: name of the training plan.
     """
-    cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
+    cause = f"notice: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
     return JobTransition(job, job.with_changes(cut_off=at), cause, now)
 
 
 def announce_extension(job: Job, now: float) -> JobTransition:
     """Record the notice that a running job's training plan was extended, so that the job keeps its instances."""
-    return JobTransition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
+    return JobTransition(job, job.with_changes(cut_off=None), "notice: its training plan was extended", now)
 
 
 def stop_denied(job: Job, now: float) -> JobTransition:

@@ -123,18 +123,20 @@ class SimulationOptions:
     """The options of a simulation run."""
 
     trace: Path
-    policy: Path | None = _option(Path, "FILE", "how the fleet is shared; without it there is one pool")
-    compare: tuple[Path, ...] = _option(Path, "FILE", "another policy, side by side; may be repeated", many=True)
+    policy: Path | None = _option(Path, "FILE", "the policy; without this option there is one pool")
+    compare: tuple[Path, ...] = _option(Path, "FILE", "another policy to compare; may be repeated", many=True)
     capacity: int | None = _option(_at_least_one, "N", "instances of the first pool")
     load: float = _option(
-        _part, "PART", "without capacity and policy: as many as are busy for this part of the time", "0.9"
+        _part, "PART", "without --capacity and --policy: choose the capacity so that this part of it is busy", "0.9"
     )
-    groups: bool = _option(None, None, "without a policy: a project for each group, its quota by its part of the work")
+    groups: bool = _option(
+        None, None, "without a policy: make each group a project, with a quota in proportion to its work"
+    )
     gpus_per_instance: int = _option(
-        _at_least_one, "N", "what an instance has; a job takes whole ones, where they are not shared", "8"
+        _at_least_one, "N", "GPUs of an instance; a job takes whole instances unless they are shared", "8"
     )
     shared: bool = _option(
-        None, None, "beside each policy, the same where jobs that need a part of an instance share instances"
+        None, None, "also simulate each policy with shared instances for jobs that need a part of an instance"
     )
     map_project: tuple[tuple[str, str], ...] = _option(read_renaming, "OLD=NEW", MAP_PROJECT, many=True)
     exclude_project: tuple[str, ...] = _option(str, "NAME", EXCLUDE_PROJECT, many=True)
@@ -145,36 +147,41 @@ class SimulationOptions:
         "(those of the trace if it has any, else 10,60,30)",
     )
     order: Orders | None = _option(
-        _one_of(Orders), "WHO", "of a priority: submission or shortest, whatever the policies say"
+        _one_of(Orders),
+        "WHO",
+        "the order of jobs with one priority, instead of that of the policies: submission or shortest",
     )
     runtimes: Runtimes = _option(
         _one_of(Runtimes),
         "WHAT",
-        "what the queue knows of runtimes: nothing (none), a MaxRuntime (max), what the jobs that ended before tell "
-        "(predicted), or when each ends (oracle)",
+        "the queue's knowledge of runtimes: none, MaxRuntime (max), predictions from finished jobs (predicted), or the "
+        "actual runtimes (oracle)",
         "predicted",
     )
     max_factor: float = _option(
         _amount,
         "X",
-        "of --runtimes max: the MaxRuntime of a job of which the trace says none, as a multiple of its duration",
+        "for --runtimes max: the MaxRuntime of a job without one in the trace, as a multiple of its duration",
         "1.5",
     )
-    provisioning: float = _option(_amount, "S", "seconds from a launch until it trains", "180")
-    stopping: float = _option(_amount, "S", "seconds from a stop until its instances are free", "120")
+    provisioning: float = _option(_amount, "S", "seconds from the launch of a job to its training", "180")
+    stopping: float = _option(_amount, "S", "seconds from the stop of a job until its instances are free", "120")
     checkpoint_every: float | None = _option(
-        _amount_or_never, "S", "seconds of training between checkpoints; never: a preempted job begins anew", "1800"
+        _amount_or_never,
+        "S",
+        "seconds of training between checkpoints; never: a preempted job starts from the beginning",
+        "1800",
     )
     longest: float | None = _option(_amount_or_never, "S", "seconds at which durations are cut", str(2 * DAY))
-    seed: int = _option(_seed, "N", "draws other priorities", "0")
+    seed: int = _option(_seed, "N", "seed of drawn priorities", "0")
     advise: bool = _option(
         None,
         None,
         "simulate the trace under several settings of the policy, and print the lines of a policy that reduce the wait",
     )
     minutes: float = _option(read_minutes, "N", "with --advise: the time for all simulations", "5")
-    json: bool = _option(None, None, "the same for programs")
-    html: Path | None = _option(Path, "FILE", "write a page to look at")
+    json: bool = _option(None, None, "print JSON for programs")
+    html: Path | None = _option(Path, "FILE", "write an HTML page")
 
 
 def options() -> dict[str, SimulationOption]:
@@ -185,7 +192,7 @@ def options() -> dict[str, SimulationOption]:
 def parse_options(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
     """Parse a command line. If the command line is wrong, print an error and exit the process."""
     parser = argparse.ArgumentParser(
-        prog=prog, description="Run the jobs of a trace through the queue's planner, and tell how they fared."
+        prog=prog, description="Simulate the queue on the jobs of a trace, and print the results."
     )
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a CSV file, which may be compressed (.gz)")
     for name, option in options().items():

@@ -24,7 +24,9 @@ class Loan:
         """Sentence about the loan, for users."""
         sources = [f"{name} leaves {left} of its quota unused" for name, left in self.lenders]
         if self.unassigned:
-            sources.append(f"{amount(self.unassigned, 'instance')} {'is' if self.unassigned == 1 else 'are'} nobody's")
+            sources.append(
+                f"{amount(self.unassigned, 'instance')} {'is' if self.unassigned == 1 else 'are'} in no quota"
+            )
         rest = f": {', '.join(sources)}" if sources else ""
         return f"{self.borrower} uses {amount(self.count, 'instance')} of {self.pool} beyond its quota{rest}."
 

@@ -104,6 +104,6 @@ def test_who_borrows_and_whose_it_may_be() -> None:
     (loan,) = loans(QueueStatus(pools=(P5,), projects=projects))
     assert loan == Loan("p5", "vision", 2, (("nlp", 1),), 1)
     assert loan.sentence == (
-        "vision uses 2 instances of p5 beyond its quota: nlp leaves 1 of its quota unused, 1 instance is nobody's."
+        "vision uses 2 instances of p5 beyond its quota: nlp leaves 1 of its quota unused, 1 instance is in no quota."
     )
     assert not list(loans(QueueStatus(pools=(P5,), projects=projects[1:])))

@@ -162,11 +162,11 @@ def test_who_runs_is_told_in_time_and_once() -> None:
     queue.submit("long")
     queue.submit("short", StoppingCondition={"MaxRuntimeInSeconds": HOUR})
     queue.tick(2 * HOUR)
-    assert not [cause for cause in causes(queue, "long") if cause.startswith("told")]
+    assert not [cause for cause in causes(queue, "long") if cause.startswith("notice: ")]
     closes = 5 * HOUR - TAKEN_BACK_SECONDS
     queue.tick(closes - ANNOUNCED_SECONDS - 2 * HOUR)
     queue.tick()
-    (told,) = [cause for cause in causes(queue, "long") if cause.startswith("told")]
+    (told,) = [cause for cause in causes(queue, "long") if cause.startswith("notice: ")]
     assert "SageMaker takes its instances back at" in told
     assert "the training plan winter ends" in told
     assert queue.job("long").cut_off == int(NOW) + closes
@@ -179,7 +179,7 @@ def test_who_runs_is_told_in_time_and_once() -> None:
     queue.tick(ASK_SECONDS)
     queue.tick()
     assert queue.job("long").cut_off is None
-    assert causes(queue, "long")[-1] == "told: its training plan was extended"
+    assert causes(queue, "long")[-1] == "notice: its training plan was extended"
 
 
 @pytest.mark.parametrize(("status", "failure"), [("Stopped", None), ("Failed", "AlgorithmError: rank 3 is gone")])
@@ -356,8 +356,8 @@ def test_a_job_on_a_plan_for_other_resources_is_told_so_and_what_to_do() -> None
     _, job = Api(queue=queue).call("GET", "/jobs/a")
     assert (job["state"], job["reason"]["code"]) == ("pending", "NEVER_FITS")
     assert job["reason"]["message"].endswith(
-        "The training plan winter of pool winter is not for training jobs, but for endpoint and studio-apps: "
-        "name another pool, or have the policy name another plan."
+        "The training plan winter of pool winter is not for training jobs, but for endpoint and studio-apps. "
+        "Name another pool, or ask an admin to put another plan into the policy."
     )
     queue.training.plans = {ARN: parts_of({**times, **targets, "TargetResources": ["endpoint", "training-job"]})}
     queue.tick(HOUR)

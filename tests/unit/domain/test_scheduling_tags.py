@@ -117,7 +117,7 @@ def test_an_interactive_job_on_a_part_of_an_instance_is_told_why_not_and_what_in
     with pytest.raises(InvalidRequest) as refused:
         read(project="vision", interactive="true", gpus="0.5")
     (issue,) = refused.value.issues
-    assert str(refused.value).endswith("a shell in the job would also open the jobs beside it.")
+    assert str(refused.value).endswith("where a shell would also open the other jobs.")
     assert issue.remedy and issue.remedy.startswith("Leave out the tag gpus, and name a small instance type")
 
 
