@@ -48,7 +48,7 @@ def test_who_waits_for_it_is_told() -> None:
     cluster, plan = queue.forecast()
     (hold,) = [hold for hold in plan.holds if hold.job == "urgent"]
     assert hold.reason is WaitReason.WAITING_FOR_CAPACITY
-    assert "hostile (cannot be stopped: SageMaker denies it to the queue)" in hold.message
+    assert "hostile (SageMaker does not let the queue stop it)" in hold.message
 
 
 def test_it_is_tried_again_after_a_while() -> None:

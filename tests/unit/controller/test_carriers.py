@@ -395,7 +395,9 @@ def test_what_a_member_waits_for_is_told_in_gpus(queue: Harness) -> None:
     _, decided = queue.forecast()
     holds = {hold.job: hold.message for hold in decided.holds}
     assert holds.keys() == {"m1"}
-    assert holds["m1"].startswith("No carrier that takes it has 8 GPUs free, and none starts. Needs 1 instance")
+    assert holds["m1"].startswith(
+        "No carrier that accepts it has 8 GPUs free, and no other carrier can start. It needs 1 instance"
+    )
     (waits,) = decided.holds
     assert waits.blockers == (carrier(queue).name, "m0", "m2"), "who is on board is in its way, too"
 

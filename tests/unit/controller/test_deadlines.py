@@ -324,7 +324,7 @@ def test_a_shorter_limit_of_the_request_still_ends_the_job() -> None:
         ({"not_before": "tomorrow"}, 0, "must be a time in ISO 8601"),
         ({"not_before": "0001-01-01T00:00:00+14:00"}, 0, "must be a time in ISO 8601"),
         ({"start_by": at(60), "start_by_action": "stop"}, 1, "must be notify, cancel or next_pool"),
-        ({"start_by_action": "cancel"}, 0, "no start_by"),
+        ({"start_by_action": "cancel"}, 0, "needs a tag start_by"),
         ({"start_by": f"{at(60)}:cancel", "start_by_action": "notify"}, 1, "the tag start_by ends in cancel"),
         ({"max_total_runtime": "59"}, 0, "from 60 seconds to ten years"),
         ({"max_total_runtime": "99999999d"}, 0, "from 60 seconds to ten years"),

@@ -74,7 +74,7 @@ def test_a_deleted_attempt_without_an_event_is_stopped_and_not_run_again() -> No
     end_and_delete(queue)
     outlast_missing(queue)
     assert queue.state("job1") == "stopped"
-    assert "its result is not known" in str(queue.job("job1").reason)
+    assert "before the queue knew its outcome" in str(queue.job("job1").reason)
     queue.tick()
     assert creates(queue) == [ATTEMPT]
 
