@@ -98,7 +98,8 @@ class MemberHolds:
                 yield hold
                 continue
             leader, *others = bins[hold.job].members
-            message = f"No carrier that accepts it has {gpus(leader.gpus)} free, and no other carrier can start. {hold.message}"
+            none = f"No carrier that accepts it has {gpus(leader.gpus)} free, and no other carrier can start."
+            message = f"{none} {hold.message}"
             yield replace(hold, message=message)
             for member in others:
                 message = f"It is to share an instance with {hold.job}. {hold.message}"
