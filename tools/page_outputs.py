@@ -6,13 +6,15 @@ A page marks its blocks as follows; all options are optional.
     ```sh                                        commands to type, one a line
     <!-- output -->                              the fenced block below is the output of the commands above
     <!-- output lines=6+3 -->                    ... of which the page shows the first six lines and the last three
-    <!-- output repeat="3 running" -->           ... the command is typed again until its output has this text
+    <!-- output repeat="3 running" -->           ... the command is typed again until its output has this text;
+                                                     blanks of any width and line breaks count as one blank
     <!-- output interrupt="step 20" -->          ... Ctrl-C is pressed as soon as the output has this text
     <!-- output ignore="^step" -->               ... lines that match this pattern may differ
     <!-- output exit=1 -->                       ... the last command ends with this status
 """
 
 import difflib
+import itertools
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -114,6 +116,7 @@ def with_outputs(page: str, printed: Sequence[str]) -> str:
 def difference(shown: Shown, printed: str) -> str:
     """Return how a printed text differs from the shown one, as a diff; empty if both are similar."""
     expected, got = (similar(text, shown.ignore) for text in (shown.text, shown.cut(printed)))
+    got = [_cut_off_alike(*pair) for pair in itertools.zip_longest(expected, got, fillvalue="")][: len(got)]
     return "\n".join(difflib.unified_diff(expected, got, "on the page", "printed", lineterm=""))
 
 
@@ -121,6 +124,16 @@ def similar(text: str, ignore: str = "") -> list[str]:
     """Return the lines of a text without what differs between runs: times, sizes, addresses and widths of columns."""
     lines = [line for line in text.splitlines() if not (ignore and re.search(ignore, line))]
     return [line for line in map(_constant, lines) if line]
+
+
+def _cut_off_alike(expected: str, got: str) -> str:
+    """Return the expected line if both lines end with … and one goes on as the other begins; else the other line.
+
+    The width of a column, and with it the place where a text is cut off, depends on times in other columns.
+    """
+    cut_off = expected.endswith("…") and got.endswith("…")
+    length = min(len(expected), len(got)) - 1
+    return expected if cut_off and expected[:length] == got[:length] else got
 
 
 def _constant(line: str) -> str:

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pyte
 
 from tests.client.terminal import Terminal
+from tests.waiting import PATIENCE
 from tools.page_outputs import Step, steps, with_outputs
 
 ROOT = Path(__file__).parents[1]
@@ -50,14 +52,16 @@ class Reader:
         return "\n".join(text for text in printed if text)
 
     def _run(self, command: str, step: Step) -> str:
+        deadline = time.monotonic() + PATIENCE
         while True:
             output, status = self._once(command, step.shown.interrupt if step.shown else "")
             expected = step.shown.exit if step.shown else 0
             if command == "exit" or (step.shown and step.shown.interrupt):
                 break  # a shell ends with the status of its last command, and an interrupted command with any
             assert status == expected, f"{command}\nended with {status}:\n{output}"
-            if not step.shown or step.shown.repeat in output:
+            if not step.shown or step.shown.repeat in re.sub(r"\s+", " ", output):
                 break
+            assert time.monotonic() < deadline, f"{command}\nnever printed {step.shown.repeat}:\n{output}"
         return output
 
     def _once(self, command: str, interrupt: str) -> tuple[str, int]:
