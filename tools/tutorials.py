@@ -1,7 +1,8 @@
 """The tutorials of docs/start, typed on a terminal: python -m tools.tutorials [PAGE ...] writes their outputs.
 
-Each page is typed from beginning to end, on a local cloud that the page itself starts. Outputs that are similar to
-those on the page are kept, so that times and amounts change only together with words.
+Each page is typed from beginning to end, on a local cloud that the page itself starts. For the page about a queue on
+AWS, a local cloud stands in for the account: a user there has the rights of examples/iam/user.json and no others. Outputs that are similar to those on the page are kept, so that times and
+amounts change only together with words.
 """
 
 import os
@@ -10,18 +11,22 @@ import shutil
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyte
 
+from local_cloud.aws.stack import ACCOUNT, LocalCloud
 from tests.client.terminal import Terminal
 from tests.waiting import PATIENCE
 from tools.page_outputs import Step, steps, with_outputs
 
 ROOT = Path(__file__).parents[1]
-PAGES = tuple(ROOT / "docs/start" / name for name in ("first-job.md", "survive-preemption.md", "two-teams.md"))
+ON_A_LAPTOP = tuple(ROOT / "docs/start" / name for name in ("first-job.md", "survive-preemption.md", "two-teams.md"))
+ON_AWS = ROOT / "docs/start/first-job-on-aws.md"
+PAGES = (*ON_A_LAPTOP, ON_AWS)
 
 # Commands that are not typed as they stand: the text that is typed instead, and the reason.
 STAND_INS = {
@@ -29,6 +34,8 @@ STAND_INS = {
     ".venv/bin/python": (sys.executable, "the same environment, used from another folder"),
 }
 
+BUCKET = f"ml-training-{ACCOUNT}"
+PROVISIONING = 10.0  # seconds until a job on "AWS" gets its instances
 _WIDTH, _HEIGHT = 100, 500
 _UNWRAPPED = 400  # columns; a page breaks no lines within words, as a terminal does
 # The prompt of each shell reveals the status of the last command. Line editing would add control codes.
@@ -108,30 +115,89 @@ def rendered(written: bytes) -> str:
     return "\n".join(row.rstrip() for row in screen.display).strip("\n")
 
 
+def copy_checkout(target: Path) -> Path:
+    """Copy the repository as it is, without the files that commands make in it, and return the folder."""
+    made = (".git", ".venv*", ".aws-sam", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+    return Path(shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*made)))
+
+
 @contextmanager
-def reader(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Reader]:
-    """Open a shell in a folder that looks like a checkout, with a home of its own."""
-    home, checkout = folder / "home", folder / "sagemaker-queue"
+def reader(home: Path, folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Reader]:
+    """Open a shell in a folder, with an empty home."""
     home.mkdir()
     (home / ".bashrc").write_text(_STARTUP)
-    shutil.copytree(ROOT / "examples", checkout / "examples")
-    command = ["sh", "-c", 'cd "$0" && exec bash -i', str(checkout)]
+    command = ["sh", "-c", 'cd "$0" && exec bash -i', str(folder)]
     with Terminal(command, _WIDTH, _HEIGHT, {"HOME": str(home), **(environment or {})}) as terminal:
         yield Reader(terminal)
 
 
-def outputs(page: str, folder: Path) -> list[str]:
+def outputs(page: Path, folder: Path) -> list[str]:
     """Type all steps of a page in an empty folder, and return the output of each."""
-    with reader(folder) as person:
-        return [person.does(step) for step in steps(page)]
+    if page == ON_AWS:
+        return _outputs_on_aws(page, folder)
+    checkout = folder / "sagemaker-queue"
+    checkout.mkdir()
+    with reader(folder / "home", checkout) as person:
+        return [person.does(step) for step in steps(page.read_text())]
+
+
+def _outputs_on_aws(page: Path, folder: Path) -> list[str]:
+    """Type all steps of a page whose queue runs in an account. Names of the local cloud become those of an account."""
+    checkout = copy_checkout(folder / "sagemaker-queue")
+    venv.create(folder / "environment", with_pip=True)
+    with LocalCloud(slots=2, startup_delay=PROVISIONING) as cloud:
+        variables = cloud.environment() | _ordinary_user(cloud)
+        settings = {name: variables.pop(f"SAGEMAKER_QUEUE_{name.upper()}") for name in ("url", "role", "image")}
+        variables.pop("SAGEMAKER_QUEUE_INSTANCE_TYPE")
+        settings |= {"bucket": BUCKET, "instance_type": "ml.p5.48xlarge"}
+        (checkout / "queue.toml").write_text("".join(f'{name} = "{value}"\n' for name, value in settings.items()))
+        variables["PATH"] = os.pathsep.join([str(folder / "environment/bin"), os.environ["PATH"]])
+        with reader(folder / "home", checkout, variables) as person:
+            printed = [person.does(step) for step in steps(page.read_text())]
+        return [_as_on_aws(text, settings["url"], folder / "home") for text in printed]
+
+
+def _ordinary_user(cloud: LocalCloud) -> dict[str, str]:
+    """Give the user ann and the jobs the rights of examples/iam, and return ann's credentials as variables."""
+    cloud.client("s3").create_bucket(Bucket=BUCKET)
+    api = cloud.queue_url.split("/restapis/")[1].partition("/")[0]
+    names = {"API_ID": api, "BUCKET": BUCKET, "PUBLISHED": f"published-{BUCKET}"}
+    policies = {}
+    for policy in ("user", "training"):
+        policies[policy] = (ROOT / "examples/iam" / f"{policy}.json").read_text()
+        for name, value in names.items():
+            policies[policy] = policies[policy].replace(name, value)
+    iam = cloud.client("iam")
+    role = cloud.role.rpartition("/")[2]
+    iam.put_role_policy(RoleName=role, PolicyName="training", PolicyDocument=policies["training"])
+    iam.create_user(UserName="ann")
+    iam.put_user_policy(UserName="ann", PolicyName="user", PolicyDocument=policies["user"])
+    key = iam.create_access_key(UserName="ann")["AccessKey"]
+    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+
+
+def _as_on_aws(text: str, url: str, home: Path) -> str:
+    """Return an output with names of an AWS account in place of those of the local cloud."""
+    host = "a1b2c3d4e5-vpce-0123456789abcdef0.execute-api.us-east-1.amazonaws.com"
+    names = (
+        (re.escape(url), f"https://{host}/prod"),
+        (re.escape(str(home)), "/home/ann"),
+        (r"127\.0\.0\.1 is 127\.0\.0\.1", f"{host} is 10.20.0.17"),
+        (r"127\.0\.0\.1, port \d+", f"{host}, port 443"),
+        (r"role/sagemaker-training", "role/training"),
+        (r"/none:1", "/pytorch:2.8"),
+        (ACCOUNT, "123456789012"),
+    )
+    for pattern, instead in names:
+        text = re.sub(pattern, instead, text)
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def main() -> None:
     """Write the outputs into the pages that the command line names, or into all."""
-    for page in [Path(name) for name in sys.argv[1:]] or PAGES:
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
         with tempfile.TemporaryDirectory() as folder:
-            text = page.read_text()
-            page.write_text(with_outputs(text, outputs(text, Path(folder))))
+            page.write_text(with_outputs(page.read_text(), outputs(page, Path(folder))))
             print(f"{os.path.relpath(page)} has its outputs")
 
 
