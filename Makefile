@@ -43,7 +43,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs site lint audit build dist release-notes constraints clean
+.PHONY: help setup demo check test test-all acceptance contract matrix clients sdk-tests torture bench docs outputs site lint audit build dist release-notes constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ docs: $(STAMP)  ## Bring the generated parts of the pages in docs/ up to date wi
 	$(BIN)/python -m tools.failure_matrix
 	$(BIN)/python -m tools.stack_reference docs/reference/stack.md
 	$(BIN)/python -m tools.limits_reference docs/reference/limits.md
+
+outputs: $(STAMP)  ## Type the tutorials on local clouds, and write what is printed into them [PAGES=docs/start/two-teams.md]
+	$(BIN)/python -m tools.tutorials $(PAGES)
 
 site: $(STAMP) $(STAMP_SITE)  ## Build the site of the documentation into build/site, in .venv-site
 	$(BIN)/python -m tools.site

@@ -1,8 +1,8 @@
 """The tutorials of docs/start, typed on a terminal: python -m tools.tutorials [PAGE ...] writes their outputs.
 
 Each page is typed from beginning to end, on a local cloud that the page itself starts. For the page about a queue on
-AWS, a local cloud stands in for the account: a user there has the rights of examples/iam/user.json and no others. Outputs that are similar to those on the page are kept, so that times and
-amounts change only together with words.
+AWS, a local cloud stands in for the account: a user there has the rights of examples/iam/user.json and no others.
+Outputs that are similar to those on the page are kept, so that times and amounts change only together with words.
 """
 
 import os
