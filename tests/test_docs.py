@@ -34,6 +34,7 @@ from tools.clients import TABLE, written
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("events/*.md")])
+USER_FOLDERS = ("start", "run", "operate", "reference", "background")
 
 
 def read(path: str) -> str:
@@ -412,3 +413,18 @@ def test_every_event_and_each_of_its_fields_is_documented() -> None:
     cells = re.findall(r"^\| (`.*?) \| [^|]+ \| [^|]* \|$", guide, re.MULTILINE)
     documented = {field for cell in cells for field in re.findall(r"`([a-z]\w+)`", cell)}
     assert documented == {field for example in examples for field in example["detail"]}
+
+
+def test_every_user_page_is_at_most_two_clicks_from_the_start_page() -> None:
+    start = ROOT / "docs/index.md"
+    once = linked_pages(start)
+    reached = once.union(*(linked_pages(page) for page in once))
+    user_pages = {page for folder in USER_FOLDERS for page in (ROOT / "docs" / folder).rglob("*.md")}
+    assert len(user_pages) > 60
+    assert not user_pages - reached
+
+
+def linked_pages(page: Path) -> set[Path]:
+    """The pages of the documentation that a page links to."""
+    targets = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text())
+    return {(page.parent / target).resolve() for target in targets}
