@@ -6,8 +6,8 @@ A page marks its blocks as follows; all options are optional.
     ```sh                                        commands to type, one a line
     <!-- output -->                              the fenced block below is the output of the commands above
     <!-- output lines=6+3 -->                    ... of which the page shows the first six lines and the last three
-    <!-- output repeat="3 running" -->           ... the command is typed again until its output has this text;
-                                                     blanks of any width and line breaks count as one blank
+    <!-- output repeat="[3-5] running" -->       ... the command is typed again until its output has this pattern,
+                                                     where blanks of any width and line breaks count as one blank
     <!-- output interrupt="step 20" -->          ... Ctrl-C is pressed as soon as the output has this text
     <!-- output ignore="^step" -->               ... lines that match this pattern may differ
     <!-- output exit=1 -->                       ... the last command ends with this status
@@ -38,6 +38,7 @@ _VARIABLE = (
     (re.compile(r"\b\d[\d,.]* (bytes?|[kKMG]i?B)(?!\w)"), "SIZE"),
     (re.compile(r"\bstep [1-9]\d*"), "step N"),
     (re.compile(r"\$?\b\d+\.\d+\b"), "AMOUNT"),
+    (re.compile(r"(?<=\s)\?(?=\s)"), ""),  # a start that is not known, rather than not yet known
     (re.compile(r"[-─━═]{3,}"), "---"),
     (re.compile(r"[ \t]+"), " "),
 )  # fmt: skip
