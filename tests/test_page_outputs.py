@@ -90,6 +90,7 @@ def test_an_output_with_other_words_is_a_difference_and_is_written(changed: str)
         ("up after 2.1 s", "up after 14.9 s"),
         ("0.06 instance-hours, $1.20", "1.25 instance-hours, $0.09"),
         ("http://127.0.0.1:39871/page", "http://127.0.0.1:40000/page"),
+        ("preempted  0  1st  …  1  It waits", "preempted  0  1st  ?  1  It waits"),
         ("starting at step 23", "starting at step 31"),
         ("────────── ─────", "──── ────────"),
     ],

@@ -38,7 +38,7 @@ _VARIABLE = (
     (re.compile(r"\b\d[\d,.]* (bytes?|[kKMG]i?B)(?!\w)"), "SIZE"),
     (re.compile(r"\bstep [1-9]\d*"), "step N"),
     (re.compile(r"\$?\b\d+\.\d+\b"), "AMOUNT"),
-    (re.compile(r"(?<=\s)\?(?=\s)"), ""),  # a start that is not known, rather than not yet known
+    (re.compile(r"(?<=\s)[?…](?=\s)"), ""),  # a start that is unknown, or not yet known
     (re.compile(r"[-─━═]{3,}"), "---"),
     (re.compile(r"[ \t]+"), " "),
 )  # fmt: skip

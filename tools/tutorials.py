@@ -35,7 +35,7 @@ STAND_INS = {
 }
 
 BUCKET = f"ml-training-{ACCOUNT}"
-PROVISIONING = 10.0  # seconds until a job on "AWS" gets its instances
+PROVISIONING = 20.0  # seconds until a job on "AWS" gets its instances
 _WIDTH, _HEIGHT = 100, 500
 _UNWRAPPED = 400  # columns; a page breaks no lines within words, as a terminal does
 # The prompt of each shell reveals the status of the last command. Line editing would add control codes.
