@@ -267,7 +267,7 @@ def test_the_example_of_a_role_has_all_that_carriers_leave(system: System, tmp_p
         ({"EnableNetworkIsolation": True}, "has no network"),
         (
             {"Tags": [{"Key": "gpus", "Value": "1"}, {"Key": "interactive", "Value": "true"}]},
-            "a shell in the job would also open the jobs beside it",
+            "where a shell would also open the other jobs",
         ),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_start_of_the_same_plan_is_not_made_where_an_interactive_job_needs_the
     decided = plan(a_snapshot(waiting("t", {"p5": 1}, priority=50), lab("lab", {"p5": 1}, waited=1), policy=policy))
     assert started(decided) == {"lab": {"p5": 1}}
     assert reasons(decided) == {"t": WaitReason.WAITING_FOR_CAPACITY}
-    assert "Its project has no job there" not in decided.holds[0].message
+    assert "No job of its project runs there." not in decided.holds[0].message
 
 
 def test_training_behind_it_says_that_it_is_interactive() -> None:
