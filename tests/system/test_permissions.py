@@ -6,6 +6,9 @@ assume. Each permission is used; then it alone is taken away, and the same use m
 
 import copy
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +44,7 @@ from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job, JobRecord, iso
 from job_queue.scheduler import GpuAllocation, JobState
 from local_cloud.aws.deployment import WORK_BUCKET
-from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
+from local_cloud.aws.stack import ACCOUNT, IMAGE, INSTANCE_TYPE, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
 from local_cloud.sagemaker.account.options import Account, parse_plan
 from sagemaker_queue import QueueClient
@@ -55,6 +58,7 @@ PLAN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/reserved"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 # With every permission that there can be.
 PARAMETERS = {"CheckpointBuckets": "system,more.checkpoints", "VolumeKmsKeyArns": KEY}
+DEFAULT_BUCKET, PUBLISHED = f"sagemaker-{REGION}-{ACCOUNT}", f"training-queue-{ACCOUNT}"
 EXAMPLES = Path(__file__).parents[2] / "examples/iam"
 THROUGH_SAGEMAKER = {"kms_ViaService": f"sagemaker.{REGION}.amazonaws.com"}
 
@@ -666,6 +670,60 @@ def test_what_users_are_given_is_enough_for_a_job_and_for_nothing_past_the_queue
     refused(training.create_training_job, **system.request("past-the-queue", "pass"))
     refused(training.stop_training_job, TrainingJobName=attempt)
     refused(client_of(system, session, "dynamodb").scan, TableName="sagemaker-queue")
+
+
+@pytest.fixture
+def training_role(system: System) -> Iterator[str]:
+    """The jobs' role with the rights of examples/iam/training.json only."""
+    iam, name = system.cloud.client("iam"), system.cloud.role.rpartition("/")[2]
+    before = iam.get_role_policy(RoleName=name, PolicyName="training")["PolicyDocument"]
+    few = example("training.json", BUCKET=DEFAULT_BUCKET)
+    iam.put_role_policy(RoleName=name, PolicyName="training", PolicyDocument=few)
+    yield system.cloud.role
+    iam.put_role_policy(RoleName=name, PolicyName="training", PolicyDocument=json.dumps(before))
+
+
+def test_a_user_with_these_rights_only_gets_from_published_settings_to_the_first_job(
+    system: System, training_role: str, tmp_path: Path
+) -> None:
+    api = system.cloud.queue_url.split("/restapis/")[1].partition("/")[0]
+    rights = example("user.json", API_ID=api, BUCKET=DEFAULT_BUCKET, PUBLISHED=PUBLISHED)
+    key = a_user(system, "newcomer", rights).get_credentials()
+    files = system.cloud.client("s3")
+    for bucket in (DEFAULT_BUCKET, PUBLISHED):
+        files.create_bucket(Bucket=bucket)
+    kept = {name: value for name, value in system.cloud.environment().items() if not name.startswith("SAGEMAKER_QUEUE")}
+
+    def smq(*arguments: str, home: Path, **variables: str) -> str:
+        home.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "sagemaker_queue", *arguments],
+            cwd=home, env={**kept, "PATH": os.environ["PATH"], "HOME": str(home), **variables},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"smq {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    operator, user = tmp_path / "operator", tmp_path / "user"
+    settings = {"url": system.cloud.queue_url, "account": ACCOUNT, "role": training_role, "image": IMAGE}
+    for name, value in {**settings, "instance_type": INSTANCE_TYPE, "bucket": DEFAULT_BUCKET}.items():
+        smq("config", "set", name, value, home=operator)
+    files.put_object(Bucket=PUBLISHED, Key="queue.toml", Body=smq("config", "export", home=operator).encode())
+
+    own = {"AWS_ACCESS_KEY_ID": key.access_key, "AWS_SECRET_ACCESS_KEY": key.secret_key}
+    smq("config", "import", f"s3://{PUBLISHED}/queue.toml", home=user, **own)
+    found = smq("doctor", home=user, **own)
+    assert "✗" not in found and "✓ access" in found, found
+    (user / "train.py").write_text("print('it works')\n")
+    smq("submit", "--name", "first-of-newcomer", "--checkpoint", "--", "python", "train.py", home=user, **own)
+    system.wait_state("first-of-newcomer", "completed")
+    assert "it works" in smq("logs", "first-of-newcomer", home=user, **own)
+    uploaded = files.list_objects_v2(Bucket=DEFAULT_BUCKET)["Contents"]
+    assert any("code" in each["Key"] for each in uploaded), uploaded
+    session = boto3.Session(key.access_key, key.secret_key, region_name=REGION)
+    mine = client_of(system, session, "s3")
+    refused(mine.put_object, Bucket=PUBLISHED, Key="queue.toml", Body=b"")
+    refused(mine.list_objects_v2, Bucket="system")
 
 
 def test_whoever_may_do_anything_goes_through_the_queue_where_that_is_asked(system: System) -> None:
