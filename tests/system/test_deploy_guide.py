@@ -166,7 +166,10 @@ def deployer(account: Ministack, aws: Any, root_keys: AccountKeys, tmp_path: Pat
 
 
 def steps(page: str) -> list[tuple[str, str]]:
-    """Each block of commands of a page, and the output that the page shows below it."""
+    """Each block of commands of a page, and the output (```text) that the page shows below it.
+
+    Other outputs (```console) are those of stand-ins, and not compared.
+    """
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     found: list[tuple[str, str]] = []
     before = None

@@ -689,6 +689,7 @@ def test_a_user_with_these_rights_only_gets_from_published_settings_to_the_first
     api = system.cloud.queue_url.split("/restapis/")[1].partition("/")[0]
     rights = example("user.json", API_ID=api, BUCKET=DEFAULT_BUCKET, PUBLISHED=PUBLISHED)
     key = a_user(system, "newcomer", rights).get_credentials()
+    assert key
     files = system.cloud.client("s3")
     for bucket in (DEFAULT_BUCKET, PUBLISHED):
         files.create_bucket(Bucket=bucket)
