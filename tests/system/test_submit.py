@@ -191,7 +191,8 @@ def test_what_the_queue_refuses_is_not_uploaded(system: System, smq: Smq, folder
     options = ["-t", "ml.p5.48xlarge", "--bucket", "system"]
     refused = smq("submit", *options, "--project", "defualt", "--", "python", "refused.py")
     assert refused.code == 1
-    assert refused.err == "smq: No project 'defualt'. Did you mean default? Projects: default.\n"
+    link = "smq: see docs/reference/errors.md#invalidrequest"
+    assert refused.err == f"smq: No project 'defualt'. Did you mean default? Projects: default.\n{link}\n"
     folded = smq("submit", *options, "--retries", "1000", "--", "python", "refused.py")
     assert folded.err.startswith("smq: --retries must be a whole number from 0 to ")
     request = smq("submit", *options, "--dry-run", "--", "python", "refused.py").json
