@@ -172,4 +172,4 @@ def test_in_a_pool_of_any_type_one_kind_is_paused() -> None:
     decided, without = both(CLOSED, a_snapshot(lacking, other, either, policy=policy), "default/ml.p5")
     assert set(starts(decided)) == {"other", "either"}
     assert len(without.starts) == 3
-    assert hold(decided, "lacking").message.startswith("SageMaker has no instances of ml.p5 at present. the first in ")
+    assert hold(decided, "lacking").message.startswith("SageMaker has no instances of ml.p5 at present. The next try, ")

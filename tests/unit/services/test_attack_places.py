@@ -102,7 +102,7 @@ def test_nobody_has_the_queue_look_at_places_without_end() -> None:
 def test_nobody_has_a_bucket_to_themselves(place: str) -> None:
     status, answer = submit(Api(), "squatter", STRANGER, place)
     assert (status, answer["field"]) == (403, "CheckpointConfig.S3Uri")
-    assert "a folder of their own" in answer["remedy"]
+    assert "a separate folder" in answer["remedy"]
 
 
 @pytest.mark.parametrize(("place", "status"), [("team", 403), ("team/vision", 403), ("team/vision/job1", 202)])
