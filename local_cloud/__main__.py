@@ -124,25 +124,29 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     aws = argparse.ArgumentParser(add_help=False)
-    group = aws.add_argument_group("the AWS account", "What SageMaker allows; by default everything, at any rate.")
+    group = aws.add_argument_group("the AWS account", "Limits of SageMaker; by default there are none.")
     group.add_argument(
         "--quota", type=checked(parse_quota), action="append", default=[], metavar="NAME=LIMIT",
         help="a quota by SageMaker's own name, such as 'ml.p5.48xlarge for spot training job usage=0'; repeatable",
     )  # fmt: skip
     group.add_argument(
         "--quota-lag", type=checked(parse_seconds), metavar="SECONDS",
-        help="count instances toward quotas for so long after a job or a warm pool has ended. Types that neither "
-        "--quota nor --instances names have a quota of --slots instances then, on demand and spot. AWS: some minutes",
+        help="count instances toward quotas for this time after the end of a job or a warm pool. Types that neither "
+        "--quota nor --instances names then have a quota of --slots instances, on demand and spot. AWS: some minutes",
     )  # fmt: skip
     group.add_argument(
         "--create-rate", type=checked(parse_rate), metavar="CALLS/BURST",
         help="CreateTrainingJob calls a second, and at once after a rest; more are throttled. AWS: 1/10 or so",
     )  # fmt: skip
     group.add_argument(
-        "--list-rate", type=checked(parse_rate), metavar="CALLS/BURST", help="the same of ListTrainingJobs. AWS: 2/2"
+        "--list-rate", type=checked(parse_rate), metavar="CALLS/BURST", help="the same for ListTrainingJobs. AWS: 2/2"
     )
     group.add_argument(
-        "--history", type=checked(parse_history), default=0, metavar="N", help="training jobs that ended before"
+        "--history",
+        type=checked(parse_history),
+        default=0,
+        metavar="N",
+        help="number of earlier training jobs in the history",
     )
     group.add_argument(
         "--plan", type=checked(parse_plan), action="append", default=[], metavar="NAME=COUNT,START,END[,TYPE]",
@@ -157,12 +161,12 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--stop-grace", type=checked(parse_seconds), metavar="SECONDS",
         help="time from SIGTERM to SIGKILL. AWS: 120. Default: 10, but half a second where the first process of the "
-        "container does not handle SIGTERM, so that nothing would come of waiting",
+        "container does not handle SIGTERM",
     )  # fmt: skip
     group.add_argument(
         "--strict", action="store_true",
-        help="as AWS makes a new account, where no other option says otherwise: default quotas and rates, a history, "
-        "and instances that take a while",
+        help="behave like a new AWS account, unless other options differ: default quotas and rates, a history, and "
+        "instances that take a while",
     )  # fmt: skip
     options = argparse.ArgumentParser(add_help=False)
     options.add_argument(
@@ -170,7 +174,7 @@ def parser() -> argparse.ArgumentParser:
         type=slots,
         default=2,
         metavar="N",
-        help="instances the queue may use, whatever policy is applied to it later (default 2)",
+        help="instances that the queue may use under any policy (default 2)",
     )
     options.add_argument("--policy", type=Path, metavar="FILE", help="the policy to apply at the start, YAML or JSON")
     options.add_argument(
@@ -179,15 +183,20 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     options.add_argument(
         "--faults", type=checked(injection.parse), metavar="KIND=P,...",
-        help=f"what goes wrong, each with a probability from 0 to 1: {', '.join(injection.KINDS)}",
+        help=f"faults to inject, each with a probability from 0 to 1: {', '.join(injection.KINDS)}",
     )  # fmt: skip
     options.add_argument(
         "--throttle-keys", type=checked(parse_limits), nargs="?", const=AWS_LIMITS, metavar="READS/WRITES",
-        help="DynamoDB throttles each partition key beyond so many read and write units a second (AWS: 3000/1000, also "
+        help="DynamoDB throttles each partition key above these read and write units a second (AWS: 3000/1000, also "
         "with --strict)",
     )  # fmt: skip
     options.add_argument("--seed", type=int, metavar="N", help="makes the decisions about faults repeatable")
-    options.add_argument("--env-file", type=Path, metavar="FILE", help="keep `export NAME=VALUE` lines there meanwhile")
+    options.add_argument(
+        "--env-file",
+        type=Path,
+        metavar="FILE",
+        help="write `export NAME=VALUE` lines to this file while the cloud is up",
+    )
     whole = argparse.ArgumentParser(prog="python -m local_cloud", description=__doc__)
     actions = whole.add_subparsers(dest="action", required=True, metavar="demo|up|exec")
     actions.add_parser(

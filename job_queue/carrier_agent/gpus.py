@@ -43,7 +43,7 @@ class Gpus:
             if not 0 <= gpu < len(self._free):
                 raise GpuUnavailable(f"there is no GPU {gpu}: the instance has {len(self._free)}")
             if self._free[gpu] < tenths:
-                raise GpuUnavailable(f"of GPU {gpu} {self._free[gpu]} tenths are free, and {tenths} are asked for")
+                raise GpuUnavailable(f"GPU {gpu} has {self._free[gpu]} free tenths, and {tenths} are requested")
         for gpu in gpus:
             self._free[gpu] -= tenths
 

@@ -114,7 +114,7 @@ def _pools(policy: Policy) -> Iterator[str]:
     """Yield the faults of single pools, which are mostly fields that exclude one another."""
     for pool in policy.pools:
         if pool.instance_type is None and len(policy.pools) > 1:
-            yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
+            yield f"the pool {pool.name} has no instance_type, which is allowed only if it is the only pool"
         if pool.gpus is not None and pool.market != "on_demand":
             yield f"{pool.name} is to be shared, which pools of spot instances and of training plans are not yet"
         if pool.keep_warm and pool.spot:

@@ -214,7 +214,7 @@ def _cells(metrics: Metrics) -> list[str]:
 def _fairness(outcome: PolicyOutcome) -> str:
     worst = max(outcome.fairness, key=lambda name: outcome.fairness[name])
     return (
-        f"rho, the time that jobs take here per time that they would take alone on their project's quota: "
+        f"rho, the time that jobs take here per time that they would take on their project's quota without other jobs: "
         f"{outcome.fairness[worst]:.2f} for {worst}, which is the worst of {len(outcome.fairness)}."
     )
 

@@ -192,7 +192,7 @@ Then, for example:
   {smq} ls
   python your_script.py    # estimators with sagemaker_session=QueueTrainingJobSession()
 
-What it writes:
+Its output:
   services   {cloud.log}
   training   log group /aws/sagemaker/TrainingJobs
   the queue  log group {cloud.log_group}

@@ -93,7 +93,7 @@ def test_nobody_gets_a_gpu_that_another_has(carrier: Carrier) -> None:
     carrier.assign("first-qstamp-1", UNTIL_STOPPED, gpus=(4,), tenths=6)
     carrier.until_says("first-qstamp-1", "up")
     carrier.assign("second-qstamp-1", "echo never", gpus=(4,), tenths=5)
-    assert "4 tenths are free, and 5 are asked for" in carrier.end_of("second-qstamp-1")["reason"]
+    assert "has 4 free tenths, and 5 are requested" in carrier.end_of("second-qstamp-1")["reason"]
     carrier.assign("third-qstamp-1", "echo $SMQ_GPU_MEMORY_FRACTION $CUDA_VISIBLE_DEVICES", gpus=(4,), tenths=4)
     assert carrier.end_of("third-qstamp-1")["sharing"] == "time-slicing"
     assert "0.4 4" in carrier.lines("third-qstamp-1")

@@ -21,7 +21,7 @@ def patterns(text: str | tuple[str, ...]) -> tuple[str, ...]:
     return text if isinstance(text, tuple) else tuple(word.strip() for word in text.split(","))
 
 
-_one_job = partial(argument, "name", metavar="JOB", help="the name that the job was submitted under")
+_one_job = partial(argument, "name", metavar="JOB", help="the name of the job")
 job_argument = _one_job(shell_complete=all_job_names)
 live_job_argument = _one_job(shell_complete=job_names)
 optional_job_argument = _one_job(shell_complete=all_job_names, required=False)
@@ -54,7 +54,7 @@ job_set_arguments = bundled(
         metavar="JOB",
         nargs=-1,
         shell_complete=job_names,
-        help="the name that a job was submitted under, or a pattern that live jobs match, such as 'lr-*'",
+        help="the name of a job, or a pattern such as 'lr-*' for live jobs",
     ),
     option(
         "--group",
@@ -89,10 +89,10 @@ names_argument = argument(
     metavar="NAME",
     nargs=-1,
     shell_complete=job_names,
-    help="only jobs of these names; * and ? stand for any letters, in quotes",
+    help="list only jobs with these names; * and ? stand for any letters (put the pattern in quotes)",
 )
 filter_options = (
-    flag("--mine", exclusive_group="owner", help="only jobs that were submitted with your AWS credentials"),
+    flag("--mine", exclusive_group="owner", help="only your own jobs, by your AWS credentials"),
     option(
         "--owner",
         "owners",
@@ -100,7 +100,7 @@ filter_options = (
         type=patterns,
         default=(),
         exclusive_group="owner",
-        help="only jobs of these owners, as the tables show them or by ARN",
+        help="only jobs of these owners: names as in the tables, or ARNs",
     ),
     option(
         "--project",
@@ -143,5 +143,5 @@ job_choice_arguments = bundled(
         default=QUEUE_ORDER,
         help="; ".join(f"{name}: {order.meaning}" for name, order in ORDERS.items()),
     ),
-    flag("--reverse", help="the other way round"),
+    flag("--reverse", help="reverse the order"),
 )

@@ -26,7 +26,7 @@ def read_document(path: str, stdin: TextIO) -> Document:
     try:
         text = stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "the text is not UTF-8"
         raise InvalidDocument(f"{name} cannot be read: {reason}.") from error
     try:
         content = _parsed(text)
@@ -36,15 +36,17 @@ def read_document(path: str, stdin: TextIO) -> Document:
         what = ", ".join(part for part in (error.context, error.problem) if part)
         raise InvalidDocument(f"{name}:{where} {what}.") from error
     except yaml.YAMLError as error:
-        raise InvalidDocument(f"{name} holds neither YAML nor JSON: {error}.") from error
+        raise InvalidDocument(f"{name} is neither YAML nor JSON: {error}.") from error
     try:
         plain = json.loads(json.dumps(content, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise InvalidDocument(
-            f"{name} holds something that JSON has no type for ({error}); put dates into quotes."
+            f"{name} has a value for which JSON has no type ({error}); put dates into quotes."
         ) from error
     if not isinstance(plain, dict):
-        raise InvalidDocument(f"{name} must hold a mapping of fields, not {'nothing' if plain is None else 'a value'}.")
+        raise InvalidDocument(
+            f"{name} must contain a mapping of fields, not {'nothing' if plain is None else 'a value'}."
+        )
     return plain
 
 
@@ -75,7 +77,7 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
                     raise yaml.MarkedYAMLError(
-                        problem=f"the key {key.value!r} stands here for the second time", problem_mark=key.start_mark
+                        problem=f"the key {key.value!r} is given for the second time", problem_mark=key.start_mark
                     )
                 seen.add((key.tag, key.value))
         return node
@@ -91,7 +93,7 @@ def _parsed(text: str) -> object:
 def _unique_fields(pairs: list[tuple[str, object]]) -> Document:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError("a key stands twice; the YAML reader says where")
+        raise ValueError("a key is given twice")
     return fields
 
 

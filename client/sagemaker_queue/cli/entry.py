@@ -49,35 +49,35 @@ COMMANDS = (
 EXAMPLES = """\
 smq submit -- python train.py  run any command as a job
 smq sweep --grid lr=0.1,0.01 -- python train.py --lr {lr}
-smq run -- airflow scheduler   any program: its training jobs are queued
-smq proxy -- java -jar a.jar   the same in any language
-smq ls                        the queue: who runs, who waits, in order
+smq run -- airflow scheduler   run a program whose training jobs go through the queue
+smq proxy -- java -jar a.jar   the same for any language
+smq ls                        running and waiting jobs, in the order of the queue
 smq ls --wide                 the same, with positions, projects and owners
 smq ls -o job,age,reason      only these columns
-smq ls --waiting --mine       my jobs that wait; see smq ls --help
+smq ls --waiting --mine       my waiting jobs; see smq ls --help
 smq ls --failed --json        the failed jobs, for a program
 smq top                       pools, projects and jobs on a live screen
 smq ui                        the same in a browser, over time
-smq notify                    tell me when my jobs start, fail or finish
-smq show job1                 all about job1: its attempts, its history
-smq events job1               what happened to job1, and why
-smq why job1                  why job1 waits, and what would change that
-smq logs -f job1              what job1 writes, through every preemption
+smq notify                    notices when my jobs start, fail or finish
+smq show job1                 all facts about job1, its attempts and history
+smq events job1               the history of job1, with causes
+smq why job1                  why job1 waits, and how to start it sooner
+smq logs -f job1              the log of job1, through every preemption
 smq shell job1                a shell in job1 while it runs
-smq wait job1 && smq get job1  the results of job1, as soon as there are any
-smq checkpoints job1          the steps that job1 has saved, and their sizes
-smq plan request.json         what would become of a job
-smq set-priority job1 5       let job1 run sooner
-smq hold job1                 keep job1 from starting; "release" lets it go
-smq requeue job1              stop job1 for now: it waits again, and resumes
-smq cancel job1 job2          end two jobs
-smq status                    pools and projects: who may use what, who does
-smq policy apply policy.yaml  share the fleet in another way
-smq plan --capacity p5=10     who would start, if there were so many
-smq history --since 30d       what has run: who, how long, on what
-smq usage --by owner          who used how much, and what it cost
-smq failures --since 7d       which classes of failures, and what they lost
-smq simulate trace.csv        how jobs would fare, with no queue at all
+smq wait job1 && smq get job1  the results of job1, when it has finished
+smq checkpoints job1          the checkpoints of job1, with their sizes
+smq plan request.json         what would happen to a job (dry run)
+smq set-priority job1 5       a higher priority for job1
+smq hold job1                 put job1 on hold; "smq release" ends the hold
+smq requeue job1              stop job1: it waits again, and resumes later
+smq cancel job1 job2          cancel two jobs
+smq status                    pools and projects: quotas and used instances
+smq policy apply policy.yaml  apply another policy
+smq plan --capacity p5=10     the effect of another number of instances
+smq history --since 30d       finished attempts: owners, runtimes, instances
+smq usage --by owner          usage and cost by owner
+smq failures --since 7d       failures by class, and the lost hours
+smq simulate trace.csv        a simulation of jobs, without a queue
 smq -c research ls            the queue of the profile "research"
 """
 
@@ -88,7 +88,7 @@ class Smq(Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, the places where the queue's address is looked up, and the exit codes."""
         super().format_epilog(ctx, formatter)
-        with formatter.section("where the queue is (the first that is given)"):
+        with formatter.section("address of the queue (the first that is given)"):
             formatter.write_text(
                 f"--url or --profile; {URL_VARIABLE} (with {API_ID_VARIABLE} for a VPC endpoint's address); "
                 f'{PROFILE_VARIABLE}; default = "NAME" in {DEFAULT_FILE}'
@@ -131,9 +131,9 @@ def _run(argv: list[str]) -> int:
 
 # Options that users expect, because other tools have them or a column has this name.
 _KNOWN_ELSEWHERE = {
-    "--user": "Use --owner: it accepts the names in the column User.",
-    "--users": "Use --owner: it accepts the names in the column User.",
-    "--watch": "Use smq top: it shows the queue continuously.",
+    "--user": "Use --owner, which accepts the names in the column User.",
+    "--users": "Use --owner, which accepts the names in the column User.",
+    "--watch": "Use smq top, which shows the queue continuously.",
 }
 
 

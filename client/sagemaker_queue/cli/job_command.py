@@ -48,8 +48,9 @@ class RunCommand(Command):
         doubtful = dict.fromkeys(name for name in (word.partition("=")[0] for word in words) if name in known)
         if doubtful and not has_dashes and not ctx.resilient_parsing:
             print_note(
-                f"The command {one_line(words[0])} gets {', '.join(doubtful)}, as smq passes on all words after "
-                "its first one. Put options of smq before the command; -- before the command hides this note."
+                f"The command {one_line(words[0])} gets {', '.join(doubtful)}, because smq passes on all words "
+                "after the first word of the command. Put options of smq before the command; -- before the command "
+                "hides this note."
             )
         return rest
 
@@ -127,7 +128,7 @@ def job_from_options(
     if not command and not interactive:
         raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")
     if not command and "launcher" in options:
-        raise InvalidOption("--launcher starts a command, and none is given: write it at the end, after --.")
+        raise InvalidOption("--launcher needs a command: write it at the end, after --.")
     if file := options.get("more"):
         options = {**options, "more": read_document(str(file), sys.stdin)}
     described = packed_job(
@@ -146,7 +147,7 @@ def _print_kept_back(kept_back: Sequence[str]) -> None:
     named = ", ".join(one_line(name) for name in kept_back[:_NAMED])
     others = f" and {len(kept_back) - _NAMED} more" if len(kept_back) > _NAMED else ""
     print(
-        f"smq: not packed, as keys and passwords may be in it: {named}{others}. What a job needs of it belongs into AWS"
-        " Secrets Manager; a ! before its name in .smqignore, or --include-secrets PATTERN, packs it all the same.",
+        f"smq: not packed, as keys and passwords may be in it: {named}{others}. Put secrets of a job into AWS"
+        " Secrets Manager. To pack a file anyway: a ! before its name in .smqignore, or --include-secrets PATTERN.",
         file=sys.stderr,
     )

@@ -40,7 +40,9 @@ def print_log(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = 
     _check_instance(job, lines.instance)
     numbers = [run.attempt for run in job.attempts]
     if lines.attempt is not None and lines.attempt not in numbers:
-        raise NotFound(f"{name} has no attempt {lines.attempt}; it has: {', '.join(map(str, numbers)) or 'none yet'}.")
+        raise NotFound(
+            f"{name} has no attempt {lines.attempt}; its attempts: {', '.join(map(str, numbers)) or 'none yet'}."
+        )
     _show(Follower(queue, queue.aws_client("logs"), lines=lines).so_far(name), lines, whose)
     return DONE
 
@@ -68,4 +70,4 @@ def _check_instance(job: JobDetail, instance: str | None) -> None:
     most = max(job.instances, *(attempt.instances or 1 for attempt in job.attempts), 1)
     if not (number.isdecimal() and 1 <= int(number) <= most):
         last = f" to algo-{most}" if most > 1 else ""
-        raise NotFound(f"{job.job} has no instance {instance}; it has: algo-1{last}.")
+        raise NotFound(f"{job.job} has no instance {instance}; its instances: algo-1{last}.")

@@ -19,16 +19,15 @@ DONE, REFUSED, USAGE, NOT_FOUND, ENDED_OTHERWISE, INTERRUPTED, BROKEN_PIPE = 0, 
 
 EXIT_CODES = {
     DONE: "done",
-    REFUSED: "the queue or S3 refused, failed or could not be reached, the folder cannot be packed,"
-    ' "policy diff" has found a difference, "policy check" or "doctor" something wrong,'
-    ' "policy advise" too little history,'
-    ' or "policy apply" or "cancel" got no yes',
-    USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
-    NOT_FOUND: "no such job, or nothing at that place in S3",
-    ENDED_OTHERWISE: "a job that was followed to its end, or waited for, has failed or was stopped;"
-    ' the attempt that "shell" was in has ended; no trial of a search has completed',
+    REFUSED: "the queue or S3 refused the request, failed or could not be reached; the folder cannot be packed;"
+    ' "policy diff" found a difference; "policy check" or "doctor" found a fault;'
+    ' "policy advise" had too little history; or a question was not answered with yes',
+    USAGE: "wrong usage, an unreadable file, no queue, missing settings of a job, or no AWS credentials",
+    NOT_FOUND: "no such job, or no object at that address in S3",
+    ENDED_OTHERWISE: "a job that was followed or waited for failed or was stopped;"
+    ' the attempt of "shell" ended; no trial of a search completed',
     INTERRUPTED: "interrupted (Ctrl-C)",
-    BROKEN_PIPE: "whoever read the output has gone, as head does",
+    BROKEN_PIPE: "the reader of the output, such as head, has closed it",
 }
 
 

@@ -116,7 +116,7 @@ def argument(name: str, **attributes: Any) -> Decorator:
     return click.argument(name, cls=Argument, **attributes)
 
 
-def json_flag(help: str = "the same for programs", **attributes: Any) -> Decorator:
+def json_flag(help: str = "print JSON", **attributes: Any) -> Decorator:
     """Add ``--json`` to a command, as the parameter ``as_json``."""
     return flag("--json", "as_json", help=help, **attributes)
 
@@ -294,7 +294,7 @@ def _queue_options() -> list[click.Parameter]:
     ]
 
 
-QUEUE_SECTION = "which queue"
+QUEUE_SECTION = "choice of the queue"
 
 
 def _note_queue(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

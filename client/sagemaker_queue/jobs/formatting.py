@@ -217,7 +217,7 @@ def _expected_start(expected: Expectation | None) -> str:
         return ""
     if (interval := interval_in_words(expected, datetime.now(timezone.utc))) is not None:
         return f" Expected wait: {interval}."
-    return f" It may start at about {_tenth_minute(expected.start)}." if expected.start else ""
+    return f" Expected start: about {_tenth_minute(expected.start)}." if expected.start else ""
 
 
 def predicate(state: str) -> str:

@@ -31,7 +31,7 @@ _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P
 _ONE_OBJECT = frozenset({"ManifestFile", "AugmentedManifestFile"})
 _MISSING_BUCKET = frozenset({"NoSuchBucket", "404"})
 _REGION_HEADER = "x-amz-bucket-region"
-_OVERRIDE_HINT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+_OVERRIDE_HINT = "To submit it anyway: smq submit --no-preflight, or preflight=False in Python."
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,9 @@ def _is_missing(s3: Any, location: _Location) -> bool:
 
 
 _ABSENT: Mapping[str, Callable[[_Location], str]] = {
-    "prefix": lambda at: f"names s3://{at.bucket}/{at.key}, where nothing is: upload the data, or correct the address.",
+    "prefix": lambda at: (
+        f"names s3://{at.bucket}/{at.key}, which has no objects: upload the data, or correct the address."
+    ),
     "object": lambda at: f"names s3://{at.bucket}/{at.key}, which does not exist: upload it, or correct the address.",
 }
 

@@ -236,7 +236,7 @@ class QueueClient(client.QueueClient):
         """
         names = matching_job_names(self, _names(jobs), (group,) if group else (), "all")
         if not names:
-            raise InvalidOption("Say which jobs to wait for, by name or by group.")
+            raise InvalidOption("Name the jobs to wait for, or give a group.")
         deadline = None if timeout is None else time.monotonic() + timeout
         ended: dict[str, JobDetail] = {}
 
@@ -411,4 +411,4 @@ def _names(jobs: Iterable[str | JobSummary | Iterable[str | JobSummary]]) -> Ite
 
 def _refuse_keywords(job: JobKeywords) -> None:
     if job:
-        raise TypeError(f"{next(iter(job))} is of a command: a request says all of a job itself.")
+        raise TypeError(f"{next(iter(job))} is a keyword for commands: a request describes the whole job.")

@@ -150,7 +150,7 @@ def usage(
         [it.budget.project, it.owner, f"{it.hours:,.2f}", f"{it.budget.hours:,.2f}", it.budget.period] for it in budgets
     ]
     titles = ["Project", "Owner", "Left-h", "Budget-h", "Period"]
-    return shown + (_titled("What is left of budgets", table(titles, left)) if left else "")
+    return shown + (_titled("Remaining budgets", table(titles, left)) if left else "")
 
 
 def log(lines: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
     "InvalidSignatureException": (NotAuthenticated, "Are the clock, the region and the secret key right?"),
 }
 
-_TOO_OFTEN = "It limits how often this may be asked by all of you together. Try again later, or ask less often."
+_TOO_OFTEN = "The queue limits the requests of all callers together. Try again later, or send fewer requests."
 _BODY_LIMIT = "Put large hyperparameters or environment values in S3 and pass their address."
 
 

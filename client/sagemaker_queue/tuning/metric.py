@@ -30,7 +30,9 @@ class SearchMetric:
             raise InvalidOption(f"The pattern of the metric {self.name} cannot be read: {error}.") from error
         others = re.compile(self.regex).groups - ("step" in groups)
         if not self.name or not others:
-            raise InvalidOption(f"The metric {self.name!r} needs a group around the figure, {_EXAMPLES}.")
+            raise InvalidOption(
+                f"The pattern of the metric {self.name!r} needs a group around the number, {_EXAMPLES}."
+            )
 
     def find(self, line: str) -> Iterator[tuple[int | None, float]]:
         """Yield the step and the value of each match in the line. The step is None if the match has no valid step."""

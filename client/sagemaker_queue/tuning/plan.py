@@ -36,7 +36,7 @@ class StudyPlan:
         """Raise InvalidOption if the plan cannot create jobs."""
         check_study_name(self.name)
         if not self.space:
-            raise InvalidOption("Nothing is varied: say what, such as lr=log:1e-5..1e-1.")
+            raise InvalidOption("No hyperparameter is given: add one, such as lr=log:1e-5..1e-1.")
         if self.sampler == "grid":
             grid_size(self.space)
 
@@ -78,8 +78,8 @@ def check_study_name(name: str) -> None:
     """Raise InvalidOption unless job names may begin with the study's name. A file also has this name."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         raise InvalidOption(
-            f"{name!r} cannot be the name of a study: its jobs' names begin with it. It has up to {LONGEST_NAME} "
-            "letters, digits and inner hyphens."
+            f"{name!r} cannot be the name of a study, with which its jobs' names begin. A name has up to "
+            f"{LONGEST_NAME} letters, digits and inner hyphens."
         )
 
 

@@ -60,5 +60,5 @@ def _line(event: TrialChanged, metric: str) -> str:
             f"trial {trial.number} completed: {metric} {figure(trial.value)}{', the best so far' if event.best else ''}"
         )
     if trial.state == "pruned":
-        return f"trial {trial.number} is given up, at {metric} {figure(trial.value)}"
+        return f"trial {trial.number} was pruned at {metric} {figure(trial.value)}"
     return f"trial {trial.number} failed: {trial.reason}" if trial.state == "failed" else ""

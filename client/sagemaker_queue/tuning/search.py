@@ -166,7 +166,7 @@ class Search:
             self._queue.cancel(trial.job)
 
     def _finish(self, live: _Live, job: JobDetail) -> Iterator[SearchEvent]:
-        reason = job.reason.message if job.reason else "it says nothing of why"
+        reason = job.reason.message if job.reason else "no reason is known"
         if job.state == "failed":
             yield self._ended(live, "failed", reason=reason)
         elif job.state == "stopped" and live.trial.pruning:
@@ -177,7 +177,7 @@ class Search:
             value = live.figures.last
             if value is None:
                 pattern = self._study.plan.metric.regex
-                yield self._ended(live, "failed", reason=f"nothing in its log is as {pattern!r} says")
+                yield self._ended(live, "failed", reason=f"no line of its log matches {pattern!r}")
             elif math.isnan(value):
                 yield self._ended(live, "failed", reason=f"its {self._study.plan.metric.name} is not a number")
             else:

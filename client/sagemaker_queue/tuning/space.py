@@ -36,7 +36,7 @@ class Interval:
     def __post_init__(self) -> None:
         """Raise InvalidOption if the interval is empty or inconsistent."""
         if not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low > self.high:
-            raise InvalidOption(f"From {self.low} to {self.high} there is nothing: the lower number comes first.")
+            raise InvalidOption(f"{self.low}..{self.high} is empty: write the lower number first.")
         if self.log and (self.low <= 0 or self.step):
             what = "has no step" if self.step else "begins above 0"
             raise InvalidOption(f"A logarithmic interval {what}: not {self.low}..{self.high}.")
@@ -44,7 +44,7 @@ class Interval:
             raise InvalidOption(f"The step {self.step} does not fit between {self.low} and {self.high}.")
         numbers = (self.low, self.high, self.step or 1)
         if self.integer and any(number != int(number) for number in numbers):
-            raise InvalidOption(f"{self.low}..{self.high} is to be of whole numbers, which these are not.")
+            raise InvalidOption(f"{self.low}..{self.high} must have whole numbers at both ends.")
 
     def values(self) -> Sequence[Value]:
         """Return all numbers of the interval. Raises InvalidOption if the interval is logarithmic or continuous."""
@@ -67,9 +67,9 @@ class Choice:
     def __post_init__(self) -> None:
         """Raise InvalidOption if there are no values, or if one occurs twice."""
         if not self.options:
-            raise InvalidOption("There is nothing to choose from.")
+            raise InvalidOption("There are no values.")
         if twice := [value for value, count in Counter(self.options).items() if count > 1]:
-            raise InvalidOption(f"{twice[0]} is there twice.")
+            raise InvalidOption(f"{twice[0]} is given twice.")
 
     def values(self) -> Sequence[Value]:
         """Return all values."""

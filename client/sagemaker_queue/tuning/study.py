@@ -83,7 +83,7 @@ def read_study(name: str, storage: str | None = None) -> Iterator[tuple[Mapping[
             raise NotFound(f"There is no study {name}.") from error
         settings = study.user_attrs.get(_ATTRIBUTE)
         if settings is None:
-            raise NotFound(f"The study {name} is none of smq sweep's.")
+            raise NotFound(f"The study {name} was not created by smq sweep.")
         yield settings, _rows(study)
 
 
@@ -224,7 +224,9 @@ def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
         kept = get_storage(storage)
     except Exception as error:  # an error of any database; not quoted, because the URL may contain a password
         why = type(error).__name__
-        raise InvalidOption(f"The storage of the study cannot be used ({why}): is it right, and there?") from error
+        raise InvalidOption(
+            f"The storage of the study cannot be used ({why}): does it exist, and is the address right?"
+        ) from error
     try:
         yield kept
     finally:
@@ -275,7 +277,7 @@ def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
     kept = study.user_attrs.get(_ATTRIBUTE)
     if kept is None:
         if study.get_trials(deepcopy=False):
-            raise InvalidOption(f"The study {plan.name} has trials that are not ours: take another --study.")
+            raise InvalidOption(f"The study {plan.name} has trials of another program: give another --study.")
         seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
         kept = {**wanted, "sampler": [plan.sampler, seed], "id": uuid.uuid4().hex[:12]}
         study.set_user_attr(_ATTRIBUTE, kept)
@@ -285,8 +287,8 @@ def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
     changed = [words for key, words in _SETTING_NAMES.items() if wanted[key] != agreed[key]]
     if changed:
         raise InvalidOption(
-            f"There is a study {plan.name} already, and it is another: {' and '.join(changed)} differed. "
-            "Give this one another name, or go on with that one as it was."
+            f"There is a study {plan.name} already, with other settings: {' and '.join(changed)} differed. Give "
+            "this study another name, or repeat the settings of that study."
         )
     return agreed
 

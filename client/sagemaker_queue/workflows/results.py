@@ -65,7 +65,7 @@ def fetch_results(
     source = checkpoints_of(job) if checkpoints else results_of(job)
     target = to or Path(f"{job.job}-checkpoints" if checkpoints else job.job)
     if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise StorageError(f"{target} is there already, and nothing is overwritten: name another folder.")
+        raise StorageError(f"{target} exists already, and no file is overwritten: name another folder.")
     storage = storage_of(queue)
     found = [stored for stored in storage.objects(source) if not stored.address.key.endswith("/")]
     if not found:
@@ -101,8 +101,8 @@ def results_of(job: JobDetail) -> S3Address:
     """
     if not job.finished:
         raise QueueError(
-            f"{job.job} is {job.state}: it leaves its results at its end. Wait for that: smq wait {job.job};"
-            f" or fetch what it has saved: smq get {job.job} --checkpoints"
+            f"{job.job} is {job.state}: its results are uploaded at its end. Wait for that: smq wait {job.job}; or "
+            f"download its checkpoints: smq get {job.job} --checkpoints"
         )
     ran = [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
     place = job.request.get("OutputDataConfig", {}).get("S3OutputPath")

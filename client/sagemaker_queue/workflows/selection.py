@@ -35,7 +35,7 @@ class JobOrder:
 
 
 ORDERS: dict[str, JobOrder] = {
-    QUEUE_ORDER: JobOrder("as the queue lists them", lambda job: 0),
+    QUEUE_ORDER: JobOrder("the order of the queue", lambda job: 0),
     "position": JobOrder("the next to start first", lambda job: (job.position is None, job.position or 0)),
     "priority": JobOrder("the highest first", lambda job: -job.priority),
     "running": JobOrder("the longest running first", lambda job: _since(job, ACTIVE)),

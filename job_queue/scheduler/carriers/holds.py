@@ -29,7 +29,7 @@ class MemberHolds:
             self._plan_independent.append(Hold(member.name, WaitReason.NO_SUCH_POOL, message))
             return
         have = [
-            f"an instance of {pool.name} has {pool.gpus}" if pool.gpus else f"those of {pool.name} are not shared"
+            f"an instance of {pool.name} has {pool.gpus}" if pool.gpus else f"instances of {pool.name} are not shared"
             for pool in named
         ]
         message = f"It requests {gpus(member.gpus)} of one instance; {join(have)}."

@@ -28,8 +28,8 @@ NOTHING_ADVISED = "No change of the settings is advised: none reduces the mean w
 LEGEND = (
     "wait: from submission to end, without work and the first provisioning; mean. 95 %: longest wait of 95 of 100 "
     "jobs. highest: mean wait of the highest priority. preempted: preemptions of a job. lost work: part of the "
-    "useful instance-seconds. rho: mean time of the jobs of a project, divided by their mean time alone on its "
-    "quota; the largest of all projects."
+    "useful instance-seconds. rho: mean time of the jobs of a project, divided by their mean time on its "
+    "quota without other jobs; the largest of all projects."
 )
 
 

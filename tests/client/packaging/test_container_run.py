@@ -370,7 +370,7 @@ class TestForeignCode:
         (container.root / "input/data/code/run.py").write_text("print('owned')")
         output, _ = (process := self.start(container, archive_of(member("a")))).communicate(timeout=60)
         assert process.returncode == 1
-        failure = "run.py is not what was submitted: somebody has changed it in S3. It is not run."
+        failure = "run.py differs from the submitted file: it was changed in S3, and is not run."
         assert output == f"[smq] {failure}\n"
         assert (container.root / "output/failure").read_text() == failure
 

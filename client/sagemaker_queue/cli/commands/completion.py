@@ -10,8 +10,8 @@ from sagemaker_queue.cli.parser import argument, command
 @command(
     "completion",
     help="complete commands, options and names of jobs at the Tab key",
-    description="Print what a shell needs to complete commands, options, columns, and the names of jobs, "
-    "groups, projects and instance types. One line in the shell's own file switches it on.",
+    description="Print the code with which a shell completes commands, options, columns, and the names of jobs, "
+    "groups, projects and instance types. One line in the shell's start file enables completion.",
     examples=[
         'eval "$(smq completion bash)"      in ~/.bashrc',
         'eval "$(smq completion zsh)"       in ~/.zshrc, below compinit',

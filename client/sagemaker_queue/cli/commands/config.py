@@ -41,10 +41,11 @@ _FIRST = "default"  # the name of a new profile if the user names none
 
 config = group(
     "config",
-    help="show or change profiles",
-    description="Show or change the profiles: where queues are, and what jobs have in common (role, image, bucket, "
-    "instance_type, project, max_run, volume, checkpoint, data links, environment), and notices (notify_webhook, "
-    "notify_topic, notify_on, notify_after). Credentials are AWS's own, and not here.",
+    help="print or change profiles",
+    description="Print or change the profiles: addresses of queues, defaults of jobs (role, image, bucket, "
+    "instance_type, project, max_run, volume, checkpoint, data links, environment), and notices "
+    "(notify_webhook, notify_topic, notify_on, notify_after). Profiles contain no credentials: these "
+    "are AWS's own.",
     examples=[
         "smq -c research config set url https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod",
         "smq config set role arn:aws:iam::123456789012:role/training",
@@ -55,8 +56,9 @@ config = group(
 
 @config.subcommand(
     "show",
-    help="show what holds now",
-    description="Show the queue that is used, and what its jobs have in common, from profile and environment.",
+    help="print the settings in effect",
+    description="Print the settings in effect, from the profile and the environment: the queue and the defaults of "
+    "its jobs.",
     examples=["smq config show", "smq -c research config show --json"],
 )
 @json_flag()
@@ -102,16 +104,16 @@ def config_list(as_json: bool) -> int:
 
 @config.subcommand(
     "set",
-    help="set something in a profile",
-    description="Set something in a profile (-c, else the default one), which is made if it is not there. Comments "
-    "in the file stay. url comes first: a profile has one.",
+    help="set a setting of a profile",
+    description="Set a setting of a profile (-c, else the default profile), which is created if it is missing. "
+    "Comments in the file stay. Set url first: a profile needs it.",
     examples=[
         "smq config set image 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8",
         "smq config set env.NCCL_DEBUG INFO",
     ],
 )
-@argument("setting", metavar="SETTING", help="such as role, data.PATH or env.NAME")
-@argument("value", metavar="VALUE", help="its new value")
+@argument("setting", metavar="SETTING", help="the setting, such as role, data.PATH or env.NAME")
+@argument("value", metavar="VALUE", help="the new value")
 def config_set(setting: str, value: str) -> int:
     """Set a setting of a profile."""
     return _change(setting, value)
@@ -119,11 +121,11 @@ def config_set(setting: str, value: str) -> int:
 
 @config.subcommand(
     "unset",
-    help="take something out of a profile",
-    description="Take something out of a profile (-c, else the default one).",
+    help="remove a setting from a profile",
+    description="Remove a setting from a profile (-c, else the default profile).",
     examples=["smq config unset data.data/imagenet"],
 )
-@argument("setting", metavar="SETTING", help="as for smq config set")
+@argument("setting", metavar="SETTING", help="the setting, as for smq config set")
 def config_unset(setting: str) -> int:
     """Remove a setting from a profile."""
     return _change(setting, None)
@@ -174,10 +176,11 @@ def config_export() -> int:
 @config.subcommand(
     "import",
     help="use the settings that an operator has sent",
-    description="Read the output of smq config export, check each value, show what changes in the profile (-c, else "
-    "the default one), and store it. Settings that the text does not name remain. Before a value is replaced, smq "
-    "asks; without a terminal, replacing takes --yes. An object in S3 is read with your credentials, from a bucket of "
-    "your account. The settings decide where your code goes: import them only from a source that you trust.",
+    description="Read the output of smq config export, check each value, print the changes of the profile (-c, else "
+    "the default profile), and store them. Settings that the text does not name remain. Before a value "
+    "is replaced, smq asks; without a terminal, replacing takes --yes. An object in S3 is read with "
+    "your credentials, from a bucket of your account. The settings decide where your code is uploaded: "
+    "import them only from a source that you trust.",
     examples=[
         "smq config import queue.toml",
         "smq config import s3://ml-training-123456789012/queue.toml",
@@ -244,11 +247,11 @@ def _content_in_s3(source: str) -> bytes:
 
 @config.subcommand(
     "use",
-    help="make a profile the default one",
-    description="Make a profile the default one: it is used where no other is named.",
+    help="choose the default profile",
+    description="Make a profile the default profile, which is used if no other profile is named.",
     examples=["smq config use research"],
 )
-@argument("name", metavar="NAME", help="of the profile")
+@argument("name", metavar="NAME", help="the name of the profile")
 def config_use(name: str) -> int:
     """Change the default profile."""
     _file().use(name)
@@ -258,8 +261,8 @@ def config_use(name: str) -> int:
 
 @config.subcommand(
     "path",
-    help="print where the profiles are",
-    description="Print the path of the profile file, whether it is there or not.",
+    help="print the path of the profile file",
+    description="Print the path of the profile file, also if the file is missing.",
     examples=['$EDITOR "$(smq config path)"'],
 )
 def config_path() -> int:

@@ -29,21 +29,21 @@ _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 data = group(
     "data",
-    help="list, bring, fetch and remove data in S3",
-    description="List, bring, fetch and remove data in S3. A path means what jobs find there: the profile's data "
-    "links (smq config set data.PATH s3://...) say where it is in S3.",
+    help="list, upload, download and remove data in S3",
+    description="List, upload, download and remove data in S3. A path is the path in a job's working folder: the "
+    "data links of the profile (smq config set data.PATH s3://...) map it to an address in S3.",
     examples=["smq data put data/imagenet", "smq data ls data/imagenet", "smq data get s3://bucket/file"],
 )
 
 
 @data.subcommand(
     "ls",
-    help="list data links, or what is in one",
-    description="List the data links, or what is in a folder: sizes, and when each file was brought there (UTC).",
+    help="list data links, or the files in one",
+    description="List the data links, or the files in a folder: sizes and upload times (UTC).",
     examples=["smq data ls", "smq data ls data/imagenet", "smq data ls -r s3://datasets/imagenet"],
 )
 @argument("path", metavar="PATH", required=False, help=_PATH)
-@flag("-r", "--recursive", help="all that is below it")
+@flag("-r", "--recursive", help="include all files below the folder")
 @json_flag()
 def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
     """List data links or objects."""
@@ -85,15 +85,15 @@ def _list_links(as_json: bool) -> int:
     elif links:
         print(table(["Path", "S3"], [[path, str(address)] for path, address in sorted(links.items())]))
     else:
-        print("There are no data links; smq config set data.PATH s3://... makes one.", file=sys.stderr)
+        print("There are no data links; smq config set data.PATH s3://... creates one.", file=sys.stderr)
     return DONE
 
 
 @data.subcommand(
     "put",
-    help="bring a file or folder to S3",
-    description="Bring a file or folder to S3, in place of what is there under the same names. Only what is not there "
-    "with the same content is sent, so that the same command again goes on where it was interrupted.",
+    help="upload a file or folder to S3",
+    description="Upload a file or folder to S3, and replace files of the same names. Files that S3 has with the "
+    "same content are not sent, so a repeated command continues an interrupted upload.",
     examples=[
         "smq data put data/imagenet",
         "smq data put val.csv s3://datasets/imagenet/val.csv",
@@ -101,13 +101,12 @@ def _list_links(as_json: bool) -> int:
     ],
 )
 @argument("file", metavar="FILE", shell_complete=files, help="a file or folder on this machine")
-@argument("to", metavar="TO", required=False, help=f"{_PATH} (default: where the links have it)")
+@argument("to", metavar="TO", required=False, help=f"{_PATH} (default: the address of the data link)")
 @option(
     "--from",
     "source_profile",
     metavar="PROFILE",
-    help="copy it from the data link of another profile instead, or from an s3:// address, with that profile's "
-    "credentials",
+    help="copy from the data link of another profile, or from an s3:// address, with that profile's credentials",
 )
 def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     """Upload a file or folder, or copy it from another profile; skip files with the same content."""
@@ -191,15 +190,15 @@ def _objects_at(target: S3Address, storage: S3Storage) -> dict[S3Address, Stored
 
 def _print_uploaded(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
     left = all_of_them - len(sizes)
-    there = f"; {amount(left, 'file')} there already" if left else ""
-    print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, brought to {target}{there}")
+    there = f"; {amount(left, 'file')} already there" if left else ""
+    print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, uploaded to {target}{there}")
     return DONE
 
 
 @data.subcommand(
     "get",
-    help="fetch a file or folder from S3",
-    description="Fetch a file or folder from S3.",
+    help="download a file or folder from S3",
+    description="Download a file or folder from S3.",
     examples=["smq data get data/imagenet/val.csv", "smq data get s3://bucket/output results"],
 )
 @argument("path", metavar="PATH", help=_PATH)
@@ -209,7 +208,7 @@ def _print_uploaded(sizes: Sequence[int], all_of_them: int, target: S3Address) -
     required=False,
     type=Path,
     shell_complete=files,
-    help="where to (default: the same path, or its name)",
+    help="the destination (default: the same path, or its name)",
 )
 def data_get(path: str, to: Path | None) -> int:
     """Download a file or folder."""
@@ -231,9 +230,9 @@ def data_get(path: str, to: Path | None) -> int:
         files_there = [stored for stored in found if not stored.address.key.endswith("/")]
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
     for stored, reason in done.refused[:_SHOWN]:
-        print(f"smq: not fetched: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
+        print(f"smq: not downloaded: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
     if len(done.refused) > _SHOWN:
-        print(f"smq: not fetched: {len(done.refused) - _SHOWN} more", file=sys.stderr)
+        print(f"smq: not downloaded: {len(done.refused) - _SHOWN} more", file=sys.stderr)
     _print_downloaded(done.fetched, target)
     return REFUSED if done.refused else DONE
 
@@ -252,22 +251,22 @@ def _own_name(address: S3Address) -> str:
     try:
         return path_parts(address.name)[-1]
     except PathRefused as error:
-        raise InvalidOption(f"{address} does not say where to fetch it to ({error}): name a file or folder.") from error
+        raise InvalidOption(f"{address} does not give a destination ({error}): name a file or folder.") from error
 
 
 @data.subcommand(
     "rm",
     help="remove a file or folder in S3",
-    description="Remove a file in S3, or all that is in a folder.",
+    description="Remove a file in S3, or all files in a folder.",
     examples=["smq data rm data/imagenet/val.csv", "smq data rm --recursive s3://bucket/old"],
 )
 @argument("path", metavar="PATH", help=_PATH)
-@flag("-r", "--recursive", help="also if it is a folder")
+@flag("-r", "--recursive", help="remove a folder")
 def data_rm(path: str, recursive: bool) -> int:
     """Remove an object, or with ``--recursive`` all objects of a folder."""
     address, storage = _address(path), _storage()
     if not address.key:
-        raise InvalidOption(f"{address} is a whole bucket: name what is to be removed.")
+        raise InvalidOption(f"{address} is a whole bucket: name the file or folder to remove.")
     found = storage.stored(address)
     if not found:
         return _report_missing(address)
@@ -284,12 +283,18 @@ def data_rm(path: str, recursive: bool) -> int:
 
 @data.subcommand(
     "url",
-    help="make a URL for a file in S3",
-    description="Print a URL at which anybody can read a file for some time, and without credentials.",
+    help="create a URL for a file in S3",
+    description="Print a URL with which everyone can read a file for some time, without credentials.",
     examples=["smq data url data/imagenet/val.csv --expires 2h"],
 )
 @argument("path", metavar="PATH", help=_PATH)
-@option("--expires", metavar="TIME", type=checked(seconds), default="1h", help="such as 30m or 7d (default 1h)")
+@option(
+    "--expires",
+    metavar="TIME",
+    type=checked(seconds),
+    default="1h",
+    help="the lifetime of the URL, such as 30m or 7d (default 1h)",
+)
 def data_url(path: str, expires: int) -> int:
     """Print a presigned URL."""
     address, storage = _address(path), _storage()
@@ -342,5 +347,5 @@ def _print_downloaded(found: Iterable[Stored], target: object) -> int:
 
 
 def _report_missing(address: S3Address) -> int:
-    print(f"smq: There is nothing at {address}.", file=sys.stderr)
+    print(f"smq: There is no file at {address}.", file=sys.stderr)
     return NOT_FOUND

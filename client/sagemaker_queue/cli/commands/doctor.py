@@ -16,11 +16,11 @@ _PLAIN_MARKS = {OK: "[ok]", WARNED: "[??]", FAILED: "[!!]", SKIPPED: "[--]"}
 
 @command(
     "doctor",
-    help="find what stands between you and the queue",
-    description="Look, step by step, at what usually is wrong: configuration, DNS, connection, clock, credentials, the "
-    "right to call, who you are to the queue and whether somebody else can be the same, versions, execution role, "
-    "bucket, and the plugin for shells in jobs. Each failure is told with what to do about it, and so is each "
-    "warning. Secrets are not shown. The exit code is 0 if nothing failed, and else 1.",
+    help="find out why the queue cannot be used",
+    description="Check, step by step, the usual causes of problems: configuration, DNS, connection, clock, "
+    "credentials, access, identity, versions, execution role, bucket, and the plugin for shells in "
+    "jobs. Each failure and each warning is printed with a remedy. Secrets are not printed. The exit "
+    "code is 0 if no step failed, else 1.",
     examples=["smq doctor", "smq -c research doctor --json"],
 )
 @json_flag()

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from api_contract.models import DrainedJobs
     from sagemaker_queue.queue.client import QueueClient
 
-_pool = argument("pool", metavar="POOL", help="the name of the pool in the policy, as smq status shows it")
+_pool = argument("pool", metavar="POOL", help="the name of the pool, as listed by smq status")
 
 
 @command(
     "drain",
-    help="empty a pool: no job starts there, and running jobs move or wait",
-    description="Empty a pool, now or at a time, such as for maintenance. No job starts there until smq undrain. Jobs "
-    "that run there are stopped as by a preemption: they wait again in their old positions, and resume from their "
-    "checkpoints in another pool that they accept, or after smq undrain. Jobs that are not preemptible run to their "
-    "ends. Before the time, a job starts there only if its MaxRuntimeInSeconds ends by then. For admins of the queue.",
+    help="drain a pool: no job starts there, and running jobs move or wait",
+    description="Drain a pool now or at a time, for example for maintenance. No job starts there until smq undrain. "
+    "Running jobs are stopped as by a preemption: they wait again in their old positions, and resume "
+    "from their checkpoints in another pool that they accept, or after smq undrain. Jobs that are not "
+    "preemptible run to their ends. Before the time, a job starts there only if its MaxRuntimeInSeconds "
+    "ends by then. Only administrators of the queue may drain a pool.",
     examples=["smq drain p5", 'smq drain p5 --at 2026-11-22T18:00 --reason "new disks"', "smq drain p4 --stop all"],
 )
 @_pool
@@ -35,15 +36,15 @@ _pool = argument("pool", metavar="POOL", help="the name of the pool in the polic
     type=checked(moment_ahead),
     help="the time: 2026-11-22T18:00 (UTC), or 30m, 12h, 7d from now (default: now)",
 )
-@option("--reason", metavar="TEXT", default="", help="the reason, which users see with the jobs that wait for it")
+@option("--reason", metavar="TEXT", default="", help="the reason, which users see with their waiting jobs")
 @option(
     "--stop",
     "stops",
     type=click.Choice(["none", "preemptible", "all"]),
     default="preemptible",
-    help="the running jobs that are stopped: none of them, those that are preemptible (default), or all",
+    help="the running jobs to stop: none, only preemptible jobs (default), or all",
 )
-@json_flag("the drain, for programs")
+@json_flag("print the drain as JSON")
 @with_queue
 def drain(queue: QueueClient, pool: str, at: datetime | None, reason: str, stops: DrainedJobs, as_json: bool) -> int:
     """Drain a pool, and print what happens to its jobs."""
@@ -57,13 +58,13 @@ def drain(queue: QueueClient, pool: str, at: datetime | None, reason: str, stops
 
 @command(
     "undrain",
-    help="let jobs start in a drained pool again",
-    description="End the drain of a pool, also one whose time has not come: jobs start there again. For admins of the "
-    "queue.",
+    help="end the drain of a pool",
+    description="End the drain of a pool, also a drain in the future: jobs start there again. Only administrators "
+    "of the queue may end a drain.",
     examples=["smq undrain p5"],
 )
 @_pool
-@json_flag("the same for programs")
+@json_flag("print JSON")
 @with_queue
 def undrain(queue: QueueClient, pool: str, as_json: bool) -> int:
     """End the drain of a pool."""

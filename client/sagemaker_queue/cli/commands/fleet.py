@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @command(
     "status",
-    help="show pools and projects",
-    description="Show the pools, and what departments and projects are given, have and wait for in each.",
+    help="print pools and projects",
+    description="Print the pools, and for each department and project its quota, its used instances and its waiting "
+    "jobs.",
     examples=["smq status"],
 )
-@json_flag("everything, and all live jobs, for programs")
+@json_flag("print all data and all live jobs as JSON")
 @with_queue
 def status(queue: QueueClient, as_json: bool) -> int:
     """Print pools, departments and projects, or the whole status as JSON."""

@@ -20,12 +20,12 @@ _NAMED = 5  # maximum number of names in the question before a cancellation
 
 @command(
     "show",
-    help="tell all about a job",
-    description="Tell all that is known of a job.",
+    help="print all facts about a job",
+    description="Print all facts about a job: its state, attempts, history and request.",
     examples=["smq show job1", "smq show job1 --json"],
 )
 @job_argument
-@json_flag("everything, and the whole request, for programs")
+@json_flag("print all data and the whole request as JSON")
 @with_queue
 def show(queue: QueueClient, name: str, as_json: bool) -> int:
     """Print the page about a job, or its JSON."""
@@ -39,12 +39,12 @@ def show(queue: QueueClient, name: str, as_json: bool) -> int:
 
 @command(
     "events",
-    help="tell what happened to a job",
-    description="Tell what happened to a job: each change of its state, when it was and why, the oldest first.",
+    help="print the history of a job",
+    description="Print the history of a job: each change of its state with time and cause, the oldest first.",
     examples=["smq events job1"],
 )
 @job_argument
-@json_flag("the same for programs: a list of at, state, attempt, cause")
+@json_flag("print JSON: a list of at, state, attempt, cause")
 @with_queue
 def events(queue: QueueClient, name: str, as_json: bool) -> int:
     """Print the transitions of a job."""
@@ -58,12 +58,13 @@ def events(queue: QueueClient, name: str, as_json: bool) -> int:
 
 @command(
     "why",
-    help="tell why a job waits",
-    description="Tell why a job waits, what is ahead of it, who holds what it needs, and what would change that.",
+    help="print why a job waits",
+    description="Print why a job waits, the jobs ahead of it, the jobs that hold the instances it needs, and how to "
+    "start it sooner.",
     examples=["smq why job1"],
 )
 @live_job_argument
-@json_flag("the same for programs: job, state, position, reason, why")
+@json_flag("print JSON: job, state, position, reason, why")
 @with_queue
 def why(queue: QueueClient, name: str, as_json: bool) -> int:
     """Print why a job waits, as text or JSON."""
@@ -78,8 +79,8 @@ def why(queue: QueueClient, name: str, as_json: bool) -> int:
 
 @command(
     "set-priority",
-    help="give a job another priority",
-    description="Give a job another priority. The higher it is, the sooner the job runs, within its project.",
+    help="change the priority of a job",
+    description="Change the priority of a job. Within a project, jobs with a higher priority start first.",
     examples=["smq set-priority job1 5"],
     context_settings={"ignore_unknown_options": True},  # -5 is a priority, not an option
 )
@@ -95,28 +96,29 @@ def set_priority(queue: QueueClient, name: str, priority: int) -> int:
 
 @command(
     "hold",
-    help="keep waiting jobs from starting, and with --now stop running ones",
-    description="Keep waiting jobs from starting until they are released. They keep their positions in the queue. "
-    "With --now, jobs that run are stopped as by a preemption, and resume from their checkpoints after their release.",
+    help="put waiting jobs on hold; with --now, also running jobs",
+    description="Put waiting jobs on hold: they do not start until smq release, and keep their positions in the "
+    "queue. With --now, running jobs are stopped as by a preemption, and resume from their checkpoints "
+    "after the release.",
     examples=["smq hold job1 job2", "smq hold --group lr-sweep", "smq hold --now job3"],
 )
 @job_set_arguments
-@flag("--now", help="also stop jobs that run; without it, they cannot be held")
+@flag("--now", help="also stop running jobs; without --now, only waiting jobs can be held")
 @with_queue
 def hold(queue: QueueClient, jobs: JobSet, now: bool) -> int:
     """Hold jobs; with ``--now``, also jobs that run."""
 
     def change(name: str) -> str:
         job = queue.change(name, held=True, now=now)
-        return f"{name} is held" if job.waits else f"Stopping {name}, which is then held ..."
+        return f"{name} is on hold" if job.waits else f"Stopping {name}, which is then on hold ..."
 
     return _for_each(jobs.resolve(queue), change)
 
 
 @command(
     "release",
-    help="let held jobs start",
-    description="Let jobs start again that were put on hold.",
+    help="end the hold of jobs",
+    description="End the hold of jobs, so that they can start.",
     examples=["smq release job1 job2", "smq release --group lr-sweep"],
 )
 @job_set_arguments
@@ -126,17 +128,17 @@ def release(queue: QueueClient, jobs: JobSet) -> int:
 
     def change(name: str) -> str:
         queue.change(name, held=False)
-        return f"{name} is released"
+        return f"{name} is no longer on hold"
 
     return _for_each(jobs.resolve(queue), change)
 
 
 @command(
     "requeue",
-    help="stop running jobs and let them wait again",
-    description="Stop running jobs as by a preemption: they get time to save a checkpoint, wait again in their old "
-    "positions, and resume when it is their turn. If nothing else comes first, that is at once: "
-    "smq hold --now keeps them from starting.",
+    help="stop running jobs, which then wait again",
+    description="Stop running jobs as by a preemption: each job gets time to save a checkpoint, waits again in its "
+    "old position, and resumes at its turn. If no other job comes first, it resumes at once; to prevent "
+    "that, use smq hold --now.",
     examples=["smq requeue job1", "smq requeue --group lr-sweep"],
 )
 @job_set_arguments
@@ -153,13 +155,13 @@ def requeue(queue: QueueClient, jobs: JobSet) -> int:
 
 @command(
     "cancel",
-    help="end jobs",
-    description="End jobs: one that waits at once; one that runs is stopped, which can take a few minutes. "
-    "For more than one job you are asked on a terminal.",
+    help="cancel jobs",
+    description="Cancel jobs. A waiting job ends at once; a running job is stopped, which can take a few minutes. "
+    "On a terminal, the command asks before it cancels more than one job.",
     examples=["smq cancel job1 job2", "smq cancel 'resnet-*'", "smq cancel --group lr-sweep --yes"],
 )
 @job_set_arguments
-@flag("--yes", help="do not ask; without a terminal nobody is asked")
+@flag("--yes", help="do not ask for confirmation; without a terminal there is no question")
 @with_queue
 def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
     """Cancel jobs. Without ``--yes``, ask first if there are several jobs and a user can answer."""
@@ -167,7 +169,7 @@ def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
     def cancel_job(name: str) -> str:
         job = queue.cancel(name)
         if job.was_finished:
-            return f"{name} had already ended: {job.state}"
+            return f"{name} had already finished: {job.state}"
         return f"{name} is stopped" if job.finished else f"Stopping {name} ..."
 
     names = jobs.resolve(queue)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @command(
     "logs",
-    help="show what a job writes",
-    description="Show what a job has written, all its attempts in order. With -f, go on until it has ended, "
-    "through every preemption. The job's own lines go to standard output, what the queue says of it to standard "
-    "error. With --group, show what each of a group's jobs has written, one after the other, its name before each "
-    "line. Ctrl-C stops showing, and nothing else.",
+    help="print the log of a job",
+    description="Print the log of a job, all attempts in order. With -f, continue until the job has finished, "
+    "through every preemption. Log lines go to standard output, and notes about the job's state to "
+    "standard error. With --group, print the log of each job of a group, with the job's name before "
+    "each line. Ctrl-C ends the output and does not affect the job.",
     examples=[
         "smq logs job1",
         "smq logs -f --tail 20 job1",
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     ],
 )
 @optional_job_argument
-@flag("-f", "--follow", "to_its_end", help="go on until the job has ended")
+@flag("-f", "--follow", "to_its_end", help="continue until the job has finished")
 @option(
     "--group",
     metavar="GROUP",
     shell_complete=groups,
-    help="the jobs of this group, such as a sweep, also those that have ended",
+    help="the jobs of this group, such as a sweep, including finished jobs",
 )
-@option("--tail", type=click.IntRange(min=0), metavar="N", help="of what is there, only the last N lines of each job")
+@option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N present lines of each job")
 @option(
     "--since",
     metavar="TIME",
     type=checked(moment_of),
-    help="only lines of then or later: 2026-11-22, 2026-11-22T10:00 (UTC), or 30m, 12h, 7d ago",
+    help="only lines from this time on: 2026-11-22, 2026-11-22T10:00 (UTC), or 30m, 12h, 7d ago",
 )
-@flag("--timestamps", help="the time of each line before it, in UTC")
+@flag("--timestamps", help="print the time of each line, in UTC")
 @option("--attempt", type=int, metavar="N", help="only this attempt; 1 is the first")
 @option("--instance", metavar="I", help="only this instance, such as algo-1 or 1")
-@json_flag("an object for each line, for programs")
+@json_flag("print an object as JSON for each line")
 @with_queue
 def logs(
     queue: QueueClient, /, name: str | None, to_its_end: bool, group: str | None, as_json: bool, **choice: Any
@@ -64,7 +64,7 @@ def logs(
     if name is not None and to_its_end:
         return follow(queue, name, lines)
     if to_its_end:
-        raise click.UsageError("-f follows one job: name it in place of --group")
+        raise click.UsageError("-f follows one job: name a job instead of --group")
     from sagemaker_queue.cli.job_log import print_log  # noqa: PLC0415  # botocore is slow to import
 
     if name is not None:

@@ -48,10 +48,10 @@ def _columns(text: str) -> tuple[str, ...]:
 @command(
     "ls",
     help="list jobs",
-    description="List jobs: those that have not ended, unless told otherwise. A job is shown if it meets all "
-    "conditions. Several words with commas between mean any of them; * and ? stand for any letters. On a terminal "
-    "the columns are those of the profile (smq config set columns job,state,reason), or as many of "
-    f"{','.join(ON_A_TERMINAL)} as fit; elsewhere they are {','.join(ARTICLE)}, unless told otherwise.",
+    description="List the live jobs, or the jobs in other states. A job is listed if it meets all conditions. "
+    "Separate several values with commas; * and ? stand for any letters. On a terminal, the columns are "
+    "those of the profile (smq config set columns job,state,reason), or as many of "
+    f"{','.join(ON_A_TERMINAL)} as fit. Otherwise the columns are {','.join(ARTICLE)}.",
     examples=[
         "smq ls --wide",
         "smq ls --running --sort running --limit 10",
@@ -61,19 +61,17 @@ def _columns(text: str) -> tuple[str, ...]:
     ],
 )
 @job_choice_arguments
-@option("--limit", metavar="N", type=click.IntRange(min=1), help="only the first N of them")
-@flag("--running", exclusive_group="states", help="only those that hold instances: starting, running or stopping")
-@flag("--waiting", exclusive_group="states", help="only those that wait: pending or preempted")
-@flag("--failed", exclusive_group="states", help="only those that have failed")
-@flag("--finished", exclusive_group="states", help="only those that have ended: " + ", ".join(sorted(FINISHED)))
-@flag(
-    "--all", "every", exclusive_group="states", help="also those that have ended, as long as the queue remembers them"
-)
+@option("--limit", metavar="N", type=click.IntRange(min=1), help="list only the first N jobs")
+@flag("--running", exclusive_group="states", help="only jobs that hold instances: starting, running or stopping")
+@flag("--waiting", exclusive_group="states", help="only waiting jobs: pending or preempted")
+@flag("--failed", exclusive_group="states", help="only failed jobs")
+@flag("--finished", exclusive_group="states", help="only finished jobs: " + ", ".join(sorted(FINISHED)))
+@flag("--all", "every", exclusive_group="states", help="include finished jobs, as long as the queue keeps them")
 @option(
     "--state",
     metavar="STATES",
     exclusive_group="states",
-    help="only those in these states, such as running,pending; or live, finished, all",
+    help="only jobs in these states, such as running,pending; or live, finished, all",
 )
 @option(
     "-o",
@@ -82,11 +80,11 @@ def _columns(text: str) -> tuple[str, ...]:
     metavar="COLUMNS",
     shell_complete=one_of(COLUMNS),
     exclusive_group="format",
-    help=f"any of {', '.join(COLUMNS)}, with commas between",
+    help=f"columns, separated by commas: {', '.join(COLUMNS)}",
 )
-@flag("--wide", exclusive_group="format", help=f"{','.join(WIDE)}; on a terminal, as many of them as fit")
-@flag("--brief", exclusive_group="format", help=f"the same as -o {','.join(ARTICLE)}, on a terminal, too")
-@json_flag("everything, for programs", exclusive_group="format")
+@flag("--wide", exclusive_group="format", help=f"{','.join(WIDE)}; on a terminal, as many of these columns as fit")
+@flag("--brief", exclusive_group="format", help=f"the same as -o {','.join(ARTICLE)}, also on a terminal")
+@json_flag("print all data as JSON", exclusive_group="format")
 @with_queue
 def ls(
     queue: QueueClient,

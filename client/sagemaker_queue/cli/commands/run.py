@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit codes, as in a shell
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_SAGEMAKER"
 PORT = 8762
-_LACKS, _IDLE = "sagemaker-queue is not here", "sagemaker-queue is here, and was not started"
+_LACKS, _IDLE = "sagemaker-queue is not installed", "sagemaker-queue is installed, but was not started"
 # A script for the program's Python. The script prints one of these texts, or nothing if sagemaker-queue was started.
 _PROBE = f"""
 import sys
@@ -42,11 +42,11 @@ _MOST_BYTES_OF_A_SHEBANG = 512
 
 @command(
     "run",
-    help="run a program; the training jobs that it makes go through the queue",
+    help="run a program whose training jobs go through the queue",
     description="Run COMMAND, unchanged, with " + VARIABLE + "=1 in its environment: every training job that a Python "
-    "program makes by boto3, aioboto3 or a SageMaker SDK goes through the queue, in the name of the credentials that "
-    "it uses; so do those of the programs that it starts. Each needs sagemaker-queue in its own environment. The exit "
-    "code is the command's.",
+    "program creates with boto3, aioboto3 or a SageMaker SDK goes through the queue, under the credentials of the "
+    "program. The same applies to programs that it starts. Each program needs sagemaker-queue in its own environment. "
+    "The exit code is the command's.",
     examples=[
         "smq run -- python train_all.py",
         "smq run -- airflow standalone",
@@ -56,7 +56,7 @@ _MOST_BYTES_OF_A_SHEBANG = 512
     usage="[-h] [--force] [--] COMMAND ...",
     context_settings={"allow_interspersed_args": False},
 )
-@flag("--force", help="run it even if its Python lacks sagemaker-queue, and its jobs go past the queue")
+@flag("--force", help="run the program even if its Python lacks sagemaker-queue, so that its jobs bypass the queue")
 @argument("command", metavar="COMMAND", nargs=-1, required=True, help="the program and its arguments")
 def run(command: tuple[str, ...], force: bool) -> int:
     """Replace this process by the program where possible; otherwise run it and return its exit code."""
@@ -73,19 +73,19 @@ def run(command: tuple[str, ...], force: bool) -> int:
         print(f"smq: there is no command {command[0]}", file=sys.stderr)
         return NOT_FOUND
     if not force and (obstacle := bypass_reason(command, program, environment)):
-        print(f"smq: {obstacle} Or run it all the same: --force", file=sys.stderr)
+        print(f"smq: {obstacle} To run the program anyway: --force", file=sys.stderr)
         return USAGE
     return execute(program, command, environment)
 
 
 @command(
     "proxy",
-    help="SageMaker's API on this machine, for programs in any language; their training jobs go through the queue",
-    description="Answer at http://127.0.0.1:PORT as SageMaker does, until Ctrl-C: training jobs go through the queue, "
-    "everything else to SageMaker. It is for what smq run does not reach: the AWS CLI 2, Java, Go, Rust. A program "
-    f"uses it where {ENDPOINT_VARIABLE} has this address. It must sign with a key of yours that this machine knows, "
-    "and is answered in the name of that key. With COMMAND, run that with the variable set, and end with it; the exit "
-    "code is the command's.",
+    help="serve SageMaker's API on this machine, for programs in any language whose training jobs go through the queue",
+    description="Serve SageMaker's API at http://127.0.0.1:PORT until Ctrl-C: training jobs go through the queue, "
+    "other requests to SageMaker. Use the proxy for programs that smq run cannot reach: the AWS CLI 2, Java, Go, Rust. "
+    f"A program uses the proxy if {ENDPOINT_VARIABLE} has this address. Requests must be signed with one of your keys "
+    "on this machine, and are made under that key. With COMMAND, run the command with the variable set, and end with "
+    "it; the exit code is the command's.",
     examples=[
         "smq proxy",
         "smq proxy -- aws sagemaker create-training-job --cli-input-json file://job.json",
@@ -98,14 +98,14 @@ def run(command: tuple[str, ...], force: bool) -> int:
 @option(
     "--port",
     type=click.IntRange(0, 65535),
-    help=f"where to listen; 0 is any that is free (default: {PORT}, and 0 with COMMAND)",
+    help=f"port to listen on; 0 is any free port (default: {PORT}, and 0 with COMMAND)",
 )
 @flag(
     "--no-preflight",
     "preflight",
     flag_value=False,
     default=True,
-    help="queue jobs even if they are certain to fail, as far as one can see",
+    help="skip the checks that find jobs that are certain to fail",
 )
 @argument("command", metavar="COMMAND", nargs=-1, help="a program and its arguments")
 def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
@@ -122,9 +122,7 @@ def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
     try:
         server = gateway.proxy(config, wanted, preflight=preflight)
     except OSError as error:
-        raise ConfigError(
-            f"Port {wanted} cannot be used: {error.strerror}. --port 0 takes any that is free."
-        ) from error
+        raise ConfigError(f"Port {wanted} cannot be used: {error.strerror}. --port 0 uses any free port.") from error
     with server:
         return serve_beside(server, program, command) if program else serve(server)
 
@@ -220,8 +218,8 @@ def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[s
         answer = _probe(python, flags, environment)
         if answer == _LACKS:
             return (
-                f"{runs}, which has no sagemaker-queue, so its training jobs would go past the queue. Install it there "
-                f"from where you have it, by {python} -m pip install CHECKOUT."
+                f"{runs}, which has no sagemaker-queue, so its training jobs would bypass the queue. Install it "
+                f"there from your checkout: {python} -m pip install CHECKOUT."
             )
         if answer == _IDLE:
             return (

@@ -32,12 +32,13 @@ class Simulate(Command):
 @command(
     "simulate",
     cls=Simulate,
-    help="run a trace of jobs through the queue's planner",
-    description="Run the jobs of a trace through the queue's own planner, and tell how long they waited, how often "
-    "they were preempted, and what that cost. It needs no queue and no account. A trace is a CSV file, which may be "
-    "compressed (.gz), with the columns job_id, submit_s, duration_s and gpus, and perhaps group (its project), user, "
-    "priority, max_runtime_s and interactive; smq history --csv writes one. With --advise, several settings of the "
-    "policy are tried, within a time, and the lines that reduce the wait are printed.",
+    help="simulate a trace of jobs with the queue's planner",
+    description="Run the jobs of a trace through the queue's own planner, and print waiting times, preemptions and "
+    "lost work. No queue and no account are needed. A trace is a CSV file, which may be compressed "
+    "(.gz), with the columns job_id, submit_s, duration_s and gpus, and optionally group (the project), "
+    "user, priority, max_runtime_s and interactive; smq history --csv writes a trace. With --advise, "
+    "several settings of the policy are tried, within a time limit, and the lines that reduce the wait "
+    "are printed.",
     examples=[
         "smq simulate trace.csv --capacity 16",
         "smq simulate trace.csv --policy policy.yaml --compare other.yaml",

@@ -63,39 +63,42 @@ preflight_option = flag(
     "preflight",
     flag_value=False,
     default=True,
-    help="submit it even if it is certain to fail, as far as one can see",
+    help="skip the checks that find jobs that are certain to fail",
 )
-_shell_option = partial(option, section="for people who work in it")
+_shell_option = partial(option, section="shells in the job")
 _interactive = _shell_option(
     "--interactive",
     is_flag=True,
-    help="a job that smq shell can enter. Within its project's quota it comes before training jobs, and is not "
-    "preempted; beyond, it waits. On a terminal a shell is opened once it runs. Without COMMAND it is kept for shells",
+    help="submit a job for shells (smq shell). Within its project's quota it starts before training jobs and is not "
+    "preempted; beyond the quota it waits. On a terminal, a shell opens when it runs. Without COMMAND, it only "
+    "serves shells",
 )
 _idle_end = _shell_option(
     "--idle-end",
     metavar="TIME",
     type=checked(seconds),
-    help="without COMMAND, end it once nobody has had a shell or a port for so long (default: as the policy says, or "
-    "1h)",
+    help="without COMMAND, end the job after this time without a shell or a forwarded port (default: the policy's, "
+    "or 1h)",
 )
 _no_shell = _shell_option(
     "--no-shell", "opens_shell", is_flag=True, flag_value=False, default=True, help="open no shell"
 )
-_cancel_after_shell = _shell_option("--rm", "cancels", is_flag=True, help="cancel it once you leave the shell")
-_wait = flag("--wait", help="show what it writes until it has ended; the exit code says how it did")
-_submission_json = json_flag("what became of it, for programs; with --wait, an object for each line that it writes")
+_cancel_after_shell = _shell_option("--rm", "cancels", is_flag=True, help="cancel the job when the shell ends")
+_wait = flag("--wait", help="print the log until the job has finished; the exit code tells the result")
+_submission_json = json_flag("print the result as JSON; with --wait, an object for each line of the log")
 
 
 @command(
     "submit",
     cls=RunCommand,
     help="run any command as a job",
-    description="Run any command as a job. The working folder goes along, without what .gitignore and .smqignore "
-    "name; in the container it is unpacked, compile.sh (or else compile.aml.sh) is run and requirements.txt is "
-    "installed if they are there, and the command starts in it. The first word that is neither an option of smq nor "
-    "the value of one begins the command; -- before it is optional. In the command {data:NAME} stands for the path of "
-    "data in the container: NAME is the PATH of --data or of the profile's data link, or the name of a channel.",
+    description="Run any command as a job. The working folder is packed and uploaded, without the files that "
+    ".gitignore and .smqignore name. In the container, the folder is unpacked, compile.sh (or else "
+    "compile.aml.sh) runs and requirements.txt is installed if they exist, and the command starts in "
+    "the folder. The command begins with the first word that is neither an option of smq nor an "
+    "option's value; -- before it is optional. In the command, {data:NAME} stands for the path of data "
+    "in the container: NAME is the PATH of --data, of a data link of the profile, or the name of a "
+    "channel.",
     examples=[
         "smq submit python train.py --data imagenet",
         "smq submit -- python train.py --lr 0.1",
@@ -115,9 +118,9 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
 @_wait
 @preflight_option
 @_submission_json
-@flag("--dry-run", help="print the request, and neither upload nor submit anything")
-@flag("--list-files", help="print what would be packed, and neither upload nor submit anything")
-@job_command("the command and its arguments, as you would type it in the working folder")
+@flag("--dry-run", help="print the request; upload and submit nothing")
+@flag("--list-files", help="print the files that would be packed; upload and submit nothing")
+@job_command("the command and its arguments, as in the working folder")
 @with_queue
 def submit(
     queue: QueueClient,
@@ -135,9 +138,11 @@ def submit(
 ) -> int:
     """Pack a folder, upload it, and submit a job; optionally follow the job or open a shell."""
     if idle_end and (command or not interactive):
-        raise InvalidOption("--idle-end is for --interactive without a command: with one, the job ends as that does.")
+        raise InvalidOption("--idle-end needs --interactive without a command: a job with a command ends with it.")
     if interactive and wait:
-        raise InvalidOption("--wait and --interactive are two things: to see what it writes, smq logs -f beside it.")
+        raise InvalidOption(
+            "--wait and --interactive cannot be given together: to see the log, run smq logs -f in another terminal."
+        )
     entered = InteractiveSettings(idle_end or IDLE_END) if interactive else None
     shows_shell = interactive and opens_shell and is_interactive() and not (as_json or dry_run or list_files)
     if shows_shell:
@@ -172,9 +177,7 @@ def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
     if limit is None:
         return asked or IDLE_END
     if asked and asked > limit:
-        raise InvalidOption(
-            f"--idle-end may be at most {int(limit)} seconds: the policy says so (interactive.idle_end)."
-        )
+        raise InvalidOption(f"--idle-end may be at most {int(limit)} seconds, by the policy (interactive.idle_end).")
     return asked or int(limit)
 
 
@@ -188,9 +191,10 @@ def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
 @command(
     "resubmit",
     help="submit a job's request again",
-    description="Submit the request of a job again, under another name. It starts from the beginning, with a "
-    "checkpoint folder of its own, unless it is to resume. With --from, a checkpoint of that step is first copied into "
-    "the new folder, inside S3 and with your own AWS credentials; the job itself may still run.",
+    description="Submit the request of a job again, under another name. Without --resume or --from, the new job "
+    "starts from the beginning, with a checkpoint folder of its own. With --from, a checkpoint of that "
+    "step is first copied into the new folder, inside S3 and with your own AWS credentials; the old job "
+    "may still run.",
     examples=[
         "smq resubmit job1",
         "smq resubmit job1 --name job1-longer --resume --priority 5",
@@ -221,7 +225,7 @@ def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
     metavar="STEP",
     type=click.IntRange(min=0),
     exclusive_group="start",
-    help="go on from a copy of this step (smq checkpoints JOB lists the steps)",
+    help="continue from a copy of this step (smq checkpoints JOB lists the steps)",
 )
 @_wait
 @preflight_option
@@ -250,7 +254,7 @@ def resubmit(
     parameters = {**job.request.get("HyperParameters", {}), **job.request.get("Environment", {})}
     if _REDACTED in parameters.values():
         raise Forbidden(
-            f"{job.job} belongs to {job.owner}: not all of its request is shown to you, so it stays theirs."
+            f"{job.job} belongs to {job.owner}: you cannot see all of its request, so you cannot submit it again."
         )
     request = resubmission(
         job.request,
@@ -290,11 +294,11 @@ def _copy_step(queue: QueueClient, name: str, step: int, request: Mapping[str, A
     "plan",
     cls=PlanCommand,
     usage="[OPTIONS] [FILE | -- COMMAND]",
-    help="tell what would become of a job",
-    description="Tell what would become of a job, were it submitted now: whether it would start, on what, whom it "
-    "would evict and by which rule, or why it would wait. Nothing is uploaded or submitted, and nobody is stopped. "
-    "The job is a request in a file, or a command with the options of smq submit. With --capacity, tell instead what "
-    "would change for all jobs if pools had other numbers of instances.",
+    help="print what would happen to a job (dry run)",
+    description="Print what would happen if a job were submitted now: whether it would start, on which instances, "
+    "which jobs would be stopped for it and by which rule, or why it would wait. Nothing is uploaded, "
+    "submitted or stopped. The job is a request in a file, or a command with the options of smq submit. "
+    "With --capacity, print what would change for all jobs if pools had other numbers of instances.",
     examples=[
         "smq plan request.json",
         "smq plan --json - < request.json",
@@ -313,13 +317,13 @@ def _copy_step(queue: QueueClient, name: str, step: int, request: Mapping[str, A
     "--capacity",
     metavar="POOL=N",
     type=checked(capacities),
-    help="no job, but other numbers of instances: p5=10, or p5=10,p4=4",
+    help="preview other numbers of instances instead of a job: p5=10, or p5=10,p4=4",
 )
 @option(
     "--hours",
     metavar="N",
     type=checked(hours_from),
-    help=f"with --capacity: how far to look ahead (default {HOURS:g})",
+    help=f"with --capacity: the hours to look ahead (default {HOURS:g})",
 )
 @job_options
 @json_flag()
@@ -339,7 +343,7 @@ def plan(
     if capacity is not None:
         return show_preview(queue.preview(capacity=capacity, hours=HOURS if hours is None else hours), as_json=as_json)
     if hours is not None:
-        raise InvalidOption("--hours is for --capacity: a job is planned for now.")
+        raise InvalidOption("--hours needs --capacity: the dry run of a job is for the present.")
     if file:
         request = read_document(file, sys.stdin)
     else:
@@ -380,7 +384,7 @@ def _free_name(queue: QueueClient, name: str) -> str:
     except Forbidden:
         return name  # the submission will report a better error
     if free != name:
-        print(f"smq: The name {name} is taken by a job that has ended ({last}); this one is {free}.", file=sys.stderr)
+        print(f"smq: A finished job has the name {name} ({last}); the new job is {free}.", file=sys.stderr)
     return free
 
 
@@ -422,7 +426,7 @@ def _queue_job(
     except NameTaken as error:
         name = request["TrainingJobName"]
         raise NameTaken(
-            f"The name {name} is taken by another request: give another --name. To end that job: smq cancel {name}"
+            f"Another request has the name {name}: give another --name. To cancel that job: smq cancel {name}"
         ) from error
     if as_json and not wait:
         print_json(submission.to_json())

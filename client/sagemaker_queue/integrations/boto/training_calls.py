@@ -75,7 +75,7 @@ def update(jobs: JobLookup, call: Call) -> Answer | None:
     job = jobs.find(call.parameters.get("TrainingJobName"))
     if job is None:
         return None
-    attempt = _attempt(job, "It can be updated")
+    attempt = _attempt(job, "A job can be updated")
     answer = call.client().update_training_job(**{**call.parameters, "TrainingJobName": attempt})
     return {**answer, "TrainingJobArn": job_descriptions.renamed(answer["TrainingJobArn"], job.job)}
 
@@ -91,7 +91,7 @@ def delete(jobs: JobLookup, call: Call) -> Answer | None:
     if job is None or (job.finished and job.job != name):
         return None
     if not job.finished:
-        raise InvalidRequest(f"{state_sentence(job)}. It can be deleted once it has ended.")
+        raise InvalidRequest(f"{state_sentence(job)}. A job can be deleted after its end.")
     if job.training_job_name is None:
         raise NotFound("Requested resource not found.")
     answer: Answer = call.client().delete_training_job(TrainingJobName=job.training_job_name)
@@ -128,8 +128,8 @@ def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
     )
     if not job.finished:
         logger.warning(
-            "%s: the tags of attempt %s are changed. A later attempt has those of the request again; what all attempts "
-            "are to have belongs into the request.",
+            "%s: the tags of attempt %s are changed. A later attempt has the tags of the request again; put tags "
+            "for all attempts into the request.",
             job.job,
             job.training_job_name,
         )

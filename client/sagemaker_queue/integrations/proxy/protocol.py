@@ -37,7 +37,7 @@ def operation_of(request: Request, own: Collection[str]) -> str:
         raise _unknown("a header names another method")
     targets, protocols = (request.headers.get_all(name) or [] for name in ("X-Amz-Target", _NEWER))
     if request.method != "POST" or len(targets) + len(protocols) != 1:
-        raise _unknown("it is no POST with one X-Amz-Target")
+        raise _unknown("it is not a POST with one X-Amz-Target")
     if targets:
         named, kinds = _TARGET.fullmatch(targets[0]), _JSON_KIND
         if request.path != "/":

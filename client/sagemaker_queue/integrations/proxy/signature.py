@@ -50,8 +50,9 @@ def verified(
             400,
             "UnrecognizedClientException",
             f"The security token included in the request is invalid. smq proxy does not know the key {scope['key']}: "
-            "it knows its own, those in ~/.aws, and those that the AWS CLI keeps. A program that assumes a role by "
-            'itself has another one; give both the same: eval "$(aws configure export-credentials --format env)"',
+            "its keys are its own, the keys in ~/.aws, and the keys that the AWS CLI keeps. A program that assumes a "
+            "role by itself has another key; give both the same key: "
+            'eval "$(aws configure export-credentials --format env)"',
         )
     own_hash = hashlib.sha256(request.body).hexdigest()
     if not _same(request.header("X-Amz-Content-SHA256") or own_hash, own_hash):

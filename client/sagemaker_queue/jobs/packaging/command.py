@@ -50,7 +50,7 @@ PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 _SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2$3" "$4"'
 _VERIFY = (
     'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f=d+"/run.py";'
-    'b=open(f,"rb").read();m="run.py is not what was submitted: somebody has changed it in S3. It is not run.";'
+    'b=open(f,"rb").read();m="run.py differs from the submitted file: it was changed in S3, and is not run.";'
     'hashlib.sha256(b).hexdigest()==sys.argv[1] or [print("[smq]",m,flush=True),'
     'open(d.rsplit("/",3)[0]+"/output/failure","w").write(m),sys.exit(1)];'  # SageMaker's FailureReason
     'exec(compile(b,f,"exec"),{"__name__":"__main__","__file__":f})'
@@ -197,14 +197,14 @@ class InteractiveSettings:
         """Raise InvalidOption if no shell can be opened in a job with this request and these tags."""
         if "gpus" in tags:
             raise InvalidOption(
-                "A job with --gpus shares an instance, and a shell in it would also open the jobs beside it: leave out"
-                " --gpus, and choose a small instance type (-t) if one GPU is enough; or leave out --interactive, and"
-                " give a command."
+                "A job with --gpus shares an instance, and a shell in it would also give access to other jobs: "
+                "leave out --gpus, and choose a small instance type (-t) if one GPU is enough; or leave out "
+                "--interactive, and give a command."
             )
         if request.get("EnableNetworkIsolation"):
             raise InvalidOption(
-                "EnableNetworkIsolation cuts the container off from Session Manager, so nobody can have a shell in it:"
-                " leave it out of the request, or leave out --interactive."
+                "EnableNetworkIsolation separates the container from Session Manager, so no shell can be opened: "
+                "leave it out of the request, or leave out --interactive."
             )
 
 

@@ -46,11 +46,11 @@ def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
     parts = tuple(key.split("/"))
     for name in parts:
         if name in ("", ".", ".."):
-            raise PathRefused("it is no path inside the folder")
+            raise PathRefused("its path is outside the folder")
         if "\\" in name:
-            raise PathRefused("it has a backslash, which some systems take for a slash")
+            raise PathRefused("its name has a backslash, which some systems treat as a slash")
         if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-            raise PathRefused("it has a control character")
+            raise PathRefused("its name has a control character")
         if len(name.encode()) > _LONGEST_NAME:
             raise PathRefused("one of its names is too long for a file")
         if windows and (_NOT_ON_WINDOWS & set(name) or name[-1] in ". " or _DEVICE.fullmatch(name)):
@@ -75,7 +75,7 @@ class Folder:
             parent /= name
             _make_folder(parent)
             if not stat.S_ISDIR(parent.lstat().st_mode):
-                raise PathRefused(f"{parent} is a link or a file, no folder")
+                raise PathRefused(f"{parent} is a link or a file, not a folder")
         file = parent / parts[-1]
         self._check(file)
         self._written[_fetch_to(file, stored, self._storage, progress)] = key
@@ -86,10 +86,10 @@ class Folder:
         except FileNotFoundError:
             return
         if not stat.S_ISREG(status.st_mode):
-            raise PathRefused(f"{file} is there, and no file")
+            raise PathRefused(f"{file} exists and is not a file")
         # On a file system that ignores case or normalises Unicode, two keys can name the same file.
         if other := self._written.get((status.st_dev, status.st_ino)):
-            raise PathRefused(f"it is the same file here as {other}")
+            raise PathRefused(f"on this machine it would be the same file as {other}")
 
 
 def fetch_all(
@@ -117,9 +117,9 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise PathRefused(f"{folder} is a link or a file, no folder") from error
+        raise PathRefused(f"{folder} is a link or a file, not a folder") from error
     except OSError as error:
-        raise StorageError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
+        raise StorageError(f"The folder {folder} cannot be created: {error.strerror or error}.") from error
 
 
 def _fetch_to(file: Path, stored: Stored, storage: S3Storage, progress: Progress | None) -> tuple[int, int]:
@@ -127,7 +127,7 @@ def _fetch_to(file: Path, stored: Stored, storage: S3Storage, progress: Progress
     try:
         descriptor, name = tempfile.mkstemp(prefix=".smq-", dir=file.parent)
     except OSError as error:
-        raise StorageError(f"{stored.address} cannot be fetched to {file}: {error.strerror or error}.") from error
+        raise StorageError(f"{stored.address} cannot be downloaded to {file}: {error.strerror or error}.") from error
     try:
         with open(descriptor, "wb") as target:  # noqa: PTH123  # a descriptor, not a path
             storage.get(stored.address, target, progress)
@@ -137,7 +137,7 @@ def _fetch_to(file: Path, stored: Stored, storage: S3Storage, progress: Progress
         Path(name).chmod(0o666 & ~mask)  # the mode of any new file; mkstemp gives 0o600
         Path(name).replace(file)
     except OSError as error:
-        raise StorageError(f"{stored.address} cannot be fetched to {file}: {error.strerror or error}.") from error
+        raise StorageError(f"{stored.address} cannot be downloaded to {file}: {error.strerror or error}.") from error
     finally:
         with contextlib.suppress(OSError):
             Path(name).unlink()

@@ -61,10 +61,10 @@ def accepted_sizes(instances: Union[int, Sequence[int]], text: Optional[str] = N
     text = ",".join(map(str, sizes)) if text is None else text
     if not sizes or not all(size > 0 for size in sizes):
         raise InvalidOption(
-            f"{text!r} is not a number of instances: write one, or those that it accepts, such as 8,4,2."
+            f"{text!r} is not a number of instances: write one number, or the accepted numbers, such as 8,4,2."
         )
     if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
-        raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")
+        raise InvalidOption(f"{text!r} must decrease, such as 8,4,2: the largest number is tried first.")
     return sizes
 
 
@@ -100,7 +100,9 @@ def _gpus(text: str) -> float:
     except ValueError:
         tenths = 0
     if tenths <= 0 or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
-        raise InvalidOption(f"{text!r} is no number of GPUs: write whole ones, or tenths of one, such as 1, 4 or 0.5.")
+        raise InvalidOption(
+            f"{text!r} is not a number of GPUs: write a whole number, or tenths of one GPU, such as 1, 4 or 0.5."
+        )
     return tenths / _WHOLE
 
 
@@ -135,7 +137,7 @@ def _seconds_tag(time: Union[str, int]) -> str:
 def _dependency(text: str) -> str:
     """Return the text if it can be the name of a job to start after, else raise InvalidOption."""
     if not text or re.search(r"[\s+,]", text):
-        raise InvalidOption(f"{text!r} is not a job: name one, and each job by itself.")
+        raise InvalidOption(f"{text!r} is not the name of a job: name one job, and repeat the option for others.")
     return text
 
 
@@ -148,7 +150,7 @@ def _retry_rule(text: str) -> str:
     rules = " ".join(text.replace("retry free", "retry-free").split())
     if not rules:
         raise InvalidOption(
-            f"{text!r} is no rule: name an exit code or a class, such as 137 or communication=retry-free."
+            f"{text!r} is not a rule: name an exit code or a class, such as 137 or communication=retry-free."
         )
     return rules
 
@@ -167,9 +169,9 @@ def pair(text: str) -> tuple[str, str]:
     return name, value if equals else os.environ[name]
 
 
-_resource = partial(JobOption, section="what it runs on")
-_file = partial(JobOption, section="its files")
-_right = partial(JobOption, section="how it is treated")
+_resource = partial(JobOption, section="instances and image")
+_file = partial(JobOption, section="files and data")
+_right = partial(JobOption, section="scheduling and settings")
 
 
 class JobKeywords(TypedDict, total=False):
@@ -182,7 +184,7 @@ class JobKeywords(TypedDict, total=False):
         "int | Sequence[int]",
         _resource(
             "-n --instances COUNT",
-            "instances (default 1); several numbers, such as 8,4,2: it accepts fewer where more are not free",
+            "number of instances (default 1); with 8,4,2, the job starts on 4 or 2 if more are not free",
             read=_sizes,
             field="[ResourceConfig.]InstanceCount",
             tag="instances",
@@ -194,7 +196,7 @@ class JobKeywords(TypedDict, total=False):
         "str",
         _resource(
             "-t --instance-type TYPE",
-            "such as ml.p5.48xlarge (or the profile's)",
+            "instance type, such as ml.p5.48xlarge (default: the profile's)",
             completion="instance_types",
             field="[ResourceConfig.]InstanceType",
         ),
@@ -204,7 +206,7 @@ class JobKeywords(TypedDict, total=False):
         "str",
         _resource(
             "--image URI",
-            "any image with sh and Python 3.6 or later (or the profile's)",
+            "any image with sh and Python 3.6 or later (default: the profile's)",
             field="[AlgorithmSpecification.]TrainingImage",
         ),
     ]
@@ -213,7 +215,7 @@ class JobKeywords(TypedDict, total=False):
         "int",
         _resource(
             "--volume GB",
-            "disk of each instance (default 30)",
+            "disk size of each instance in GB (default 30)",
             read=int,
             least=1,
             field="[ResourceConfig.]VolumeSizeInGB",
@@ -224,7 +226,7 @@ class JobKeywords(TypedDict, total=False):
         "str | int",
         _resource(
             "--max-run TIME",
-            "such as 90m, 12h or 3d (default 1d)",
+            "longest runtime of an attempt, such as 90m, 12h or 3d (default 1d)",
             read=seconds,
             field="[StoppingCondition.]MaxRuntimeInSeconds",
         ),
@@ -234,14 +236,16 @@ class JobKeywords(TypedDict, total=False):
         "str",
         _resource(
             "--launcher",
-            "start it by torchrun or Open MPI's mpirun, in one world of all instances",
+            "start the command with torchrun or Open MPI's mpirun, as one group of processes on all instances",
             choices=("torchrun", "mpirun"),
         ),
     ]
     """``"torchrun"`` or ``"mpirun"``: start the command's processes on all instances, as one group (world)."""
     processes: Annotated[
         "int",
-        _resource("--processes N", "of the launcher on each instance (default: one for each GPU)", read=int, least=1),
+        _resource(
+            "--processes N", "processes of the launcher on each instance (default: one for each GPU)", read=int, least=1
+        ),
     ]
     """Processes of the launcher on each instance (default: one for each GPU)."""
     folder: Annotated[
@@ -253,22 +257,22 @@ class JobKeywords(TypedDict, total=False):
         "Mapping[str, str]",
         _file(
             "--data PATH=S3",
-            "a folder or file in S3 that appears at a path of the working folder; several are possible",
+            "make a folder or file in S3 available at a path of the working folder; may be repeated",
             read=_link,
             collect=dict,
         ),
     ]
     """Folders or files in S3 that appear at paths of the working folder: ``{"data": "s3://bucket/folder"}``."""
     fast_file: Annotated[
-        "bool", _file("--fast-file", "read data from S3 when it is used, not before the command starts", read=bool)
+        "bool", _file("--fast-file", "read data from S3 on first use, not before the command starts", read=bool)
     ]
     """Read data from S3 on first use, not before the command starts."""
     checkpoint: Annotated[
         "bool | str",
         _file(
             "--checkpoint [S3]",
-            "keep the folder that SM_CHECKPOINT_DIR names for the next attempt, at an address of the job's own, "
-            "or at the one given",
+            "keep the folder that SM_CHECKPOINT_DIR names for the next attempt, at the given S3 address or at an "
+            "address of the job's own",
             read=_checkpoint,
             field="CheckpointConfig[.S3Uri]",
         ),
@@ -278,44 +282,55 @@ class JobKeywords(TypedDict, total=False):
         "str",
         _file(
             "--bucket",
-            "for code, output and checkpoints (default: the profile's, or the SDK's own)",
+            "bucket for code, output and checkpoints (default: the profile's, else the SageMaker SDK's)",
             field="[OutputDataConfig.]S3OutputPath",
         ),
     ]
     """Bucket for code, output and checkpoints (default: the profile's, else the SageMaker SDK's)."""
-    max_code: Annotated["int", _file("--max-code MB", "code that may be packed (default 100)", read=int, least=1)]
+    max_code: Annotated[
+        "int", _file("--max-code MB", "largest size of the packed code in MB (default 100)", read=int, least=1)
+    ]
     """Largest size of the code in MB (default 100)."""
     include_secrets: Annotated[
         "Iterable[str]",
         _file(
             "--include-secrets PATTERN",
-            "pack these files although keys or passwords may be in them (written as in .gitignore)",
+            "pack files although they may contain keys or passwords (patterns as in .gitignore)",
             collect=tuple,
         ),
     ]
     """Patterns as in .gitignore of files to pack although they may contain keys or passwords."""
     name: Annotated[
-        "str", _right("--name", "of the job, or of the sweep (default: made from the command)", field="TrainingJobName")
+        "str",
+        _right("--name", "name of the job or of the sweep (default: made from the command)", field="TrainingJobName"),
     ]
     """Name of the job or sweep (default: made from the command). Repeating a call with a name returns the same job."""
     priority: Annotated[
-        "int", _right("--priority P", "a whole number; the higher, the sooner", read=int, tag="priority")
+        "int",
+        _right(
+            "--priority P",
+            "a whole number; jobs with a higher priority start first within a project",
+            read=int,
+            tag="priority",
+        ),
     ]
     """Priority, a whole number. Within a project, jobs with a higher priority come first."""
     project: Annotated[
-        "str", _right("--project X", "whom it counts for (or the profile's)", completion="projects", tag="project")
+        "str",
+        _right("--project X", "project of the job (default: the profile's)", completion="projects", tag="project"),
     ]
     """Project of the job (default: the profile's)."""
     retries: Annotated[
-        "int", _right("--retries N", "how often it is tried again after it failed by itself", read=int, tag="retries")
+        "int",
+        _right("--retries N", "how often the job is tried again after it failed by itself", read=int, tag="retries"),
     ]
     """Maximum number of retries after the job failed by itself."""
     retry_on: Annotated[
         "str | Iterable[str]",
         _right(
             "--retry-on RULE",
-            "what to do after a failure: an exit code or a class, and an action: 137, communication=retry-free, "
-            "user_error=fail. Several are possible",
+            "the action after a failure, by exit code or class: 137, communication=retry-free, user_error=fail; may "
+            "be repeated",
             read=_retry_rule,
             collect=tuple,
             tag="retry_on",
@@ -326,14 +341,18 @@ class JobKeywords(TypedDict, total=False):
     Without ``retries``, a rule that retries allows three retries."""
     on_hang: Annotated[
         "str",
-        _right("--on-hang ACTION", "notify, or requeue: stop it and start it again if it hangs", tag="on_hang"),
+        _right(
+            "--on-hang ACTION",
+            "the action if the job hangs: notify, or requeue (stop it and start it again)",
+            tag="on_hang",
+        ),
     ]
     """Action when the job hangs: ``notify``, or ``requeue`` to stop it and start it again (default: the policy's)."""
     max_parallel: Annotated[
         "int",
         _right(
             "--max-parallel N",
-            "jobs of its group (--tag group=X; a sweep is one) that may run at a time",
+            "how many jobs of its group (--tag group=X, or its sweep) may run at the same time",
             read=int,
             least=1,
             tag="max_parallel",
@@ -344,7 +363,7 @@ class JobKeywords(TypedDict, total=False):
         "float",
         _right(
             "--gpus N",
-            "GPUs of an instance that it shares with others: 1, 4, or 0.5 of one (pools with shared: true)",
+            "GPUs of an instance shared with other jobs: 1, 4, or 0.5 of one GPU (in pools with shared: true)",
             read=_gpus,
             tag="gpus",
             tag_text="{:g}".format,
@@ -355,7 +374,7 @@ class JobKeywords(TypedDict, total=False):
         "str | Iterable[str]",
         _right(
             "--after JOB[:any]",
-            "start it once this job has completed; with :any, however it ends. Several are possible",
+            "start the job after this job has completed, or with :any has finished in any way; may be repeated",
             read=_dependency,
             collect=tuple,
             completion="job_names",
@@ -368,7 +387,7 @@ class JobKeywords(TypedDict, total=False):
         "str | datetime",
         _right(
             "--not-before TIME",
-            "do not start it earlier: 2026-11-28T18:00 (UTC without a zone), or 2h for in two hours",
+            "do not start the job earlier: 2026-11-28T18:00 (UTC without a zone), or 2h for in two hours",
             read=_later,
             tag="not_before",
             tag_text=_later,
@@ -379,7 +398,7 @@ class JobKeywords(TypedDict, total=False):
         "str | datetime",
         _right(
             "--start-by TIME",
-            "the time by which it is to have started, such as 6h; see --start-by-action",
+            "the time by which the job should have started, such as 6h; see --start-by-action",
             read=_start_by,
             tag="start_by",
             tag_text=_start_by,
@@ -390,7 +409,7 @@ class JobKeywords(TypedDict, total=False):
         "str",
         _right(
             "--start-by-action",
-            "if it has not started by then: notify (default), cancel it, or let it run in further pools of its project",
+            "the action at --start-by: notify (default), cancel the job, or let it run in further pools of its project",
             choices=_START_BY_ACTIONS,
             tag="start_by_action",
         ),
@@ -411,7 +430,8 @@ class JobKeywords(TypedDict, total=False):
         "int",
         _right(
             "--max-preemptions N",
-            "how often it may be stopped to make room; after that it uses its project's quota only, and is not stopped",
+            "how often the job may be stopped to make room; after that it uses only its project's quota, and is not "
+            "stopped",
             read=int,
             least=0,
             tag="max_preemptions",
@@ -419,21 +439,30 @@ class JobKeywords(TypedDict, total=False):
     ]
     """How often the job may be stopped to make room. After that, it uses only its project's quota, and stays."""
     role: Annotated[
-        "str", _right("--role ARN", "the role that SageMaker runs it under (or the profile's)", field="RoleArn")
+        "str", _right("--role ARN", "ARN of the job's execution role (default: the profile's)", field="RoleArn")
     ]
     """ARN of the job's execution role (default: the profile's)."""
     env: Annotated[
         "Mapping[str, str]",
-        _right("--env K=V", "an environment variable", read=pair, collect=dict, field="Environment"),
+        _right(
+            "--env K=V",
+            "an environment variable of the job; may be repeated",
+            read=pair,
+            collect=dict,
+            field="Environment",
+        ),
     ]
     """Environment variables."""
-    tag: Annotated["Mapping[str, str]", _right("--tag K=V", "a tag", read=pair, collect=dict)]
+    tag: Annotated[
+        "Mapping[str, str]", _right("--tag K=V", "a tag of the job; may be repeated", read=pair, collect=dict)
+    ]
     """Tags."""
     more: Annotated[
         "Mapping[str, Any]",
         _right(
             "--request FILE",
-            "more of the CreateTrainingJob request, such as VpcConfig, in JSON or YAML; options win",
+            "further fields of the CreateTrainingJob request, such as VpcConfig, in JSON or YAML; options override "
+            "them",
             completion="files",
         ),
     ]

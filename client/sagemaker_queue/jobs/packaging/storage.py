@@ -109,13 +109,13 @@ class S3Storage:
                     return  # these credentials may not list the bucket, but may be allowed to write to the bucket
                 raise
             if not default:
-                raise StorageError(f"There is no bucket {name}: make it, or name another one.")
+                raise StorageError(f"There is no bucket {name}: create it, or name another one.")
             location = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
             self._client.create_bucket(Bucket=name, **location)
 
     def has(self, address: S3Address) -> bool:
         """Return whether there is an object with exactly this key."""
-        with _storage_errors(f"{address} cannot be looked at"):
+        with _storage_errors(f"{address} cannot be read"):
             return _found(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
 
     def is_file(self, address: S3Address) -> bool:
@@ -148,7 +148,7 @@ class S3Storage:
     def stored(self, address: S3Address) -> list[Stored]:
         """Return the object with this key; if there is none, return all objects below the key as a folder."""
         if address.key and not address.key.endswith("/"):
-            with _storage_errors(f"{address} cannot be looked at"):
+            with _storage_errors(f"{address} cannot be read"):
                 try:
                     head = self._client.head_object(Bucket=address.bucket, Key=address.key)
                     return [Stored(address, head["ContentLength"], _etag(head), head["LastModified"])]
@@ -169,12 +169,12 @@ class S3Storage:
 
     def put(self, file: Path, address: S3Address, progress: Progress | None = None) -> None:
         """Upload a file to S3."""
-        with _storage_errors(f"{file} cannot be brought to {address}"):
+        with _storage_errors(f"{file} cannot be uploaded to {address}"):
             self._client.upload_file(str(file), address.bucket, address.key, Callback=progress)
 
     def has_content_of(self, file: Path, address: S3Address) -> bool:
         """Return whether an object has the content of a file, by the SHA-256 that S3 stores; False if unknown."""
-        with _storage_errors(f"{address} cannot be looked at"):
+        with _storage_errors(f"{address} cannot be read"):
             try:
                 head = self._client.head_object(Bucket=address.bucket, Key=address.key, ChecksumMode="ENABLED")
             except ClientError as error:
@@ -185,7 +185,7 @@ class S3Storage:
 
     def put_in_one_piece(self, file: Path, address: S3Address) -> None:
         """Upload a file to S3 in one piece, so that S3 knows the checksum of the whole file."""
-        with _storage_errors(f"{file} cannot be brought to {address}"), file.open("rb") as content:
+        with _storage_errors(f"{file} cannot be uploaded to {address}"), file.open("rb") as content:
             self._client.put_object(
                 Bucket=address.bucket,
                 Key=address.key,
@@ -196,7 +196,7 @@ class S3Storage:
 
     def get(self, address: S3Address, file: BinaryIO, progress: Progress | None = None) -> None:
         """Download an object to an open file; the module ``download`` decides which files are allowed."""
-        with _storage_errors(f"{address} cannot be fetched"):
+        with _storage_errors(f"{address} cannot be downloaded"):
             self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
 
     def read_small(self, address: S3Address, most: int) -> bytes:
@@ -215,7 +215,7 @@ class S3Storage:
     def properties(self, address: S3Address, part: int | None = None) -> Mapping[str, Any]:
         """Return HeadObject's answer for an object or a part of it; empty if S3 refuses or has no such object."""
         try:
-            with _storage_errors(f"{address} cannot be looked at"):
+            with _storage_errors(f"{address} cannot be read"):
                 more = {} if part is None else {"PartNumber": part}
                 return cast(
                     "Mapping[str, Any]", self._client.head_object(Bucket=address.bucket, Key=address.key, **more)
@@ -311,7 +311,7 @@ class S3Storage:
 
     def url(self, address: S3Address, seconds: int) -> str:
         """Return a presigned URL, which gives read access to the object for ``seconds`` without credentials."""
-        with _storage_errors(f"No URL can be made for {address}"):
+        with _storage_errors(f"No URL can be created for {address}"):
             url: str = self._client.generate_presigned_url(
                 "get_object", Params={"Bucket": address.bucket, "Key": address.key}, ExpiresIn=seconds
             )

@@ -56,10 +56,10 @@ def unpack(archive: Path, folder: Path, bounds: ArchiveBounds | None = None) -> 
 
 def _unpack_one(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     if member.issparse() or member.type == tarfile.GNUTYPE_SPARSE:
-        raise PathRefused("it is a sparse file, which could fill the disk")
+        raise PathRefused("sparse files are not unpacked, because they could fill the disk")
     content = members.extractfile(member) if member.isreg() else None
     if content is None:
-        raise PathRefused("it is a link or a device, no file")
+        raise PathRefused("links and devices are not unpacked")
     parts = path_parts(member.name[2:] if member.name.startswith("./") else member.name)
     if len(parts) > _DEEPEST:
         raise PathRefused(f"its path has more than {_DEEPEST} folders")

@@ -23,9 +23,9 @@ LISTED = 10  # maximum number of jobs that are named before "and n more"
 AHEAD = 20  # the queue names at most this many jobs ahead
 
 _RULES = {
-    "preempt": "preempt: it has a lower priority in the same project",
+    "preempt": "preempt: a lower priority in the same project",
     "reclaim": "reclaim: its project holds more than it is entitled to",
-    "consolidate": "consolidate: it can go on in another pool that it accepts",
+    "consolidate": "consolidate: the job can continue in another pool that it accepts",
 }
 
 
@@ -59,9 +59,9 @@ def plan_sections(name: str, plan: PlanAnswer) -> list[Section]:
         have = "has" if len(plan.evicts) == 1 else "have"
         sections = [Section(f"{name} would start{where} as soon as {count} {have} stopped.")]
         evictions = tuple(map(_eviction, plan.evicts))
-        sections.append(Section("To be stopped for it, and put back into the queue", evictions, listed=True))
+        sections.append(Section("Jobs to be stopped for it, which then wait again", evictions, listed=True))
     elif plan.would_start:
-        sections = [Section(f"{name} would start at once{where}. Nobody would be stopped for it.")]
+        sections = [Section(f"{name} would start at once{where}. No job would be stopped for it.")]
     else:
         position = f", {place(plan.position)}" if plan.position else ""
         sections = [Section(f"{name} would wait{position}.", _reasons(plan.reason))]
@@ -76,8 +76,8 @@ def _filled(sections: Iterable[Section]) -> Iterator[Section]:
 def _obstacles(why: Why | PlanAnswer) -> list[Section]:
     return [
         Section("Ahead of it", _names(why.ahead, named=AHEAD)),
-        Section("In its way (they hold what it needs)", _names(why.blockers)),
-        Section("What would change that", _cleaned(why.advice), listed=True),
+        Section("Blocked by (these jobs hold the instances)", _names(why.blockers)),
+        Section("How to start it sooner", _cleaned(why.advice), listed=True),
     ]
 
 
@@ -98,7 +98,7 @@ def _reasons(reason: Reason | None) -> tuple[str, ...]:
 def _when(expected: Expectation | None, *, missing: bool = False) -> list[Section]:
     """Return when a job is expected to start. ``missing`` says that the first estimate is not made yet."""
     message = expected.message if expected else NOT_ESTIMATED if missing else None
-    return [Section("When it is expected to start", (message,))] if message else []
+    return [Section("Expected start", (message,))] if message else []
 
 
 def _eviction(eviction: Eviction) -> str:

@@ -65,7 +65,7 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
                 f"Pool {_paused_pool(pause)} waits for the quota of jobs that have ended; {tried}.\n{pause.quota_lag}"
             )
         elif pause.at_fault:
-            wants = f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}."
+            wants = f"Pool {pause.pool} backs off: check its settings in the policy; {tried}."
             yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
     if status.external:
         outside = [row for job in status.external for row in _external_rows(job)]
@@ -126,7 +126,7 @@ def drain_effects(stopping: int, staying: int, *, now: bool) -> list[str]:
 def undrain_sentence(answer: DrainAnswer) -> str:
     """Return the result of a request to end the drain of a pool."""
     if answer.was_drained:
-        return f"{answer.pool} is not drained any more: jobs start there again"
+        return f"{answer.pool} is no longer drained: jobs start there again"
     return f"{answer.pool} is not drained; nothing is changed"
 
 
@@ -139,7 +139,7 @@ def _drain_row(pool: PoolStatus) -> list[object]:
 
 def _market_row(pool: PoolStatus) -> list[object]:
     """Return the pool's row below ``_MARKET_HEADERS``; only a training plan has times."""
-    times = [moment(time) if time else "not told yet" for time in (pool.opens, pool.closes)]
+    times = [moment(time) if time else "not known yet" for time in (pool.opens, pool.closes)]
     return [pool.name, _MARKETS[pool.market], pool.training_plan, *(times if pool.training_plan else (None, None))]
 
 

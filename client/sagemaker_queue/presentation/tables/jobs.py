@@ -196,9 +196,9 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Project": job.project,
         "Group": job.group,
         "Owner": _owner(job.owner),
-        "Held": "yes: it starts only once it is released" if job.held else None,
+        "Held": "yes: it starts only after smq release" if job.held else None,
         "Interactive": "yes: within its project's quota it comes before training jobs" if job.interactive else None,
-        "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
+        "Preemptible": None if job.preemptible else "no: it uses only quota, and is not stopped to make room",
         "Pools": ", ".join(job.pools),
         "Instances": _instances(job),
         "GPUs": job.gpus
@@ -317,7 +317,7 @@ def _command(request: Any) -> str | None:
     except ValueError:  # a job of another program, or the queue hides the value from this user
         words = None
     if isinstance(words, list) and not words:
-        return "none: it is kept for shells (smq shell), and ends by itself once nobody has had one for a while"
+        return "none: the job serves shells (smq shell), and ends by itself after some time without a shell"
     if isinstance(words, list):
         return shlex.join(map(str, words))
     script = str(parameters.get("sagemaker_program", "")).strip('"')

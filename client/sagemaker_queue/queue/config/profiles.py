@@ -90,7 +90,7 @@ class ProfileFile:
         """Make a profile the default profile. Raises ConfigError if there is no such profile."""
         if profile not in self.profiles:
             known = ", ".join(sorted(self.profiles)) or "none"
-            raise ConfigError(f"There is no profile {profile!r} in {self.path}; it has: {known}.")
+            raise ConfigError(f"There is no profile {profile!r} in {self.path}; its profiles: {known}.")
         self._set_default(profile)
         self._save()
 

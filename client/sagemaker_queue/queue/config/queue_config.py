@@ -91,8 +91,8 @@ class QueueConfig:
         if usable and "@" in parts.netloc:
             # The message omits the address, because the text before the @ may contain a password.
             raise ConfigError(
-                f"The address of the queue at {host} has a user or password in it: leave out what is before the @."
-                " Requests are signed by AWS credentials."
+                f"The address of the queue at {host} has a user or password in it: leave out the part before the @. "
+                "Requests are signed by AWS credentials."
             )
         if not usable or parts.query or parts.fragment:
             raise ConfigError(
@@ -104,8 +104,8 @@ class QueueConfig:
         _parse_owners(self.bucket_owners or "")
         if parts.scheme == "http" and not _is_loopback(host):
             raise ConfigError(
-                f"{self.url!r} begins with http: signature and session token would be readable on the way."
-                " Begin it with https; http is for this machine alone, such as http://127.0.0.1."
+                f"{self.url!r} begins with http: other people could read signature and session token. Begin it with "
+                "https; http is only for this machine, such as http://127.0.0.1."
             )
 
     @property
@@ -200,7 +200,7 @@ def check_profiles(document: Mapping[str, object], path: Path) -> None:
         parse_defaults(table, where)
         parse_notices(table, where)
     if "default" in document and document["default"] not in _profiles_of(document, path):
-        raise ConfigError(f"{path}: default names the profile {document['default']!r}, which is not there.")
+        raise ConfigError(f"{path}: default names the profile {document['default']!r}, which does not exist.")
 
 
 def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[s
         )
     if not isinstance(chosen, str) or chosen not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
-        raise ConfigError(f"There is no profile {chosen!r} in {path}; it has: {known}.")
+        raise ConfigError(f"There is no profile {chosen!r} in {path}; its profiles: {known}.")
     return profiles[chosen], f"{path}: profile {chosen!r}"
 
 
@@ -272,7 +272,7 @@ def _check_table(table: object, where: str) -> None:
     for key, value in table.items():
         # Otherwise a misspelt api_id would cause API Gateway's "Forbidden", which does not name the reason.
         if key not in known:
-            raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
+            raise ConfigError(f"{where} has an unknown setting {key!r}; known settings: {', '.join(known)}.")
         if key in QUEUE_SETTINGS and not isinstance(value, str):
             raise ConfigError(f"{where}: {key} must be a string.")
 

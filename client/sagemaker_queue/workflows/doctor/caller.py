@@ -42,7 +42,7 @@ def check_credentials(config: QueueConfig | None = None) -> tuple[Finding, boto3
         return failed(CREDENTIALS, f"The {where} {what}.", _LOG_IN), None
     except BotoCoreError as error:
         reason = f"AWS (STS) does not answer from here ({type(error).__name__}), which the queue does not need"
-        return skipped(CREDENTIALS, f"There are {where}; whose is not known: {reason}."), session
+        return skipped(CREDENTIALS, f"There are {where}, but their identity is not known: {reason}."), session
     return ok(CREDENTIALS, f"The {where} are those of {arn}."), session
 
 
@@ -67,7 +67,7 @@ def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, 
 def _refused(config: QueueConfig, session: boto3.Session, error: QueueError) -> Finding:
     said = str(error).partition("\n")[0]  # further lines may contain the session token
     if isinstance(error, Forbidden) and error.errors:
-        return failed(ACCESS, f"The queue refuses you: {said}", "Ask whoever runs the queue.")
+        return failed(ACCESS, f"The queue refuses you: {said}", "Ask the operator of the queue.")
     if isinstance(error, Forbidden) and "explicit deny" in said:
         return failed(
             ACCESS,
@@ -86,7 +86,7 @@ def _refused(config: QueueConfig, session: boto3.Session, error: QueueError) -> 
     if isinstance(error, ConfigError) and _is_older(config, session):
         return failed(
             ACCESS,
-            "The queue answers, and does not know who asks: it is older than this client.",
+            "The queue answers, but cannot tell your identity: its version is older than this client.",
             "Ask its operator to upgrade it, or install the client of its version.",
         )
     return failed(ACCESS, said, "See docs/operate/runbook.md if others meet it too; else correct the queue's address.")

@@ -20,7 +20,7 @@ from sagemaker_queue.workflows.doctor.findings import Finding, failed, ok
 from sagemaker_queue.workflows.doctor.network import is_amazons, is_endpoints
 
 CONFIGURATION = "configuration"
-_AS_IT_IS = "It looks like https://<api-id>.execute-api.<region>.amazonaws.com/prod: smq config set url URL"
+_AS_IT_IS = "An address looks like https://<api-id>.execute-api.<region>.amazonaws.com/prod: smq config set url URL"
 
 
 def check_configuration(
@@ -31,7 +31,7 @@ def check_configuration(
     try:
         config = find_config(url=url, profile=profile, environ=environ)
     except ConfigError as error:
-        remedy = "Correct it, or name a queue: smq config set url URL; whoever runs the queue knows it."
+        remedy = "Correct it, or name a queue: smq config set url URL; the operator knows the address."
         return failed(CONFIGURATION, str(error), remedy), None
     source = _source(url, profile, environ)
     for message, remedy in _wrong(config):

@@ -40,7 +40,7 @@ def check_identity(caller: str, session: boto3.Session | None) -> Finding:
         )
     found = _ROLE_SESSION.fullmatch(caller)
     if found is None:
-        return ok(IDENTITY, f"{yours}, and to nobody else.")
+        return ok(IDENTITY, f"{yours}, and only to you.")
     role, name = found.groups()
     if role.startswith(_OF_IDENTITY_CENTER):
         return ok(IDENTITY, f"{yours}; IAM Identity Center names the session.")
@@ -48,12 +48,12 @@ def check_identity(caller: str, session: boto3.Session | None) -> Finding:
         return ok(IDENTITY, f"{yours}: to everybody on this machine.")
     demanded = _names_are_demanded(role, session)
     if demanded:
-        return ok(IDENTITY, f"{yours}; the role's trust policy has a say in the names of sessions.")
+        return ok(IDENTITY, f"{yours}; the role's trust policy limits the names of sessions.")
     known = "its trust policy does not limit that" if demanded is False else "you may not read whether that is limited"
     return warned(
         IDENTITY,
-        f"{yours}. Whoever may assume the role {role} names their session, and {known}: they can be {name}, and cancel"
-        " and change your jobs.",
+        f"{yours}. People who may assume the role {role} choose the name of their session, and {known}: they can take"
+        f" the name {name}, and cancel and change your jobs.",
         _DEMAND,
     )
 

@@ -93,7 +93,7 @@ class JobSessions:
                 yield self._opener.open(target, what)
                 return True
             except NotConnected:
-                self._check_patience(target, "It has not connected itself to Session Manager.")
+                self._check_patience(target, "The container has not connected to Session Manager.")
         yield f"{job.job} runs, and its container cannot be entered yet" + (f" ({stage})" if stage else "")
         return False
 
@@ -117,7 +117,7 @@ class JobSessions:
             return
         self._enabled, self._trains_since = target.training_job, None
         yield Done(
-            f"{target.job} was submitted without remote debugging. It is now enabled for its running attempt"
+            f"{target.job} was submitted without remote debugging, which is now enabled for its running attempt"
             f" {target.training_job}, until the attempt ends. Waiting for the SSM agent in the container to connect."
         )
 
@@ -180,21 +180,23 @@ def check(job: JobDetail, instance: int = 1) -> None:
         raise Conflict(f"{job.job} has finished ({job.state}), so no shell can be opened in it.")
     if job.is_carrier:
         raise InvalidOption(
-            f"{job.job} is an instance that jobs share, and a shell would open all of them: nobody can enter it."
-            f" {_INSTEAD}"
+            f"{job.job} is an instance that jobs share, and a shell would give access to all of them, so no shell can"
+            f" be opened. {_INSTEAD}"
         )
     if job.gpus is not None:
         raise InvalidOption(
-            f"{job.job} shares an instance, and a shell in it would also open the jobs beside it: nobody can enter it."
-            f" smq logs {job.job} shows what it writes. {_INSTEAD}"
+            f"{job.job} shares an instance, and a shell in it would also give access to other jobs, so no shell can"
+            f" be opened. Its log: smq logs {job.job}. {_INSTEAD}"
         )
     if job.request.get("EnableNetworkIsolation"):
-        raise InvalidOption(f"{job.job} has EnableNetworkIsolation, which cuts its container off: nobody can enter it.")
+        raise InvalidOption(
+            f"{job.job} has EnableNetworkIsolation, which isolates its container, so no shell can be opened."
+        )
     attempt = present(job)
     most = (attempt and attempt.instances) or job.instances
     if not 1 <= instance <= most:
         last = f" to algo-{most}" if most > 1 else ""
-        raise NotFound(f"{job.job} has no instance algo-{instance}; it has: algo-1{last}.")
+        raise NotFound(f"{job.job} has no instance algo-{instance}; its instances: algo-1{last}.")
 
 
 def _same(attempt: Attempt | None, target: SessionTarget | None) -> bool:

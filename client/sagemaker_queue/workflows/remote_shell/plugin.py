@@ -71,7 +71,7 @@ def find_plugin(environ: Mapping[str, str] | None = None) -> Plugin:
     try:
         asked = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigError(f"{path} cannot be run: {error}. Install it anew: {INSTALL}") from error
+        raise ConfigError(f"{path} cannot be run: {error}. Install it again: {INSTALL}") from error
     return Plugin(path, asked.stdout.strip() if _numbers(asked.stdout) else "")
 
 

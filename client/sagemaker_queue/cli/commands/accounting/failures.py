@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 )
 @option("--by", type=click.Choice(tuple(FAILURE_KEYS)), default="class", help="the key of the sums (class)")
 @period_arguments("30d", by_name=False)
-@flag("--csv", "as_csv", exclusive_group="format", help="the same as a table for programs")
-@json_flag("the same for programs, with the classes of each line", exclusive_group="format")
+@flag("--csv", "as_csv", exclusive_group="format", help="print CSV")
+@json_flag("print JSON, with the classes of each line", exclusive_group="format")
 @with_queue
 def failures(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bool) -> int:
     """Print sums of failed attempts as a table, CSV or JSON."""
@@ -80,7 +80,7 @@ def _names(by: str, part: FailureSum) -> dict[str, object]:
     examples=["smq failures check job1", "smq failures check job1 --json"],
 )
 @job_argument
-@json_flag("the same for programs")
+@json_flag("print JSON")
 @with_queue
 def failures_check(queue: QueueClient, name: str, as_json: bool) -> int:
     """Print which rule chose the action after a job's failure, and which rule would choose it now."""

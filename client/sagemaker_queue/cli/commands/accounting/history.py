@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 @command(
     "history",
-    help="list what has run",
-    description="List the attempts of jobs that have ended, the earliest end first: who used how many instances of "
-    "which pool, how long they waited, were provisioned and ran, and what became of them. Attempts are kept longer "
-    "than jobs (AttemptHistoryDays of the stack). Several words with commas between mean any of them; * and ? stand "
-    "for any letters.",
+    help="list finished attempts",
+    description="List finished attempts of jobs, the earliest end first: owner, pool, instances, waiting time, "
+    "provisioning, runtime and outcome. Attempts are kept longer than jobs (AttemptHistoryDays of the "
+    "stack). Separate several values with commas; * and ? stand for any letters.",
     examples=[
         "smq history",
         "smq history --since 2026-11-01 --until 2026-12-01 --project vision",
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     ],
 )
 @period_arguments("7d")
-@flag("--csv", "as_csv", exclusive_group="format", help="everything, as a table that smq simulate reads, too")
-@json_flag("everything, for programs", exclusive_group="format")
+@flag("--csv", "as_csv", exclusive_group="format", help="print all data as CSV, which smq simulate can read")
+@json_flag("print all data as JSON", exclusive_group="format")
 @with_queue
 def history(queue: QueueClient, period: Period, as_csv: bool, as_json: bool) -> int:
     """Print finished attempts as a table, CSV or JSON."""
@@ -46,5 +45,5 @@ def history(queue: QueueClient, period: Period, as_csv: bool, as_json: bool) -> 
     elif found:
         print(history_table(found, width()))
     else:
-        print("Nothing has ended in that time.", file=sys.stderr)
+        print("No attempt ended in that time.", file=sys.stderr)
     return DONE

@@ -52,9 +52,9 @@ def period_arguments(since: str, *, by_name: bool = True) -> Decorator:
             metavar="TIME",
             type=read,
             default=since,
-            help=f"what ended then or later: 2026-11-22, 2026-11-22T10:00 (UTC), or 12h, 7d ago ({since})",
+            help=f"attempts that ended from this time on: 2026-11-22, 2026-11-22T10:00 (UTC), or 12h, 7d ago ({since})",
         ),
-        option("--until", metavar="TIME", type=read, help="what ended before (now)"),
+        option("--until", metavar="TIME", type=read, help="attempts that ended before this time (now)"),
         *filter_options,
         names=given,
     )

@@ -29,12 +29,12 @@ _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # used if the table is too wide
 
 @command(
     "usage",
-    help="tell who used how much",
-    description="Tell who used how much, by attempts that ended in a time: hours of instances and of GPUs, how many of "
-    "them within the quota and how many borrowed, what preemptions have lost, how long jobs waited, and what it cost "
-    "by the prices in the policy; and what is left of its budgets. --by cause shows where the hours went (useful, "
-    "waiting for instances, lost to preemptions, lost to failures, hung, idle), and the useful part for each project. "
-    "docs/reference/history.md defines each figure. Several words with commas between mean any of them; * and ? stand "
+    help="sum up usage and cost",
+    description="Sum up the usage of attempts that ended in a period: hours of instances and of GPUs, within the "
+    "quota and borrowed, lost to preemptions, waiting time, cost by the prices in the policy, and the "
+    "rest of the budgets. --by cause groups the hours (useful, waiting for instances, lost to "
+    "preemptions, lost to failures, hung, idle), and prints the useful part for each project. "
+    "docs/reference/history.md defines each figure. Separate several values with commas; * and ? stand "
     "for any letters.",
     examples=[
         "smq usage",
@@ -48,11 +48,11 @@ _SHORT_HEADERS = {"Instance-h": "Inst-h"}  # used if the table is too wide
     "--by",
     type=click.Choice(GROUPINGS),
     default="project",
-    help="the key of the sums (project); a job without this key is of (none); cause: where the hours went",
+    help="the key of the sums (project); (none) stands for jobs without this key; cause: useful, lost and idle hours",
 )
 @period_arguments("30d")
-@flag("--csv", "as_csv", exclusive_group="format", help="the same as a table for programs")
-@json_flag("the same for programs, with the whole period's sums", exclusive_group="format")
+@flag("--csv", "as_csv", exclusive_group="format", help="print CSV")
+@json_flag("print JSON, with the sums of the whole period", exclusive_group="format")
 @with_queue
 def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bool) -> int:
     """Print usage and remaining budgets as text, CSV or JSON."""
@@ -78,9 +78,9 @@ def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bo
             headers, rows = useful_rows(sums.projects)
             print(f"\nUseful part for each project:\n\n{table(headers, rows, width=width(), right=headers[1:])}")
     else:
-        print("Nothing has ended in that time.", file=sys.stderr)
+        print("No attempt ended in that time.", file=sys.stderr)
     if budgets.remaining:
-        print(f"\nWhat is left of budgets:\n\n{budgets_page(budgets.remaining, width(), complete=budgets.complete)}")
+        print(f"\nRemaining budgets:\n\n{budgets_page(budgets.remaining, width(), complete=budgets.complete)}")
     return DONE
 
 

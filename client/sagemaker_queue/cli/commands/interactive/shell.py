@@ -29,14 +29,14 @@ def _ports(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
     remote, local = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not (1 <= remote <= _LARGEST_PORT and 1 <= local <= _LARGEST_PORT):
-        raise InvalidOption(f"{text!r} is no port: write the container's, or both, as in 8888:9999.")
+        raise InvalidOption(f"{text!r} is not a port: write the container's port, or both ports, as in 8888:9999.")
     return remote, local
 
 
 def _instance(text: str) -> int:
     number = text[len("algo-") :] if text.startswith("algo-") else text
     if not number.isdecimal():
-        raise InvalidOption(f"{text!r} is no instance: write algo-1 or 1.")
+        raise InvalidOption(f"{text!r} is not an instance: write algo-1 or 1.")
     return int(number)
 
 
@@ -45,10 +45,11 @@ def _instance(text: str) -> int:
     cls=PlanCommand,
     help="open a shell in a job, run a command there, or forward a port",
     description="Open a shell in the container of a job's present attempt, in its working folder and with its "
-    "variables; or run COMMAND there, without input, and end with its exit code; or let a port of this machine lead "
-    "to one of the container's. If the job was submitted without remote debugging, the queue enables it in the running "
-    "attempt, for owners, admins of the project and admins of the queue. It goes over AWS's Session Manager, whose "
-    "plugin must be on this machine. Leaving the shell leaves the job alone.",
+    "variables; or run COMMAND there, without input, and end with its exit code; or forward a port of "
+    "this machine to the container. If the job was submitted without remote debugging, the queue "
+    "enables it in the running attempt, for owners, administrators of the project and administrators of "
+    "the queue. The shell uses AWS's Session Manager, whose plugin must be installed on this machine. "
+    "Leaving the shell does not affect the job.",
     examples=[
         "smq shell job1",
         "smq shell job1 --instance 2",
@@ -59,12 +60,18 @@ def _instance(text: str) -> int:
     usage="[OPTIONS] JOB [-- COMMAND]",
 )
 @live_job_argument
-@option("--instance", metavar="I", type=checked(_instance), default="1", help="such as algo-2 or 2 (default: algo-1)")
+@option(
+    "--instance",
+    metavar="I",
+    type=checked(_instance),
+    default="1",
+    help="the instance, such as algo-2 or 2 (default: algo-1)",
+)
 @option(
     "--forward",
     metavar="PORT[:LOCAL]",
     type=checked(_ports),
-    help="let a port of this machine (default: the same number) lead to this one of the container, until Ctrl-C",
+    help="forward a port of this machine (default: the same number) to this port of the container, until Ctrl-C",
 )
 @flag(
     "--follow/--no-follow",
@@ -83,7 +90,7 @@ def shell(
 ) -> int:
     """Open a session in a job: a shell, a command or a forwarded port."""
     if forward and command:
-        raise InvalidOption("--forward and a command are two sessions: open the one beside the other.")
+        raise InvalidOption("--forward and a command need two sessions: run two commands side by side.")
     from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand  # noqa: PLC0415
     from sagemaker_queue.workflows.remote_shell.session import Port  # noqa: PLC0415  # boto3
 
@@ -132,7 +139,7 @@ def _opened(
             else:
                 return step
     except KeyboardInterrupt:
-        notes.note(f"{name} stays in the queue. To enter it later: smq shell {name}; to end it: smq cancel {name}")
+        notes.note(f"{name} stays in the queue. To enter it later: smq shell {name}; to cancel it: smq cancel {name}")
         raise
     finally:
         notes.close()
@@ -167,11 +174,13 @@ def _session_end(
     """
     if _is_command(what):
         if status is None:
-            note("The session ended before the command did: its exit code is not known.")
+            note("The session ended before the command, so the exit code is not known.")
         return REFUSED if status is None else status
     kept = job.request.get("HyperParameters", {}).get("idle_end", "")
-    ends = f" It ends by itself {in_words(int(kept))} after the last session." if kept.isdecimal() else ""
-    note(f"{job.job} runs on.{ends} To enter it again: smq shell {job.job}; to end it: smq cancel {job.job}")
+    ends = f" The job ends by itself {in_words(int(kept))} after the last session." if kept.isdecimal() else ""
+    note(
+        f"{job.job} continues to run.{ends} To enter it again: smq shell {job.job}; to cancel it: smq cancel {job.job}"
+    )
     return DONE if status is None else status
 
 
@@ -183,7 +192,7 @@ def _ending(job: JobDetail, attempt: Attempt) -> str:
     because = f": {causes[-1]}" if causes else ""
     was = attempt.outcome in (*INTERRUPTED, "stopped")
     outcome = f"was {attempt.outcome}" if was else f"has ended ({attempt.outcome})"
-    place = f" It waits, {ordinal(job.position)} in the queue." if job.position else ""
+    place = f" The job waits, {ordinal(job.position)} in the queue." if job.position else ""
     ended = because if because.endswith(".") else f"{because}."
     return f"{job.job} {outcome}{ended}{place}"
 

@@ -9,8 +9,8 @@ from sagemaker_queue.cli.parser import group
 
 policy = group(
     "policy",
-    help="show or change how the fleet is shared",
-    description="Show, compare or apply the policy: pools, departments, projects and settings.",
+    help="print or change the policy, which shares the fleet",
+    description="Print, compare, check or apply the policy: pools, departments, projects and settings.",
     examples=["smq policy show > policy.yaml", "smq policy preview policy.yaml", "smq policy apply policy.yaml"],
 )
 for command in (

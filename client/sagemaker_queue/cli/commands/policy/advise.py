@@ -61,11 +61,12 @@ def _file(text: str) -> str:
 
 @command(
     "advise",
-    help="tell which settings would reduce the wait",
+    help="print settings that would reduce the wait",
     description="Simulate the history of the queue, on this machine, under the policy in force and under several "
-    "changes of its settings: one at a time, and then the best ones together. Print the results side by side, and the "
-    "lines to put into the policy. Nothing is applied. The exit code is 1 if the history is too small, or too few jobs "
-    "waited, to tell anything. docs/operate/simulate.md has the settings that are tried, and the definitions.",
+    "changes of its settings: one at a time, and then the best ones together. Print the results side by "
+    "side, and the lines to put into the policy. Nothing is applied. The exit code is 1 if the history "
+    "is too small, or too few jobs waited, for advice. docs/operate/simulate.md has the settings that "
+    "are tried, and the definitions.",
     examples=[
         "smq policy advise",
         "smq policy advise --weeks 8 --minutes 20",
@@ -85,14 +86,14 @@ def _file(text: str) -> str:
     metavar="FILE",
     type=checked(_file),
     shell_complete=files,
-    help="write the lines into this file, which has a policy in YAML or JSON, and show what was changed; comments stay",
+    help="write the lines into this policy file in YAML or JSON, and print the changes; comments stay",
 )
 @option(
     "--minutes",
     metavar="N",
     type=_within(LEAST_MINUTES, MOST_MINUTES, float),
     default=5.0,
-    help="the time for all simulations (5)",
+    help="the time for all simulations, in minutes (5)",
 )
 @option(
     "--map-project",
@@ -108,7 +109,7 @@ def _file(text: str) -> str:
     multiple=True,
     help="leave out the jobs of a project, such as one that the policy no longer has; may be repeated",
 )
-@json_flag("the same for programs, with every setting that was tried")
+@json_flag("print JSON, with every setting that was tried")
 @with_queue
 def policy_advise(  # noqa: PLR0913
     queue: QueueClient,
@@ -158,6 +159,6 @@ def _write(path: str, settings: dict[str, Any], applied: PolicyAnswer, *, screen
     print(f"\nNothing was applied to the queue; next: smq policy apply {path}", file=screen)
     if not same:
         print_note(
-            f"{path} was not the policy in force (version {applied.version}), for which the advice is. "
-            f"See smq policy diff {path}."
+            f"{path} was not the policy in force (version {applied.version}), to which the advice applies. See smq "
+            f"policy diff {path}."
         )

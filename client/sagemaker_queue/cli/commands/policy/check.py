@@ -20,14 +20,15 @@ _QUEUE_FACTS = "MaxCapacity and live jobs"
 
 @command(
     "check",
-    help="tell whether a policy could be applied",
-    description="Tell whether a policy could be applied, by the queue's own rules: on this machine, for which no queue "
-    "is needed, and by the queue, if it can be reached, which knows its ceiling (MaxCapacity) and what live jobs use. "
-    "Nothing is applied. Each fault is a line; the exit code is 0 if there is none, 1 if there are.",
+    help="check whether a policy could be applied",
+    description="Check whether a policy could be applied. This machine checks the rules, without a queue. The "
+    "queue, if it can be reached, also checks MaxCapacity and the pools and projects of live jobs. "
+    "Nothing is applied. Each fault is printed on a line; the exit code is 0 without faults, and 1 with "
+    "faults.",
     examples=["smq policy check policy.yaml", "smq policy check --offline policy.yaml"],
 )
 @policy_file
-@flag("--offline", help="ask no queue")
+@flag("--offline", help="do not ask the queue")
 def policy_check(file: str, offline: bool) -> int:
     """Print each fault of a policy, and which checks were made."""
     document = read_document(file, sys.stdin)
@@ -42,7 +43,7 @@ def policy_check(file: str, offline: bool) -> int:
     for fault in found.faults:
         print(f"{name}: {clean(fault)}")
     if found.incomplete:
-        print("More may be found once this is right.")
+        print("There may be more faults, which are found when these are corrected.")
     if not found.faults:
         print(f"{name} can be applied: {_content(document)}.")
     print(_checked(here, found.not_asked, found.version))

@@ -36,16 +36,17 @@ hours_option = option(
     metavar="N",
     type=checked(hours_from),
     default=HOURS,
-    help=f"how far to look ahead (default {HOURS:g}); 0: what happens now alone",
+    help=f"the hours to look ahead (default {HOURS:g}); 0: only the next cycle",
 )
 
 
 @command(
     "preview",
-    help="tell what a policy would change",
-    description="Tell what a policy would change if it were applied now: who would start, who would be stopped and for "
-    "whom, who could not start any more, and who would wait longer or less long over the next hours. The queue plans "
-    "with its live jobs, and with how long they are likely to run. Nothing is changed, and nobody is stopped.",
+    help="print what a policy would change",
+    description="Print what a policy would change if it were applied now: the jobs that would start, would be "
+    "stopped and for which job, could not start any more, and would wait longer or less long over the "
+    "next hours. The queue plans with its live jobs and their expected runtimes. Nothing is changed, "
+    "and no job is stopped.",
     examples=["smq policy preview policy.yaml", "smq policy preview --hours 24 policy.yaml"],
 )
 @policy_file

@@ -23,12 +23,12 @@ SAME, DIFFERENT = DONE, 1  # exit codes, like those of diff(1)
 
 @command(
     "show",
-    help="print the policy that is applied",
-    description="Print the policy that is applied, as YAML that can be changed and applied again.",
+    help="print the policy in force",
+    description="Print the policy in force, as YAML that you can change and apply again.",
     examples=["smq policy show > policy.yaml", "smq policy show --version 3"],
 )
-@option("--version", metavar="N", type=int, help="an earlier version, as smq policy history lists them")
-@json_flag("with version, appliedBy and appliedAt, for programs")
+@option("--version", metavar="N", type=int, help="an earlier version, as listed by smq policy history")
+@json_flag("print JSON with version, appliedBy and appliedAt")
 @with_queue
 def policy_show(queue: QueueClient, version: int | None, as_json: bool) -> int:
     """Print the policy in force or an earlier version, as YAML or JSON."""
@@ -43,9 +43,9 @@ def policy_show(queue: QueueClient, version: int | None, as_json: bool) -> int:
 
 @command(
     "history",
-    help="list who applied which policy, and when",
-    description="List the versions of the policy that are kept, the present one first: who applied each, and when. "
-    "A version that is an earlier one anew, by smq policy rollback, says which.",
+    help="list the stored versions of the policy",
+    description="List the stored versions of the policy, the present one first, each with its time and the identity "
+    "that applied it. A version that smq policy rollback has restored names the restored version.",
     examples=["smq policy history"],
 )
 @json_flag()
@@ -62,15 +62,16 @@ def policy_history(queue: QueueClient, as_json: bool) -> int:
         ]
         print(table(["Version", "Applied (UTC)", "By", "Restored"], rows, width=width()))
     else:
-        print("Nobody has applied a policy.")
+        print("No policy has been applied.")
     return DONE
 
 
 @command(
     "diff",
-    help="compare a file with the policy that is applied",
-    description="Compare a file with the policy that is applied, and tell what is wrong with it, as smq policy check "
-    "does. The exit code is 0 if they say the same, 1 if they differ, 2 if the file could not be applied or read.",
+    help="compare a file with the policy in force",
+    description="Compare a file with the policy in force, and print the faults of the file, as smq policy check "
+    "does. The exit code is 0 if both are the same, 1 if they differ, and 2 if the file could not be "
+    "applied or read.",
     examples=["smq policy diff policy.yaml"],
 )
 @policy_file
@@ -97,7 +98,7 @@ def _restored(past: PastPolicy) -> str:
 
 def _origin(applied: PolicyAnswer) -> str:
     if not applied.version:
-        return "Version 0: nobody has applied a policy; this is what holds without one."
+        return "Version 0: no policy has been applied; this is the default policy."
     author = f" by {applied.applied_by}" if applied.applied_by else ""
     time = f" at {moment(applied.applied_at)} UTC" if applied.applied_at else ""
     return f"Version {applied.version}, applied{author}{time}."

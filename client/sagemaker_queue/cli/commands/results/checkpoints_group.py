@@ -52,8 +52,8 @@ class CheckpointsGroup(Group):
 checkpoints = CheckpointsGroup(
     "checkpoints",
     short_help="list the checkpoints of a job, or remove old ones",
-    help="List the checkpoints that a job has saved in S3, or remove old ones. smq checkpoints JOB is short for "
-    "smq checkpoints list JOB. smq resubmit JOB --from STEP starts another job from one of them.",
+    help="List the checkpoints that a job has saved in S3, or remove old ones. smq checkpoints JOB is short for smq "
+    "checkpoints list JOB. smq resubmit JOB --from STEP starts another job from a checkpoint.",
     usage="[list | prune] JOB [OPTIONS]",
     examples=["smq checkpoints job1", "smq checkpoints prune job1 --keep 3"],
 )
@@ -62,10 +62,10 @@ checkpoints = CheckpointsGroup(
 @checkpoints.subcommand(
     _LIST,
     help="list the checkpoints of a job",
-    description="List the checkpoints in the checkpoint folder of a job: step, layout, size, age, and from which one "
-    "the job resumes if it starts again. The layouts of PyTorch Lightning, the Hugging Face Trainer, DeepSpeed, "
-    "torch.distributed.checkpoint (FSDP) and Orbax are known, and files and folders such as step-500.pt. A checkpoint "
-    "with missing or temporary files is marked as incomplete.",
+    description="List the checkpoints in the checkpoint folder of a job: step, layout, size, age, and the "
+    "checkpoint from which the next attempt resumes. Known layouts: PyTorch Lightning, the Hugging Face "
+    "Trainer, DeepSpeed, torch.distributed.checkpoint (FSDP), Orbax, and files and folders such as "
+    "step-500.pt. A checkpoint with missing or temporary files is marked as incomplete.",
     examples=["smq checkpoints job1", "smq checkpoints list job1 --json"],
 )
 @job_argument
@@ -84,19 +84,22 @@ def list_command(queue: QueueClient, name: str, as_json: bool) -> int:
 @checkpoints.subcommand(
     "prune",
     help="remove old checkpoints of a job",
-    description="Remove the checkpoints of a job except the newest N complete ones of each folder. On a terminal you "
-    "are asked first; without a terminal --yes is needed. Checkpoints from which a job may resume always stay: the "
-    "newest complete one, also if it is the only one that was last written more than 15 minutes ago, the one that "
-    "DeepSpeed's file latest names, and files without a step. So the command is safe while the job or another job "
-    "with the same folder waits or runs. Incomplete checkpoints are removed if they are older than the newest complete "
-    "one and were last written more than an hour ago. Your own AWS credentials need s3:DeleteObject.",
+    description="Remove the checkpoints of a job except the newest N complete ones of each folder. On a terminal, "
+    "the command asks first; without a terminal, --yes is needed. Checkpoints from which a job may "
+    "resume always stay: the newest complete one, also if it is the only one that was last written more "
+    "than 15 minutes ago, the one that DeepSpeed's file latest names, and files without a step. So the "
+    "command is safe while the job or another job with the same folder waits or runs. Incomplete "
+    "checkpoints are removed if they are older than the newest complete one and were last written more "
+    "than an hour ago. Your own AWS credentials need s3:DeleteObject.",
     examples=["smq checkpoints prune job1 --keep 3 --dry-run", "smq checkpoints prune job1 --keep 3 --yes"],
 )
 @job_argument
-@option("--keep", metavar="N", type=click.IntRange(min=1), required=True, help="how many of the newest to keep")
-@flag("--dry-run", help="print what would be removed, and remove nothing")
-@flag("--yes", help="do not ask")
-@json_flag("what is removed, for programs")
+@option(
+    "--keep", metavar="N", type=click.IntRange(min=1), required=True, help="number of the newest checkpoints to keep"
+)
+@flag("--dry-run", help="list the checkpoints that would be removed; remove nothing")
+@flag("--yes", help="do not ask for confirmation")
+@json_flag("print the removed checkpoints as JSON")
 @with_queue
 def prune(queue: QueueClient, name: str, keep: int, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove old checkpoints, after a question on a terminal."""

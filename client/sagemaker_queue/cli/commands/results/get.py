@@ -25,11 +25,12 @@ _SHOWN = 20  # maximum number of refused names that are printed
 
 @command(
     "get",
-    help="fetch what a job leaves",
-    description="Fetch what a job has left in S3: its model and its other output, of the attempt that ended it, "
-    "unpacked to the folders model and data of DIR. With --checkpoints, what it has saved so far, also while it lives. "
-    "Nothing is overwritten: DIR must be empty, or not be there. Links and sparse files in an archive "
-    "are not unpacked. An archive that would become larger than expected, or fill the disk, is refused.",
+    help="download the results of a job",
+    description="Download the results of a job from S3: the model and the other output of its last attempt, "
+    "unpacked to the folders model and data of DIR. With --checkpoints, download the checkpoints so "
+    "far, also of a live job. No file is overwritten: DIR must be empty or missing. Links and sparse "
+    "files in an archive are not unpacked. An archive that is larger than expected, or would fill the "
+    "disk, is refused.",
     examples=["smq get job1", "smq get job1 results/job1", "smq get job1 --checkpoints", "smq get job1 --max-size 200"],
 )
 @job_argument
@@ -39,20 +40,20 @@ _SHOWN = 20  # maximum number of refused names that are printed
     required=False,
     type=Path,
     shell_complete=files,
-    help="the folder for it (default: JOB, or JOB-checkpoints)",
+    help="the folder for the files (default: JOB, or JOB-checkpoints)",
 )
-@flag("--checkpoints", help="fetch its checkpoints instead")
+@flag("--checkpoints", help="download the checkpoints instead")
 @option(
     "--max-size",
     metavar="GB",
     type=click.FloatRange(min=0, min_open=True),
-    help="how large the archives may become, all together (default: ten times their size, at least 10)",
+    help="largest unpacked size of all archives together (default: ten times their size, at least 10)",
 )
 @option(
     "--max-files",
     metavar="N",
     type=click.IntRange(min=1),
-    help="how many files and folders the archives may have, all together (default: 100000)",
+    help="largest number of files and folders of all archives together (default: 100000)",
 )
 @with_queue
 def get(
@@ -69,8 +70,8 @@ def get(
         max_files=max_files,
     )
     for thing, why in done.refused[:_SHOWN]:
-        print(f"smq: not fetched: {one_line(f'{thing}: {why}')}", file=sys.stderr)
+        print(f"smq: not downloaded: {one_line(f'{thing}: {why}')}", file=sys.stderr)
     if len(done.refused) > _SHOWN:
-        print(f"smq: not fetched: {len(done.refused) - _SHOWN} more", file=sys.stderr)
+        print(f"smq: not downloaded: {len(done.refused) - _SHOWN} more", file=sys.stderr)
     print(done)
     return REFUSED if done.refused else DONE

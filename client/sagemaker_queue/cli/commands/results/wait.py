@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @command(
     "wait",
-    help="wait until jobs have ended",
-    description="Wait until all these jobs have ended, and print how each did. The exit code is 0 if all have "
-    "completed, 4 if one has failed or was stopped. Patterns and groups mean those that have ended already, too. "
-    "Ctrl-C stops waiting, and nothing else.",
+    help="wait until jobs have finished",
+    description="Wait until all these jobs have finished, and print the final state of each job. The exit code is 0 "
+    "if all jobs completed, and 4 if a job failed or was stopped. Patterns and groups include finished "
+    "jobs. Ctrl-C ends the waiting and does not affect the jobs.",
     examples=["smq wait job1 && smq get job1", "smq wait 'lr-*'", "smq wait --group lr-sweep"],
 )
 @job_set_arguments

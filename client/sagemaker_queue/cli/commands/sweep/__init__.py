@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     cls=RunCommand,
     help="run a command once for each combination of values, or search for the best",
     description="Run a command once for each combination of the grids' values, as independent jobs of one group: "
-    "{lr} in the command or in --env stands for the value of --grid lr=... The options are those of smq submit. "
-    "The same command again submits only what is missing. "
-    "With --metric it is a search: Optuna chooses the values of --space from what the trials before have written, "
-    "each trial is a job, and the best is told. A search is kept: Ctrl-C leaves its jobs alone, and the same command "
-    "goes on where it was left. Without any {placeholder}, trials find their values in SM_HP_LR and the like.",
+    "{lr} in the command or in --env stands for the value of --grid lr=... The options are those of smq "
+    "submit. The same command again submits only the missing jobs. With --metric, the command is a "
+    "search: Optuna chooses the values of --space from the results of earlier trials, each trial is a "
+    "job, and the best trial is printed at the end. A search is stored: Ctrl-C does not affect its "
+    "jobs, and the same command continues the search. Without any {placeholder}, trials find their "
+    "values in variables such as SM_HP_LR.",
     examples=[
         "smq sweep --grid lr=0.1,0.01 --grid layers=2,4 -- python train.py --lr {lr} --layers {layers}",
         "smq sweep --name lr --grid lr=0.1,0.01 --dry-run -- python train.py --lr {lr}",
@@ -45,14 +46,14 @@ if TYPE_CHECKING:
     metavar="NAME=V,V",
     type=checked(parse_grid),
     multiple=True,
-    help="the values of a placeholder; several grids make all combinations",
+    help="the values of a placeholder; several grids give all combinations",
 )
-@flag("--yes", help=f"submit even more than {MOST} jobs")
+@flag("--yes", help=f"submit more than {MOST} jobs")
 @search_options
 @job_options
 @preflight_option
-@json_flag("what became of it, for programs; of a search at its end")
-@flag("--dry-run", help="list the jobs (of a search the first ones), and neither upload nor submit anything")
+@json_flag("print the result as JSON; for a search, at its end")
+@flag("--dry-run", help="list the jobs (for a search, the first ones); upload and submit nothing")
 @job_command("the command with its placeholders")
 @with_queue
 def sweep(

@@ -74,7 +74,7 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
     if taken:
         print("smq: give a sweep with another command, code or options another --name.", file=sys.stderr)
     if taken < len(done.refused):
-        print("smq: the same command again submits what is missing.", file=sys.stderr)
+        print("smq: the same command submits the missing jobs.", file=sys.stderr)
     return REFUSED
 
 

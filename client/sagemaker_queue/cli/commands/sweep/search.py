@@ -74,45 +74,58 @@ search_options = bundled(
         "--metric",
         metavar="NAME=REGEX",
         type=checked(parse_metric),
-        help="the figure to look for in the log: the last one that the group of the pattern finds counts; a group "
-        "(?P<step>...) tells how far the training is",
+        help="the metric in the log: the last number that the group of the pattern finds; a group (?P<step>...) "
+        "finds the step of the training",
     ),
-    _search("--minimize", is_flag=True, exclusive_group="direction", help="the smaller, the better"),
-    _search("--maximize", is_flag=True, exclusive_group="direction", help="the larger, the better"),
+    _search("--minimize", is_flag=True, exclusive_group="direction", help="a smaller metric is better"),
+    _search("--maximize", is_flag=True, exclusive_group="direction", help="a larger metric is better"),
     _search(
         "--space",
         "spaces",
         metavar="NAME=RANGE",
         type=checked(parse_range),
         multiple=True,
-        help="what is varied: lr=log:1e-5..1e-1, dropout=0..0.5, width=int:8..64/8 (in steps of 8), opt=adam,sgd",
+        help="a hyperparameter and its values: lr=log:1e-5..1e-1, dropout=0..0.5, width=int:8..64/8 (in steps of "
+        "8), opt=adam,sgd",
     ),
     _search(
         "--sampler",
         type=click.Choice(SAMPLERS),
-        help="who chooses (default: tpe; grid, which is every combination, if only --grid says what is varied)",
+        help="Optuna's sampler (default: tpe; grid, which tries every combination, if there are only options --grid)",
     ),
-    _search("--trials", metavar="N", type=_positive, help=f"in all (default {TRIALS}; of a grid all its combinations)"),
-    _search("--parallel", metavar="N", type=_positive, help=f"trials that live at a time (default {PARALLEL})"),
+    _search(
+        "--trials",
+        metavar="N",
+        type=_positive,
+        help=f"number of trials (default {TRIALS}; for a grid, all combinations)",
+    ),
+    _search(
+        "--parallel", metavar="N", type=_positive, help=f"number of live trials at the same time (default {PARALLEL})"
+    ),
     _search(
         "--prune",
         type=click.Choice(PRUNERS),
         help="cancel a trial that is worse than the median of the others at the same step (default: none)",
     ),
-    _search("--seed", metavar="N", type=click.IntRange(min=0), help="of the sampler, to get the same again"),
-    _search("--study", metavar="NAME", help="under which the search is kept (default: made from the command)"),
+    _search("--seed", metavar="N", type=click.IntRange(min=0), help="seed of the sampler, to repeat a search"),
+    _search("--study", metavar="NAME", help="name of the stored search (default: made from the command)"),
     _search(
         "--storage",
         metavar="URL",
-        help="where it is kept, as Optuna takes it (default: a file in ~/.local/share/sagemaker-queue/studies)",
+        help="Optuna's address of the storage (default: a file in ~/.local/share/sagemaker-queue/studies)",
     ),
     _search(
         "--poll",
         metavar="SECONDS",
         type=click.FloatRange(min=0.1),
-        help=f"seconds between two looks at the jobs, at least; looks become rarer (default {POLL_SECONDS:g})",
+        help=f"shortest time between two requests in seconds (default {POLL_SECONDS:g}); pauses grow while nothing "
+        "changes",
     ),
-    _search("--status", is_flag=True, help="print how the --study stands, and do nothing else"),
+    _search(
+        "--status",
+        is_flag=True,
+        help="print the state of the --study, or without --study list the studies of this machine",
+    ),
 )
 
 
@@ -185,7 +198,7 @@ def _plan(
     if search.study and options.get("name"):
         raise InvalidOption("--study is the name of a search: leave --name out.")
     if not (search.minimize or search.maximize):
-        raise InvalidOption("Is a small figure good, or a large one? Give --minimize or --maximize.")
+        raise InvalidOption("Give --minimize if a small metric is better, or --maximize.")
     assert search.metric is not None
     space = _space(grids, search.spaces)
     command = [list(template.command), dict(template.env)]
@@ -212,7 +225,7 @@ def _space(grids: Sequence[tuple[str, tuple[str, ...]]], spaces: Sequence[tuple[
     space: dict[str, Range] = {}
     for name, one in (*((name, Choice(values)) for name, values in grids), *spaces):
         if name in space:
-            raise InvalidOption(f"What {name} may be is given twice.")
+            raise InvalidOption(f"The values of {name} are given twice.")
         space[name] = one
     return space
 
@@ -256,8 +269,8 @@ def _watch(
         show_search(watched.run(), plan, progress_renderer(), live=sys.stderr.isatty())
     except (KeyboardInterrupt, QueueError):
         print(
-            f"smq: the jobs of {plan.name} go on. The same command with --study {plan.name} goes on with the search; "
-            f"smq cancel --group {plan.name} ends its jobs.",
+            f"smq: the jobs of {plan.name} continue. To continue the search, repeat the command with --study "
+            f"{plan.name}; to cancel the jobs: smq cancel --group {plan.name}",
             file=sys.stderr,
         )
         raise
@@ -266,8 +279,8 @@ def _watch(
     _print_result(plan.name, plan.metric.name, direction, study.rows(), best, as_json=as_json)
     if watched.gave_up:
         print(
-            "smq: all trials of this run failed, so no more are begun; smq logs JOB tells what they wrote. The same "
-            "command tries on.",
+            "smq: all trials of this run failed, so no more trials are started; smq logs JOB prints a log. The same "
+            "command continues.",
             file=sys.stderr,
         )
     return DONE if best and not watched.gave_up else ENDED_OTHERWISE

@@ -15,8 +15,8 @@ def interval_option(seconds: float) -> Decorator:
         metavar="SECONDS",
         type=_seconds,
         default=str(seconds),
-        help=f"the shortest time between two questions to the queue, in seconds, {LEAST_SECONDS:.0f} at least "
-        f"(default: {seconds:.0f}); while nothing changes, they become rarer",
+        help=f"shortest time between two requests in seconds, at least {LEAST_SECONDS:.0f} (default: {seconds:.0f}); "
+        "pauses grow while nothing changes",
     )
 
 

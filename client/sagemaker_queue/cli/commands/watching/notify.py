@@ -26,11 +26,12 @@ SECONDS = 30.0
 
 @command(
     "notify",
-    help="tell you when jobs start, are preempted, fail or finish",
-    description="Look at jobs again and again, and tell what becomes of them: your own, unless an option says which. "
-    "What has happened before is not told. Notices go to standard output, and besides to a webhook (Slack, "
-    "Mattermost, Discord, Teams, Google Chat) or a topic of SNS, whichever option or profile name (smq config set "
-    "notify_webhook ADDRESS). It goes on until Ctrl-C; where names are given, until those jobs have ended.",
+    help="send a notice when jobs start, are preempted, fail or finish",
+    description="Watch jobs, and send a notice when they start, are preempted, fail or finish. By default, your own "
+    "jobs are watched; only changes from now on are reported. Notices go to standard output, and also "
+    "to a webhook (Slack, Mattermost, Discord, Teams, Google Chat) or an SNS topic if an option or the "
+    "profile names one (smq config set notify_webhook ADDRESS). The command runs until Ctrl-C, or until "
+    "the named jobs have finished.",
     examples=[
         "smq notify",
         "smq notify --on started,failed --after 1h",
@@ -40,14 +41,16 @@ SECONDS = 30.0
 )
 @bundled("whose", JobConditions, names_argument, *filter_options)
 @flag("--everybody", help="jobs of all owners", exclusive_group="owner")
-@option("--on", metavar="KINDS", help=f"what is told, with commas between: {', '.join(NOTICE_KINDS)} (default: all)")
+@option(
+    "--on", metavar="KINDS", help=f"kinds of notices, separated by commas: {', '.join(NOTICE_KINDS)} (default: all)"
+)
 @option(
     "--after",
     metavar="TIME",
-    help=f"a start is told after a wait of so long, such as 1h; 0: each (default: {DEFAULT_AFTER})",
+    help=f"report a start only after a wait of this length, such as 1h; 0: each start (default: {DEFAULT_AFTER})",
 )
-@option("--webhook", metavar="ADDRESS", help="where chats take messages; a secret, better kept in the profile")
-@option("--topic", metavar="ARN", help="a topic of SNS, in the queue's region")
+@option("--webhook", metavar="ADDRESS", help="the webhook address of a chat; a secret, which is safer in the profile")
+@option("--topic", metavar="ARN", help="the ARN of an SNS topic in the queue's region")
 @interval_option(SECONDS)
 def notify(
     whose: JobConditions,
@@ -69,7 +72,7 @@ def notify(
     watch = JobWatch(queue, meant.__contains__, parse_filter(on or settings.notify_on, after or settings.notify_after))
     watch.look()  # a wrong address or missing rights raise an error at once
     if whose.names and not watch.live:
-        print("smq: none of these jobs is live: there is nothing to wait for.", file=sys.stderr)
+        print("smq: all of these jobs have finished.", file=sys.stderr)
     else:
         print(f"Watching {amount(len(watch.live), 'live job')}, and new ones; Ctrl-C ends it.", file=sys.stderr)
     pace = PollingPace(interval)
@@ -90,7 +93,7 @@ def _look(watch: JobWatch) -> list[Notice]:
     try:
         return watch.look()
     except Unavailable as error:  # no connection, or an outage: the next poll finds the missed changes
-        print(f"smq: {error} It goes on.", file=sys.stderr, flush=True)
+        print(f"smq: {error} The command continues.", file=sys.stderr, flush=True)
         return []
 
 

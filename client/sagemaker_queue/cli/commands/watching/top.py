@@ -23,16 +23,16 @@ TIMEOUT_SECONDS = (5.0, 20.0)
 
 @command(
     "top",
-    help="show pools, projects and jobs, live",
-    description="Show pools, projects and live jobs on a screen that is kept up to date. Keys: q ends it; "
-    "arrows, Page Up, Page Down, Home and End move through the jobs; "
-    f"{', '.join(f'{key} ({order})' for key, order in ORDER_KEYS.items())} sort them, R turns the order round; "
-    "the space bar asks for news at once.",
+    help="show pools, projects and jobs on a live screen",
+    description="Show pools, projects and live jobs on a screen that is updated continuously. Keys: q quits; "
+    "arrows, Page Up, Page Down, Home and End scroll; "
+    f"{', '.join(f'{key} ({order})' for key, order in ORDER_KEYS.items())} sort the jobs; R reverses the "
+    "order; the space bar updates the screen at once.",
     examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
 )
 @job_choice_arguments
 @interval_option(POLL_SECONDS)
-@flag("--once", help="print one screen and end, as without a terminal; nothing is left out")
+@flag("--once", help="print one complete screen and end, as without a terminal")
 def top(choice: JobChoice, interval: float, once: bool) -> int:
     """Show the queue on a live screen, or print it once."""
     # Short timeouts and few tries: the next poll repeats the request, and the screen soon reports a missing answer.

@@ -26,10 +26,10 @@ _EXTRA = "smq ui needs Python 3.10 or later and two packages: pip install 'niceg
 @command(
     "ui",
     help="show the queue in a browser",
-    description="Show the queue as pages in a browser: the fleet over time, the queue, each job, projects, usage, and "
-    "what other capacities or policies would change. They are served on this machine alone, and ask the queue "
-    "with your own credentials. The browser that opens gets in by itself; any other one enters the token that is "
-    "printed, which is good once. Ctrl-C ends it. --export writes files instead.",
+    description="Show the queue as pages in a browser: the fleet over time, the queue, each job, projects, usage, "
+    "and the effect of other capacities or policies. The pages are served only on this machine, and use "
+    "your own credentials. The browser that opens has access; in any other browser, enter the printed "
+    "token, which is valid once. Ctrl-C ends the server. --export writes files instead.",
     examples=[
         "smq ui",
         "smq ui --port 8800 --no-browser",
@@ -37,10 +37,14 @@ _EXTRA = "smq ui needs Python 3.10 or later and two packages: pip install 'niceg
         "smq ui --export report",
     ],
 )
-@option("--port", metavar="PORT", type=int, help="the port (default: 8787, or a free one if that is taken)")
-@flag("--no-browser", help="print address and token, and open no browser")
-@option("--address", metavar="URL", default="", help="where a proxy serves the pages, such as that of JupyterHub")
-@option("--export", metavar="DIR", type=Path, shell_complete=files, help="write the pages to files, and end")
+@option("--port", metavar="PORT", type=int, help="the port (default: 8787, or a free port if 8787 is taken)")
+@flag("--no-browser", help="print the address and the token; open no browser")
+@option(
+    "--address", metavar="URL", default="", help="the address at which a proxy serves the pages, such as JupyterHub's"
+)
+@option(
+    "--export", metavar="DIR", type=Path, shell_complete=files, help="write the pages to files in this folder, and end"
+)
 @interval_option(POLL_SECONDS)
 def ui(port: int | None, no_browser: bool, address: str, export: Path | None, interval: float) -> int:
     """Serve the pages until Ctrl-C, or write them to files."""
@@ -50,7 +54,7 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
             from sagemaker_queue.ui.export import write_pages  # noqa: PLC0415
 
             write_pages(queue, export)
-            print(f"The queue as it is now stands in {export / 'index.html'}")
+            print(f"The present state of the queue is in {export / 'index.html'}")
             return DONE
         from sagemaker_queue.ui.application import listen, serve  # noqa: PLC0415
         from sagemaker_queue.ui.guard import ServerAccess  # noqa: PLC0415
@@ -84,4 +88,6 @@ def _print_access(here: str, access: ServerAccess, handover: Handover | None) ->
             f"In JupyterHub and Studio: smq ui --no-browser --port {port} --address https://HUB{hub}proxy/{port}",
             flush=True,
         )
-    print("The token is good for one browser, which acts as you then. Ctrl-C ends it.", flush=True)
+    print(
+        "The token is valid for one browser, which then acts under your identity. Ctrl-C ends the server.", flush=True
+    )

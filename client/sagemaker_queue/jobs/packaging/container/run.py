@@ -247,7 +247,7 @@ def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
         except (OSError, EOFError, zlib.error) as error:
             raise CodeRefused(f"it cannot be unzipped: {error}") from error
         if left or digest.hexdigest() != expected:
-            raise CodeRefused("it is not what was submitted: somebody has changed it in S3")
+            raise CodeRefused("it differs from the submitted file: it was changed in S3")
         archive.seek(0)
         yield archive
 
@@ -280,7 +280,7 @@ def unpack(archive: "IO[bytes]", target: Path) -> None:
             for path, linked in links:
                 path.symlink_to(linked)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
-        raise CodeRefused(f"it is no archive: {error}") from error
+        raise CodeRefused(f"it is not an archive: {error}") from error
 
 
 def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
@@ -295,7 +295,7 @@ def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
         if any(part in ("", ".", "..") for part in parts) or "\0" in name:
             raise CodeRefused(f"it has a file {name!r}, outside the working folder")
         if not (member.isdir() or member.issym() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
-            raise CodeRefused(f"{name!r} is no file, folder or symbolic link")
+            raise CodeRefused(f"{name!r} is not a file, folder or symbolic link")
         if getattr(member, "sparse", None):
             raise CodeRefused(f"{name!r} is a sparse file")
         if member.issym() and not _stays_inside(parts, member.linkname):
@@ -397,7 +397,7 @@ def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
     The first host decides. Each other host sends the first host a byte while it has a shell, and ends when the first
     host ends.
     """
-    log(f"kept for shells; it ends once nobody has had one for {job.idle_end:g} s")
+    log(f"waiting for shells; the job ends after {job.idle_end:g} s without a shell")
     address = job.master[0], job.master[1] - 1  # the master port itself is left to users' programs
     pause = min(LOOK_SECONDS, job.idle_end / 4)
     if job.rank > 0:
@@ -421,7 +421,7 @@ def keep_for_shells(job: JobConfiguration, steps: Steps) -> int:
             if has_shell():
                 seen = time.monotonic()
     if not steps.stopped:
-        log(f"nobody has had a shell for {job.idle_end:g} s: the job ends")
+        log(f"no shell for {job.idle_end:g} s: the job ends")
     return 128 + steps.stopped if steps.stopped else 0
 
 
