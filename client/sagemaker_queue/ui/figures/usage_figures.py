@@ -39,7 +39,7 @@ def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme, *, by_d
         )
     made.add_scatter(
         mode="markers",
-        name="Of these, lost by preemptions",
+        name="Included: lost by preemptions",
         y=names,
         x=[each["lost_hours"] for each in shown.values()],
         marker={"symbol": "x", "size": 10, "color": theme.text, "line": {"width": 1, "color": theme.paper}},
