@@ -99,7 +99,7 @@ def test_what_the_caller_is_going_to_upload_need_not_be_there(session: boto3.Ses
     assert [finding.field for finding in check(own, session)] == [DATA, OUTPUT]
     assert check(own, session, upload_folder="s3://nowhere/code/1/") == []
     (other,) = check(data("s3://nowhere/data"), session, upload_folder="s3://nowhere/code/1/")
-    assert other.message.startswith(f"{DATA} names s3://nowhere/data, where nothing is")
+    assert other.message.startswith(f"{DATA} names s3://nowhere/data, which has no objects")
     (far,) = check(data("s3://far/code/1/") | output("s3://far/output"), session, upload_folder="s3://far/code/1/")
     assert far.field == OUTPUT
 
@@ -157,7 +157,7 @@ def test_what_is_found_is_raised_as_one_refusal() -> None:
     with pytest.raises(InvalidRequest) as error:
         refuse([PreflightIssue("a.b", "a.b is wrong."), PreflightIssue("c", "c is wrong.")])
     assert error.value.field == "a.b"
-    assert str(error.value).startswith("a.b is wrong.\nc is wrong.\nTo queue it all the same: ")
+    assert str(error.value).startswith("a.b is wrong.\nc is wrong.\nTo submit it anyway: ")
     assert "--no-preflight" in str(error.value)
 
 

@@ -170,7 +170,7 @@ def test_no_shell_opens_in_a_member_nor_in_its_carrier(system: System, tmp_path:
     system.wait("it to begin", lambda: "closed" in book.names("begin"))
     job, person = system.job("closed"), Person(system, tmp_path)
     said = person.smq("shell", "closed", code=2).stderr
-    assert "closed shares an instance, and a shell in it would also open the jobs beside it" in said
+    assert "closed shares an instance, and a shell in it would also give access to other jobs" in said
     assert job.carrier and "an instance that jobs share" in person.smq("shell", job.carrier, code=2).stderr
     for name in (job.attempts[-1].training_job_name, job.attempts[-1].carrier):
         with pytest.raises(ClientError, match="TargetNotConnected"):

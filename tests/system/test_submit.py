@@ -409,8 +409,8 @@ def test_data_goes_to_s3_and_back(system: System, smq: Smq, folder: Path, monkey
     (folder / "data" / "set" / "one.txt").write_text("1")
     (folder / "data" / "set" / "deep" / "two.txt").write_text("22")
     assert "s3://system/linked" in smq("data", "ls").out
-    assert smq("data", "put", "data/set").out == "2 files, 3 bytes, brought to s3://system/linked\n"
-    assert "; 2 files there already" in smq("data", "put", "data/set").out
+    assert smq("data", "put", "data/set").out == "2 files, 3 bytes, uploaded to s3://system/linked\n"
+    assert "; 2 files already there" in smq("data", "put", "data/set").out
     listed = smq("data", "ls", "data/set", "--json").json
     assert [{"uri": entry["uri"], "size": entry["size"]} for entry in listed] == [
         {"uri": "s3://system/linked/deep/", "size": None},

@@ -101,16 +101,16 @@ def test_data_go_through_this_machine_where_neither_identity_may_do_both(
     assert kept(s3, "cluster-b") == kept(s3, "cluster-a")  # the ETags, too
     assert sorted(tmp_path.rglob("*")) == before
     assert main(["-c", "b", "data", "put", "data", "--from", "a"]) == 0
-    assert capsys.readouterr() == (f"0 files, 0 bytes, brought to {TO_B.rstrip('/')}; 3 files there already\n", "")
+    assert capsys.readouterr() == (f"0 files, 0 bytes, uploaded to {TO_B.rstrip('/')}; 3 files already there\n", "")
 
 
 def test_one_file_by_its_path_as_in_the_document(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-c", "b", "data", "put", "data/b.txt", "--from", "a"]) == 0
-    assert capsys.readouterr().out == f"1 file, 12 bytes, brought to {TO_B}b.txt\n"
+    assert capsys.readouterr().out == f"1 file, 12 bytes, uploaded to {TO_B}b.txt\n"
     answer = s3.get_object(Bucket="cluster-b", Key="sets/b.txt")
     assert (answer["Body"].read(), answer["ContentType"]) == (b"of cluster A", "text/plain")
     assert main(["-c", "b", "data", "put", "data/b.txt", "--from", "a"]) == 0
-    assert capsys.readouterr().out.endswith("; 1 file there already\n")
+    assert capsys.readouterr().out.endswith("; 1 file already there\n")
 
 
 @pytest.mark.parametrize("person", [ANN, BOB])
@@ -132,7 +132,7 @@ def test_after_an_interruption_only_what_is_missing_is_sent(
     assert list(kept(s3, "cluster-b")) == ["sets/b.txt"]
     grant(cloud, BOB, *rights("cluster-b", *WRITE))
     assert main(["-c", "b", "data", "put", "data", "--from", "a"]) == 0
-    assert capsys.readouterr().out.endswith("2 files, 20.0 MB, brought to s3://cluster-b/sets; 1 file there already\n")
+    assert capsys.readouterr().out.endswith("2 files, 20.0 MB, uploaded to s3://cluster-b/sets; 1 file already there\n")
 
 
 COPY = [sys.executable, "-m", "sagemaker_queue", "-c", "b", "data", "put", "data", "--from", "a"]

@@ -296,7 +296,7 @@ def test_a_pool_is_drained_and_the_drain_is_ended(page: Page, system: System) ->
     page.get_by_role("button", name="Keep it").click()
     page.get_by_role("button", name="Undrain p5").click()
     page.get_by_role("button", name="End the drain").click()
-    shows(page, "p5 is not drained any more: jobs start there again.")
+    shows(page, "p5 is no longer drained: jobs start there again.")
     page.get_by_role("button", name="Drain p5", exact=True).wait_for()
     system.wait_state("moves", "running")
 

@@ -87,18 +87,18 @@ def test_parts_can_be_written_once_and_used_twice() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a: 1\nb: 2\na: 3\n", "standard input: line 3, column 1: the key 'a' stands here for the second time."),
-        ("a:\n- {x: 1, x: 2}\n", "standard input: line 2, column 10: the key 'x' stands here for the second time."),
-        ('{"a": 1,\n "a": 2}', "standard input: line 2, column 2: the key 'a' stands here for the second time."),
+        ("a: 1\nb: 2\na: 3\n", "standard input: line 3, column 1: the key 'a' is given for the second time."),
+        ("a:\n- {x: 1, x: 2}\n", "standard input: line 2, column 10: the key 'x' is given for the second time."),
+        ('{"a": 1,\n "a": 2}', "standard input: line 2, column 2: the key 'a' is given for the second time."),
         ("a: [1, 2\n", "standard input: line 2, column 1: while parsing a flow sequence, expected ',' or ']'"),
         ("a: !!python/object:os.system {}\n", "line 1, column 4: could not determine a constructor"),
         ("a: 2026-11-21\n", "put dates into quotes"),
-        ("a: .nan\n", "JSON has no type for"),
-        ("a: &a [*a]\n", "JSON has no type for"),
+        ("a: .nan\n", "for which JSON has no type"),
+        ("a: &a [*a]\n", "for which JSON has no type"),
         ("? [1]\n: 2\n", "found unhashable key"),
         ("a: \x00\n", "neither YAML nor JSON"),
-        ("", "must hold a mapping of fields, not nothing"),
-        ("- 1\n", "must hold a mapping of fields, not a value"),
+        ("", "must contain a mapping of fields, not nothing"),
+        ("- 1\n", "must contain a mapping of fields, not a value"),
         ("a: 1\n---\nb: 1\n", "expected a single document"),
     ],
 )
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"a: \xff")
-    for name, complaint in [("none.yaml", "No such file"), ("", "Is a directory"), ("latin", "not UTF-8 text")]:
+    for name, complaint in [("none.yaml", "No such file"), ("", "Is a directory"), ("latin", "the text is not UTF-8")]:
         with pytest.raises(InvalidDocument, match=complaint):
             read_document(str(tmp_path / name), io.StringIO())
 

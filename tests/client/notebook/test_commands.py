@@ -52,7 +52,7 @@ def uploaded(s3: Any) -> list[str]:
 
 
 def test_the_keywords_are_the_options() -> None:
-    sections = ("what it runs on", "its files", "how it is treated")
+    sections = ("instances and image", "files and data", "scheduling and settings")
     options = [option for option in submit.params if getattr(option, "section", None) in sections]
     assert [option.name for option in options] == list(JobKeywords.__annotations__)
 
@@ -115,7 +115,7 @@ def test_a_request_is_a_request(server: ScriptedServer, queue: QueueClient) -> N
     queue.submit(request=request, preflight=False)
     queue.plan(request)
     assert sent(server) == [request, request]
-    with pytest.raises(TypeError, match="priority is of a command"):
+    with pytest.raises(TypeError, match="priority is a keyword for commands"):
         queue.submit(request, priority=1)
 
 
@@ -139,10 +139,10 @@ def test_what_the_queue_refuses_is_not_uploaded(s3: Any, server: ScriptedServer)
         ("python train.py", {"role": None}, InvalidOption, r"give role=\.\.\."),
         ("python train.py", {"instance": 2}, TypeError, "Did you mean 'instances'"),
         ("python train.py", {"instances": 0}, InvalidOption, "not a number of instances"),
-        ("python train.py", {"instances": [2, 4]}, InvalidOption, "must fall"),
+        ("python train.py", {"instances": [2, 4]}, InvalidOption, "must decrease"),
         ("python train.py", {"checkpoint": "python"}, InvalidOption, "not an S3 address"),
         ("python train.py", {"data": {"../x": "s3://own/x"}}, InvalidOption, "data link"),
-        ("python train.py", {"after": "a b"}, InvalidOption, "not a job"),
+        ("python train.py", {"after": "a b"}, InvalidOption, "not the name of a job"),
         ("python train.py", {"folder": "nowhere"}, FolderError, "nowhere"),
     ],
 )

@@ -57,7 +57,7 @@ def test_patterns_and_groups_mean_ended_jobs_too(server: ScriptedServer, queue: 
 
 
 def test_it_is_told_which(queue: QueueClient) -> None:
-    with pytest.raises(InvalidOption, match="which jobs"):
+    with pytest.raises(InvalidOption, match="Name the jobs"):
         queue.wait()
 
 
@@ -141,7 +141,7 @@ def test_results_are_files_of_a_folder(aws: Any, server: ScriptedServer, queue: 
     s3.put_object(Bucket="bucket", Key="job1/step", Body=b"12")
     request = {**DETAIL["request"], "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"}}  # type: ignore[dict-item]
     server.answers(200, {**DETAIL, "request": request})
-    with pytest.raises(QueueError, match="leaves its results at its end"):
+    with pytest.raises(QueueError, match="its results are uploaded at its end"):
         queue.results("job1", silent=True)
     server.always_answers(200, {**DETAIL, "state": "completed", "request": request})
     fetched = queue.results("job1", silent=True)

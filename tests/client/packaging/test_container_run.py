@@ -404,7 +404,7 @@ def test_words_are_passed_on_where_the_locale_knows_ascii_only(container: Contai
     assert output.splitlines()[-1] == "same: grüße"
 
 
-# --- kept for shells ----------------------------------------------------------------------------------
+# --- waiting for shells ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -436,8 +436,8 @@ def test_it_is_kept_while_somebody_has_a_session(
         other.wait()
     assert kept.returncode == 0
     assert output.splitlines() == [
-        "[smq] kept for shells; it ends once nobody has had one for 0.4 s",
-        "[smq] nobody has had a shell for 0.4 s: the job ends",
+        "[smq] waiting for shells; the job ends after 0.4 s without a shell",
+        "[smq] no shell for 0.4 s: the job ends",
     ]
 
 
@@ -473,7 +473,7 @@ def test_requirements_are_installed_for_a_job_without_a_command(container: Conta
 def test_what_is_kept_hears_the_stop(container: Container) -> None:
     kept = container.start(idle_end="1000")
     assert kept.stdout is not None
-    assert "kept for shells" in kept.stdout.readline()
+    assert "waiting for shells" in kept.stdout.readline()
     kept.terminate()
     kept.communicate(timeout=60)
     assert kept.returncode == 143

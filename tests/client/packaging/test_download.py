@@ -51,7 +51,7 @@ def test_no_key_leads_out_of_the_target(
     assert main(["data", "get", f"s3://{BUCKET}/r", "got"]) == 1
     assert files(tmp_path) == {"inside/got/good", "inside/got/deep/good"}
     captured = capfd.readouterr()
-    assert captured.err.count("smq: not fetched: ") == 10
+    assert captured.err.count("smq: not downloaded: ") == 10
     assert "2 files" in captured.out
 
 
@@ -67,7 +67,7 @@ def test_links_in_the_target_are_not_followed(s3: Any, tmp_path: Path, capfd: py
     assert main(["data", "get", f"s3://{BUCKET}/r", str(target)]) == 1
     assert files(outside) == {"kept"} and (outside / "kept").read_text() == "mine"
     assert (target / "good").read_text() == "r/good"
-    assert capfd.readouterr().err.count("not fetched") == 5
+    assert capfd.readouterr().err.count("not downloaded") == 5
 
 
 @pytest.mark.parametrize("key", ["..", "x/..", "x/\\etc", "x/."])
@@ -91,7 +91,7 @@ def test_a_file_is_told_where_another_key_is_the_same_file(s3: Any, tmp_path: Pa
     folder = Folder(tmp_path, storage)
     folder.fetch(found[0], "A")
     os.link(tmp_path / "A", tmp_path / "a")
-    with pytest.raises(PathRefused, match="the same file here as A"):
+    with pytest.raises(PathRefused, match="would be the same file as A"):
         folder.fetch(found[1], "a")
     assert (tmp_path / "A").read_bytes() == b"r/A"
 

@@ -43,7 +43,7 @@ def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: S3S
     storage.ensure_bucket(DEFAULT)
     storage.ensure_bucket(DEFAULT)
     assert [one["Name"] for one in s3.list_buckets()["Buckets"]] == [DEFAULT]
-    with pytest.raises(StorageError, match="There is no bucket other: make it, or name another one"):
+    with pytest.raises(StorageError, match="There is no bucket other: create it, or name another one"):
         storage.ensure_bucket("other")
 
 
@@ -99,12 +99,12 @@ def test_objects_on_several_pages_are_found(storage: S3Storage, s3: Any, monkeyp
 
 def test_what_goes_wrong_is_told_in_a_sentence(storage: S3Storage, tmp_path: Path) -> None:
     address = S3Address("not-there", "x")
-    with pytest.raises(StorageError, match=r"s3://not-there/x cannot be fetched: .*"):
+    with pytest.raises(StorageError, match=r"s3://not-there/x cannot be downloaded: .*"):
         fetch_file(Stored(address, 1), tmp_path / "x", storage)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StorageError, match=r"s3://not-there/x cannot be listed: .*NoSuchBucket"):
         list(storage.objects(address))
-    with pytest.raises(StorageError, match="cannot be brought to"):
+    with pytest.raises(StorageError, match="cannot be uploaded to"):
         storage.put(tmp_path / "nowhere", address)
 
 

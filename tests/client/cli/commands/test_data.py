@@ -49,19 +49,19 @@ def put(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_only_what_changed_is_sent(folder: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    there = "brought to s3://sets/a"
+    there = "uploaded to s3://sets/a"
     assert put(capsys, "set", "s3://sets/a") == f"3 files, 20.0 MB, {there}"
-    assert put(capsys, "set", "s3://sets/a") == f"0 files, 0 bytes, {there}; 3 files there already"
+    assert put(capsys, "set", "s3://sets/a") == f"0 files, 0 bytes, {there}; 3 files already there"
     before = (folder / "deep" / "small").stat()
     (folder / "deep" / "small").write_text("two")  # as long as before, and as old
     os.utime(folder / "deep" / "small", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert put(capsys, "set", "s3://sets/a") == f"1 file, 3 bytes, {there}; 2 files there already"
+    assert put(capsys, "set", "s3://sets/a") == f"1 file, 3 bytes, {there}; 2 files already there"
     assert s3.get_object(Bucket="sets", Key="a/deep/small")["Body"].read() == b"two"
     with (folder / "large").open("r+b") as large:
         large.seek(LARGE - 1)
         large.write(b"x")
-    assert put(capsys, "set/large", "s3://sets/a/") == "1 file, 20.0 MB, brought to s3://sets/a/large"
-    assert put(capsys, "set/large", "s3://sets/a/").endswith("; 1 file there already")
+    assert put(capsys, "set/large", "s3://sets/a/") == "1 file, 20.0 MB, uploaded to s3://sets/a/large"
+    assert put(capsys, "set/large", "s3://sets/a/").endswith("; 1 file already there")
 
 
 PUT = """
@@ -77,7 +77,7 @@ with mock_aws():
 def test_on_a_terminal_one_sees_how_much_is_sent(folder: Path) -> None:
     with Terminal([sys.executable, "-c", PUT]) as terminal:
         assert terminal.end() == 0, terminal.text
-        assert [row for row in terminal.rows if row] == ["1 file, 20.0 MB, brought to s3://sets/large"]
+        assert [row for row in terminal.rows if row] == ["1 file, 20.0 MB, uploaded to s3://sets/large"]
     drawn = terminal.written.decode()
     assert "Uploading" in drawn and "20.0/20.0 MB" in drawn
 
@@ -87,7 +87,7 @@ def test_what_another_program_brought_in_other_parts_is_sent_again(
 ) -> None:
     parts = TransferConfig(multipart_chunksize=16 << 20)
     s3.upload_file(str(folder / "large"), "sets", "large", Config=parts)
-    assert put(capsys, "set/large", "s3://sets/large") == "1 file, 20.0 MB, brought to s3://sets/large"
+    assert put(capsys, "set/large", "s3://sets/large") == "1 file, 20.0 MB, uploaded to s3://sets/large"
 
 
 def configure(text: str) -> None:
@@ -102,8 +102,8 @@ def test_a_copy_leaves_out_what_is_there(
 ) -> None:
     configure(f'[profiles.a]\nurl = "{server.url}"\n[profiles.a.data]\n"set" = "s3://sets/a"\n')
     put(capsys, "set/deep", "s3://sets/a")
-    assert put(capsys, "set", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, brought to s3://sets/b"
-    assert put(capsys, "set", "s3://sets/b", "--from", "a").endswith("brought to s3://sets/b; 1 file there already")
+    assert put(capsys, "set", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, uploaded to s3://sets/b"
+    assert put(capsys, "set", "s3://sets/b", "--from", "a").endswith("uploaded to s3://sets/b; 1 file already there")
 
 
 def test_an_address_of_another_profile_needs_a_target(
@@ -113,7 +113,7 @@ def test_an_address_of_another_profile_needs_a_target(
     put(capsys, "set/deep", "s3://sets/a")
     assert main(["data", "put", "s3://sets/a", "--from", "a"]) == 2
     assert "name as TO where to copy it" in capsys.readouterr().err
-    assert put(capsys, "s3://sets/a/", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, brought to s3://sets/b"
+    assert put(capsys, "s3://sets/a/", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, uploaded to s3://sets/b"
     assert main(["data", "put", "s3://sets/a", "s3://none/a", "--from", "a"]) == 1
     assert "There is no bucket none" in capsys.readouterr().err
     assert main(["data", "put", "s3://sets/none", "s3://sets/b", "--from", "a"]) == 3

@@ -73,7 +73,7 @@ def test_a_wrong_time_is_refused_before_anything_is_sent(
 @pytest.mark.parametrize(
     ("was_drained", "said"),
     [
-        (True, "p5 is not drained any more: jobs start there again\n"),
+        (True, "p5 is no longer drained: jobs start there again\n"),
         (False, "p5 is not drained; nothing is changed\n"),
     ],
 )

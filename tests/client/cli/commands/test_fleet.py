@@ -72,7 +72,7 @@ Pool                    Instances      Refusals  Last Refusal    Next Try (UTC)
 p5                      4 or more             3                  2026-11-21 10:05:30
 default (ml.g5.xlarge)  1 or more             1
 
-Pool plan backs off, its settings in the policy need a look; the next job is tried at 2026-11-21 10:05:30 UTC.
+Pool plan backs off: check its settings in the policy; the next job is tried at 2026-11-21 10:05:30 UTC.
 SageMaker: ValidationException: The plan has expired.
 
 Pool late (ml.g5.xlarge) waits for the quota of jobs that have ended; the next job is tried at 2026-11-21 10:05:30 UTC.
@@ -121,7 +121,7 @@ class TestStatus:
 Pool    Market         Training Plan    Starts (UTC)         Taken Back (UTC)
 ------  -------------  ---------------  -------------------  -------------------
 p5      training plan  winter           2026-11-20 10:00:00  2026-11-27 09:30:00
-later   training plan  spring           not told yet         not told yet
+later   training plan  spring           not known yet        not known yet
 cheap   spot
 """
         )
@@ -237,7 +237,7 @@ class TestPolicyShow:
     def test_nobody_applied_one(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"version": 0, "policy": POLICY, "appliedBy": None, "appliedAt": None})
         assert main(["policy", "show"]) == 0
-        assert capsys.readouterr().out.startswith("# Version 0: nobody has applied a policy")
+        assert capsys.readouterr().out.startswith("# Version 0: no policy has been applied")
 
     def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, APPLIED)
@@ -346,7 +346,7 @@ class TestHistory:
     def test_there_may_be_none(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"versions": []})
         assert main(["policy", "history"]) == 0
-        assert capsys.readouterr().out == "Nobody has applied a policy.\n"
+        assert capsys.readouterr().out == "No policy has been applied.\n"
 
     def test_an_earlier_version_is_shown(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {**APPLIED, "version": 2})

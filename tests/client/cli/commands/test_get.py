@@ -95,7 +95,7 @@ def test_nothing_is_overwritten(
     server.always_answers(200, ENDED)
     for taken in ([], ["file"], ["link"]):
         assert main(["get", "job1", *taken]) == 1
-        assert "is there already, and nothing is overwritten" in capsys.readouterr().err
+        assert "exists already, and no file is overwritten" in capsys.readouterr().err
     assert main(["get", "job1", "empty"]) == 0
     assert files(tmp_path / "empty") == {"model/weights"} and (tmp_path / "job1/model/weights").read_text() == "mine"
 
@@ -109,8 +109,8 @@ def test_an_archive_of_which_not_all_was_unpacked_stays(
     assert files(tmp_path) == {"job1/model/weights", "job1/model.tar.gz"}
     complaints = capsys.readouterr().err.splitlines()
     assert complaints == [
-        "smq: not fetched: job1/model.tar.gz: ../out: it is no path inside the folder",
-        "smq: not fetched: job1/model.tar.gz: latest: it is a link or a device, no file",
+        "smq: not downloaded: job1/model.tar.gz: ../out: its path is outside the folder",
+        "smq: not downloaded: job1/model.tar.gz: latest: links and devices are not unpacked",
     ]
 
 
@@ -124,7 +124,7 @@ def test_checkpoints_also_of_a_job_that_lives(s3: Any, server: ScriptedServer, t
 @pytest.mark.parametrize(
     ("changes", "arguments", "code", "said"),
     [
-        ({"state": "running"}, [], 1, "job1 is running: it leaves its results at its end."),
+        ({"state": "running"}, [], 1, "job1 is running: its results are uploaded at its end."),
         ({"state": "stopped", "attempts": []}, [], 3, "job1 was stopped before it ran, and has left nothing."),
         ({}, [], 3, "job1 has left nothing at s3://bucket/out/job1-qstamp-2/output."),
         ({"request": {}}, ["--checkpoints"], 3, "job1 saves no checkpoints"),

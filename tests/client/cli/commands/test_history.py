@@ -142,7 +142,7 @@ def test_csv_has_a_line_for_each_attempt(server: ScriptedServer, capsys: pytest.
 def test_nothing_is_said_as_such(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.answers(200, page())
     assert main(["history"]) == 0
-    assert capsys.readouterr() == ("", "Nothing has ended in that time.\n")
+    assert capsys.readouterr() == ("", "No attempt ended in that time.\n")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class TestCancel:
         server.answers(200, job("job3", "completed", 1))
         assert main(["cancel", "job1", "job2", "job3"]) == 0
         assert capsys.readouterr() == (
-            "Stopping job1 ...\njob2 is stopped\njob3 had already ended: completed\n",
+            "Stopping job1 ...\njob2 is stopped\njob3 had already finished: completed\n",
             "",
         )
 
@@ -69,7 +69,9 @@ class TestChange:
         assert (server.received[0].method, server.received[0].path) == ("PATCH", "/prod/jobs/job1")
         assert json.loads(server.received[0].body) == {"priority": priority}
 
-    @pytest.mark.parametrize(("command", "held", "what"), [("hold", True, "held"), ("release", False, "released")])
+    @pytest.mark.parametrize(
+        ("command", "held", "what"), [("hold", True, "on hold"), ("release", False, "no longer on hold")]
+    )
     def test_one_that_cannot_be_changed_does_not_keep_the_others(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: str, held: bool, what: str
     ) -> None:
@@ -96,7 +98,7 @@ class TestRequeue:
         server.answers(200, job("job1", "stopping", 1, held=True))
         server.answers(200, job("job2", "pending", 1, held=True))
         assert main(["hold", "--now", "job1", "job2"]) == 0
-        assert capsys.readouterr() == ("Stopping job1, which is then held ...\njob2 is held\n", "")
+        assert capsys.readouterr() == ("Stopping job1, which is then on hold ...\njob2 is on hold\n", "")
         assert [json.loads(one.body) for one in server.received] == [{"held": True, "now": True}] * 2
 
 

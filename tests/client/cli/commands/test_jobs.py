@@ -171,8 +171,8 @@ class TestShow:
         server.answers(200, job("job1", "pending", 1, held=True, preemptible=False, pools=["p5", "p4"], instances=2))
         assert main(["show", "job1"]) == 0
         page = capsys.readouterr().out
-        assert "Held         yes: it starts only once it is released" in page
-        assert "Preemptible  no: it may use quota only" in page
+        assert "Held         yes: it starts only after smq release" in page
+        assert "Preemptible  no: it uses only quota" in page
         assert "Pools        p5, p4" in page
         assert "Instances    2" in page
 
@@ -243,10 +243,10 @@ job3 waits, 2nd in the queue.
 Ahead of it
   job2
 
-In its way (they hold what it needs)
+Blocked by (these jobs hold the instances)
   train-0, train-1, train-2, train-3, train-4, train-5, train-6, train-7, train-8, train-9 and 2 more
 
-What would change that
+How to start it sooner
   - Ask for 1 instance instead of 2.
   - Wait for train-0, which ends at 14:00 at the latest.
 """
@@ -346,7 +346,7 @@ PLANS = [
     (
         {"wouldStart": True, "slots": {"p5": 2}, "evicts": [], "warnings": ["It writes no checkpoints."]},
         """\
-job5 would start at once on 2 instances of p5. Nobody would be stopped for it.
+job5 would start at once on 2 instances of p5. No job would be stopped for it.
 
 Warnings
   - It writes no checkpoints.
@@ -366,10 +366,10 @@ Warnings
         """\
 job5 would start on 1 instance of p5 and 2 instances of c6 as soon as 4 jobs have stopped.
 
-To be stopped for it, and put back into the queue
-  - job1, by preempt: it has a lower priority in the same project
+Jobs to be stopped for it, which then wait again
+  - job1, by preempt: a lower priority in the same project
   - job2, by reclaim: its project holds more than it is entitled to
-  - job3, by consolidate: it can go on in another pool that it accepts
+  - job3, by consolidate: the job can continue in another pool that it accepts
   - job4, by lottery
 """,
     ),
@@ -378,8 +378,8 @@ To be stopped for it, and put back into the queue
         """\
 job5 would start as soon as 1 job has stopped.
 
-To be stopped for it, and put back into the queue
-  - job1, by preempt: it has a lower priority in the same project
+Jobs to be stopped for it, which then wait again
+  - job1, by preempt: a lower priority in the same project
 """,
     ),
     (
@@ -401,7 +401,7 @@ job5 would wait, 3rd in the queue.
 Ahead of it
   job2, job3
 
-In its way (they hold what it needs)
+Blocked by (these jobs hold the instances)
   job1
 """,
     ),

@@ -238,7 +238,7 @@ class TestLs:
 
     def test_an_option_by_its_name_in_other_tools_is_explained(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["ls", "--user", "ann"]) == 2
-        assert "There is no option --user. Use --owner: it accepts the names in the column User." in (
+        assert "There is no option --user. Use --owner, which accepts the names in the column User." in (
             capsys.readouterr().err
         )
         assert main(["ls", "--watch"]) == 2

@@ -87,13 +87,13 @@ def test_an_outage_and_a_chat_that_refuses_end_nothing(
     assert main(["notify", "job1", "--interval", "1", "--webhook", f"{chat.url}/secret"]) == 0
     out, errors = capsys.readouterr()
     assert TOLD in out
-    assert "It goes on." in errors and "answers 410" in errors and "secret" not in errors
+    assert "The command continues." in errors and "answers 410" in errors and "secret" not in errors
 
 
 def test_jobs_that_are_not_live_are_not_waited_for(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.always_answers(200, NONE)
     assert main(["notify", "typo"]) == 0
-    assert "none of these jobs is live" in capsys.readouterr().err
+    assert "all of these jobs have finished" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_it(server: ScriptedServer) -> None:

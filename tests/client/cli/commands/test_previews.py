@@ -269,7 +269,7 @@ class TestCheck:
         assert main(["policy", "check", str(path)]) == 1
         assert capsys.readouterr().out.splitlines()[:2] == [
             f"{path}: {message}",
-            "More may be found once this is right.",
+            "There may be more faults, which are found when these are corrected.",
         ]
 
     def test_what_live_jobs_use_is_a_fault(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:

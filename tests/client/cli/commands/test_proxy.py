@@ -59,7 +59,7 @@ class TestByItself:
             done = proxy("--port", str(port))
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"smq: Port {port} cannot be used: ")
-        assert "--port 0 takes any that is free" in done.stderr
+        assert "--port 0 uses any free port" in done.stderr
 
     def test_no_credentials(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")

@@ -91,22 +91,22 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: None) -> Pa
         (
             {**DETAIL, "gpus": 0.5, "carrier": "carrier--nlp--ann--x1"},
             2,
-            "job1 shares an instance, and a shell in it would also open the jobs beside it: nobody can enter it."
-            " smq logs job1 shows what it writes. A job with a whole instance can be entered:"
+            "job1 shares an instance, and a shell in it would also give access to other jobs, so no shell can be"
+            " opened. Its log: smq logs job1. A job with a whole instance can be entered:"
             " smq submit --interactive, without --gpus.",
         ),
         (open_job(gpus=1), 2, "job1 shares an instance"),
         (
             {**DETAIL, "carries": 8},
             2,
-            "job1 is an instance that jobs share, and a shell would open all of them: nobody can enter it. A job with a"
+            "job1 is an instance that jobs share, and a shell would give access to all of them, so no shell can be opened. A job with a"
             " whole instance",
         ),
         (open_job(state="pending", attempts=[]), 1, "job1 does not run: it is pending. To wait for it: --follow"),
         (
             open_job(request={"RemoteDebugConfig": {"EnableRemoteDebug": True}, "EnableNetworkIsolation": True}),
             2,
-            "EnableNetworkIsolation, which cuts its container off",
+            "EnableNetworkIsolation, which isolates its container",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_who_cannot_be_entered(
 def test_the_instances_are_those_of_the_attempt(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.always_answers(200, open_job(instances=8))  # it asked for more than it got
     assert main(["shell", "job1", "--instance", "3"]) == 3
-    assert "job1 has no instance algo-3; it has: algo-1 to algo-2." in capsys.readouterr().err
+    assert "job1 has no instance algo-3; its instances: algo-1 to algo-2." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_container_is_waited_for_and_its_silence_explained(
     monkeypatch.setattr(job_sessions, "CONNECT_SECONDS", -1.0)
     assert main(["shell", "job1"]) == 1
     said = capsys.readouterr().err
-    assert "has not connected itself" in said and "ssmmessages:CreateControlChannel" in said
+    assert "has not connected" in said and "ssmmessages:CreateControlChannel" in said
     assert "job1-qstamp-1/algo-1-.../ssm" in said
 
 
@@ -186,7 +186,7 @@ def test_remote_debugging_is_enabled_once_and_said(
     assert changes(server) == [{"remoteDebug": True}]
     said = capsys.readouterr().err
     assert "a shell cannot be enabled yet (Pending)" in said
-    assert "It is now enabled for its running attempt job1-qstamp-1, until the attempt ends" in said
+    assert "which is now enabled for its running attempt job1-qstamp-1, until the attempt ends" in said
     assert [operation for operation, _ in aws.asked].count("StartSession") == 3
 
 
@@ -247,7 +247,7 @@ def test_an_attempt_that_ended_meanwhile_is_told(
     server.answers(200, open_job())
     server.always_answers(200, open_job(state="preempted", position=1, attempts=[ended]))
     assert main(["shell", "job1"]) == 4
-    assert "job1 was preempted: job4 has priority 3. It waits, 1st in the queue." in capsys.readouterr().err
+    assert "job1 was preempted: job4 has priority 3. The job waits, 1st in the queue." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--forward", "0"], ["--forward", "70000"], ["--forward", "a"], ["--instance", "x"]])
@@ -298,12 +298,15 @@ def test_an_interactive_job_is_one_that_can_be_entered_and_stays(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--idle-end", "1h", "--", "true"], "--idle-end is for --interactive without a command"),
-        (["--interactive", "--idle-end", "1h", "--", "true"], "--idle-end is for --interactive without a command"),
-        (["--interactive", "--wait"], "--wait and --interactive are two things"),
-        (["--interactive", "--launcher", "torchrun"], "--launcher starts a command, and none is given"),
+        (["--idle-end", "1h", "--", "true"], "--idle-end needs --interactive without a command"),
+        (["--interactive", "--idle-end", "1h", "--", "true"], "--idle-end needs --interactive without a command"),
+        (["--interactive", "--wait"], "--wait and --interactive cannot be given together"),
+        (["--interactive", "--launcher", "torchrun"], "--launcher needs a command"),
         ([], "No command is given"),
-        (["--interactive", "--gpus", "0.5"], "A job with --gpus shares an instance, and a shell in it would also open"),
+        (
+            ["--interactive", "--gpus", "0.5"],
+            "A job with --gpus shares an instance, and a shell in it would also give access to",
+        ),
         (["--interactive", "--tag", "gpus=1"], "leave out --gpus, and choose a small instance type (-t) if one GPU is"),
         (
             ["--interactive", "--tag", "preemptible=true", "--gpus", "1", "--", "jupyter", "lab"],

@@ -58,7 +58,7 @@ def test_data_are_looked_for_before_the_code_is_uploaded(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     assert main([*command, *JOB, "--data", f"x={MISSING}", "--", "train", "{lr}"]) == 1
-    assert f"{MISSING}/, where nothing is" in capsys.readouterr().err
+    assert f"{MISSING}/, which has no objects" in capsys.readouterr().err
     assert (uploaded(s3), server.received) == ([], [])
     server.always_answers(202, {"job": "job1", "state": "pending"})
     s3.put_object(Bucket="sets", Key="none/1")
@@ -119,7 +119,8 @@ def test_document_004_options_after_the_first_word_are_told_to_be_the_commands(
     errors = capsys.readouterr().err
     assert errors.count("smq: note:") == 1
     assert (
-        "smq: note: The command python gets --data, --name, -n, as smq passes on all words after its first one. "
+        "smq: note: The command python gets --data, --name, -n, because smq passes on all words after the first word "
+        "of the command. "
         "Put options of smq before the command; -- before the command hides this note.\n"
     ) in errors
     assert main(["submit", *JOB, "--", *words]) == 0
@@ -205,13 +206,13 @@ def test_another_sweep_of_the_name_is_told_to_take_another_one(
     command = ["sweep", *JOB, "--name", "lr", "--grid", "lr=1,2", "--", "train", "{lr}"]
     assert main(command) == 1
     message = capsys.readouterr().err
-    assert "another --name" in message and "submits what is missing" not in message
+    assert "another --name" in message and "submits the missing jobs" not in message
     assert message.count("another name") == 2
     server.answers(409, TAKEN)
     server.answers(413, refused("TooLarge", "It is too large."))
     assert main(command) == 1
     message = capsys.readouterr().err
-    assert "another --name" in message and "submits what is missing" in message
+    assert "another --name" in message and "submits the missing jobs" in message
 
 
 def test_waiting_for_a_job_prints_its_lines_and_nothing_else(
@@ -232,7 +233,7 @@ def test_jobs_that_are_named_come_first_as_a_tag(s3: Any, capsys: pytest.Capture
     tags = {tag["Key"]: tag["Value"] for tag in json.loads(capsys.readouterr().out)["Tags"]}
     assert tags["after"] == "prepare clean-up:any"
     assert main(["submit", *JOB, "--after", "a b", "--dry-run", "--", "true"]) == 2
-    assert "'a b' is not a job" in capsys.readouterr().err
+    assert "'a b' is not the name of a job" in capsys.readouterr().err
 
 
 def test_the_numbers_of_instances_that_it_accepts_come_as_a_tag(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,14 +266,14 @@ def test_what_the_queue_would_refuse_is_told_before_the_upload_in_the_options_ow
         ("Tags[0].Value", "", "--priority must be a whole number."),
     ]
     messages = [f"{field} {what}" if what else "The tag priority must be a whole number." for field, what, _ in wrong]
-    go_on = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+    go_on = "To submit it anyway: smq submit --no-preflight, or preflight=False in Python."
     refusals = [
         {"code": "InvalidRequest", "message": message, "field": field, "remedy": go_on}
         for message, (field, _, _) in zip(messages, wrong)
     ]
     server.answers(400, {"errors": refusals})
     assert main(["submit", *JOB, "--data", "in/a=s3://sets/a", "--", "train"]) == 1
-    said = "\n".join([*(own for *_, own in wrong), "To queue it all the same: --no-preflight."])
+    said = "\n".join([*(own for *_, own in wrong), "To submit it anyway: --no-preflight."])
     assert capsys.readouterr() == ("", f"smq: {said}\n{SEE}invalidrequest\n")
     assert [one.path for one in server.received] == ["/prod/plan"]
     assert uploaded(s3) == []
@@ -458,7 +459,7 @@ def test_a_name_whose_job_has_ended_gets_a_number(
     assert main(["submit", *JOB, "--name", "typo", "--", "train"]) == 0
     out, errors = capsys.readouterr()
     assert out == "typo-r3 is running (smq logs -f typo-r3)\n"
-    assert "The name typo is taken by a job that has ended (completed); this one is typo-r3." in errors
+    assert "A finished job has the name typo (completed); the new job is typo-r3." in errors
     assert json.loads(sent(server)[0].body)["TrainingJobName"] == "typo-r3"
 
 
@@ -467,7 +468,7 @@ def test_a_name_whose_job_lives_stays(s3: Any, server: ScriptedServer, capsys: p
     server.answers(200, {})
     server.answers(409, TAKEN)
     assert main(["submit", *JOB, "--name", "typo", "--", "train"]) == 1
-    said = "The name typo is taken by another request: give another --name. To end that job: smq cancel typo\n"
+    said = "Another request has the name typo: give another --name. To cancel that job: smq cancel typo\n"
     assert capsys.readouterr().err.endswith(said)
     assert json.loads(sent(server)[0].body)["TrainingJobName"] == "typo"
 

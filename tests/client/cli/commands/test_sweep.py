@@ -48,7 +48,7 @@ def sweep(*arguments: str) -> int:
         (COMMAND, "Nothing is varied: give --grid"),
         (["--space", "lr=0..1", *COMMAND], "--space is of a search, which needs --metric"),
         (["--grid", "lr=1,2", "--trials", "3", *COMMAND], "--trials is of a search"),
-        (["--space", "lr=1..0", *METRIC, *COMMAND], "the lower number comes first"),
+        (["--space", "lr=1..0", *METRIC, *COMMAND], "write the lower number first"),
         ([*METRIC, "--maximize", "--space", "lr=0..1", *COMMAND], "--minimize"),
         (["--status", "--storage", "sqlite:///x.db"], "Name the search in this storage"),
         (["--status", "--study", "../x"], "cannot be the name of a study"),
@@ -65,7 +65,7 @@ def test_what_is_no_search_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--metric", "loss=(.)", "--space", "lr=0..1", *COMMAND], "Give --minimize or --maximize"),
+        (["--metric", "loss=(.)", "--space", "lr=0..1", *COMMAND], "Give --minimize if a small metric is better"),
         ([*METRIC, "--space", "lr=0..1", "--space", "x=0..1", *COMMAND], "The space x changes nothing"),
         ([*METRIC, "--space", "x=0..1", *COMMAND], "no --space lr"),
         ([*METRIC, "--space", "lr=0..1", "--grid", "lr=1,2", *COMMAND], "given twice"),

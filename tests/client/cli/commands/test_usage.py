@@ -134,7 +134,7 @@ def test_an_empty_table_still_has_its_columns(server: ScriptedServer, capsys: py
 def test_nothing_is_said_as_such(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     answers(server)
     assert main(["usage"]) == 0
-    assert capsys.readouterr() == ("", "Nothing has ended in that time.\n")
+    assert capsys.readouterr() == ("", "No attempt ended in that time.\n")
 
 
 @pytest.mark.parametrize("by", KEYS)
@@ -222,7 +222,7 @@ def test_csv_by_cause(server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 def test_no_attempt_has_no_cause(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     answers(server)
     assert main(["usage", "--by", "cause"]) == 0
-    assert capsys.readouterr() == ("", "Nothing has ended in that time.\n")
+    assert capsys.readouterr() == ("", "No attempt ended in that time.\n")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_what_is_left_of_budgets_counts_what_ended_and_what_runs(
 def test_the_page_tells_what_is_left_and_until_when(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     with_budgets(server, a_while_ago(), [])
     assert main(["usage"]) == 0
-    page = capsys.readouterr().out.partition("What is left of budgets:")[2]
+    page = capsys.readouterr().out.partition("Remaining budgets:")[2]
     assert "Left-h" in page and "366 days" in page and "soft" in page
     assert re.search(r"speech +bob +5\.00 +2\.00 +3\.00", page)
 

@@ -36,7 +36,7 @@ SUBMITTED = {"job": "job1", "state": "pending", "owner": OWNER}
 
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
-    """SageMaker and S3 are moto's, for what goes past the queue."""
+    """SageMaker and S3 are moto's, for what bypasses the queue."""
     with mock_aws():
         yield
     uninstall()
