@@ -139,7 +139,7 @@ def test_a_port_of_the_job_is_a_port_here(person: Person) -> None:
         assert "Unable to start tcp listener" in taken
         terminal.press("\x03")
         assert terminal.end() == 0
-        assert "jupyter runs on." in terminal.text
+        assert "jupyter continues to run." in terminal.text
 
 
 def test_a_preemption_is_told_and_the_next_attempt_is_entered(system: System, person: Person) -> None:
@@ -182,7 +182,7 @@ def test_ctrl_c_while_it_waits_leaves_it_in_the_queue(system: System, person: Pe
         terminal.wait(lambda: terminal.text.count("later is pending") == 2)  # once by submit, once while it waits
         terminal.press("\x03")
         assert terminal.end() == 130
-        assert terminal.has("To enter it later: smq shell later; to end it: smq cancel later"), terminal.text
+        assert terminal.has("To enter it later: smq shell later; to cancel it: smq cancel later"), terminal.text
     assert system.state("later") == "pending"
     said = person.smq("shell", "later", "--no-follow", code=1).stderr
     assert "later does not run: it is pending. To wait for it: --follow" in said
@@ -229,7 +229,7 @@ def test_a_shell_opens_in_a_job_that_did_not_ask_for_one(system: System, person:
         terminal.shows("[blue]")
         terminal.press("exit\r")
         assert terminal.end() == 0
-        assert "plain runs on." in terminal.text
+        assert "plain continues to run." in terminal.text
     person.smq("requeue", "plain")
     until(lambda: system.job("plain").attempt == 2 and system.state("plain") == "running")
     again = person.smq("shell", "plain", "--", "printenv", "TRAINING_JOB_NAME")

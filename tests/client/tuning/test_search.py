@@ -220,7 +220,7 @@ def test_where_all_fail_no_more_are_begun() -> None:
 
 @pytest.mark.parametrize(
     ("written", "reason"),
-    [("nothing of the kind", "nothing in its log is as 'loss (\\\\S+)' says"), ("loss nan", "loss is not a number")],
+    [("nothing of the kind", "no line of its log matches 'loss (\\\\S+)'"), ("loss nan", "loss is not a number")],
 )
 def test_a_trial_without_a_figure_fails(written: str, reason: str) -> None:
     clock = Clock(step=GRACE_SECONDS / 4)  # its lines are waited for

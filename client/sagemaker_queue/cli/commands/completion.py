@@ -18,7 +18,7 @@ from sagemaker_queue.cli.parser import argument, command
         "smq completion fish | source       in ~/.config/fish/config.fish",
     ],
 )
-@argument("shell", metavar="SHELL", type=click.Choice(SHELLS), help="one of " + ", ".join(SHELLS))
+@argument("shell", metavar="SHELL", type=click.Choice(SHELLS), help="the shell: " + ", ".join(SHELLS))
 def completion(shell: str) -> int:
     """Print the shell's script."""
     print(script(click.get_current_context().find_root().command, shell))

@@ -99,8 +99,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: None) -> Pa
         (
             {**DETAIL, "carries": 8},
             2,
-            "job1 is an instance that jobs share, and a shell would give access to all of them, so no shell can be opened. A job with a"
-            " whole instance",
+            "job1 is an instance that jobs share, and a shell would give access to all of them, so no shell can be"
+            " opened. A job with a whole instance",
         ),
         (open_job(state="pending", attempts=[]), 1, "job1 does not run: it is pending. To wait for it: --follow"),
         (
