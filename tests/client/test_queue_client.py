@@ -311,7 +311,9 @@ class TestRetries:
     def test_asked_too_often_in_the_end_it_says_what_to_do(self, server: ScriptedServer, queue: QueueClient) -> None:
         for _ in range(ATTEMPTS):
             server.answers(429, {"message": "Too Many Requests"})
-        with pytest.raises(Unavailable, match=r"status 429.*limits how often .* or ask less often\."):
+        with pytest.raises(
+            Unavailable, match=r"status 429.*limits the requests of all callers .* or send fewer requests\."
+        ):
             queue.job("job1")
         assert len(server.received) == ATTEMPTS
 

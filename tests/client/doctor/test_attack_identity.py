@@ -52,7 +52,7 @@ def session() -> boto3.Session:
 @pytest.mark.parametrize(
     ("caller", "status", "told"),
     [
-        ("arn:aws:iam::123456789012:user/ann", OK, "nobody else"),
+        ("arn:aws:iam::123456789012:user/ann", OK, "only to you"),
         (f"{SESSIONS}/AWSReservedSSO_research_0123456789abcdef/ann@example.org", OK, "IAM Identity Center"),
         (f"{SESSIONS}/machines/i-0123456789abcdef0", OK, "everybody on this machine"),
         (f"{SESSIONS}/research/botocore-session-1791092141", WARNED, "everybody who has this role"),
@@ -83,7 +83,7 @@ def test_a_trust_policy_has_to_say_how_sessions_are_named(
     finding = check_identity(ANN, session())
     assert finding.status == status, finding
     if status == WARNED:
-        assert "they can be ann" in finding.message
+        assert "they can take the name ann" in finding.message
         assert "sts:RoleSessionName" in (finding.remedy or "")
 
 

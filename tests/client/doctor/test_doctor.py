@@ -343,7 +343,7 @@ def test_where_sts_cannot_be_asked_the_queue_is(
         (gateway("ForbiddenException", "Forbidden"), "api_id", "address"),
         (gateway("InvalidSignatureException", "Signature expired\n\ns3cret"), "Signature expired", "clock"),
         (gateway("UnrecognizedClientException", "The security token is invalid"), "invalid", "account"),
-        ((403, refused("Forbidden", "The request is not signed."), {}), "not signed", "whoever runs the queue"),
+        ((403, refused("Forbidden", "The request is not signed."), {}), "not signed", "the operator of the queue"),
     ],
 )
 def test_the_queue_or_api_gateway_says_no(

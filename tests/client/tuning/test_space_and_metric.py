@@ -44,7 +44,7 @@ def test_a_range_is_read(text: str, name: str, meant: Range) -> None:
         ("lr=1..nan", "not a range"),
         ("lr=1..inf", "not a range"),
         ("lr=log:1,2", "not a range"),
-        ("lr=2..1", "lower number comes first"),
+        ("lr=2..1", "write the lower number first"),
         ("lr=log:0..1", "begins above 0"),
         ("lr=log:1..2/0.5", "has no step"),
         ("lr=0..1/2", "does not fit"),

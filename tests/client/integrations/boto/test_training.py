@@ -344,7 +344,7 @@ class TestStop:
 class TestUpdateAndDelete:
     def test_a_job_that_waits_cannot_be_updated(self, clients: HookedClients) -> None:
         clients.job(**WAITING)
-        with pytest.raises(ClientError, match="3rd in the queue.*It can be updated once it runs") as error:
+        with pytest.raises(ClientError, match="3rd in the queue.*A job can be updated once it runs") as error:
             clients.sagemaker.update_training_job(
                 TrainingJobName="job1", ResourceConfig={"KeepAlivePeriodInSeconds": 0}
             )
@@ -355,7 +355,7 @@ class TestUpdateAndDelete:
         if not hasattr(clients.sagemaker, "delete_training_job"):
             pytest.skip("this boto3 knows no such call")
         clients.job(**twice_run("running"))
-        with pytest.raises(ClientError, match="It can be deleted once it has ended"):
+        with pytest.raises(ClientError, match="A job can be deleted after its end"):
             clients.sagemaker.delete_training_job(TrainingJobName=name)
 
 
@@ -388,7 +388,9 @@ class TestTags:
             clients.job(**twice_run(state))
             clients.sagemaker.add_tags(ResourceArn=f"{ARN}/job1", Tags=[{"Key": "a", "Value": "1"}])
         (warning,) = caplog.messages
-        assert warning.startswith("job1: the tags of attempt job1-qstamp-2 are changed. A later attempt has those of")
+        assert warning.startswith(
+            "job1: the tags of attempt job1-qstamp-2 are changed. A later attempt has the tags of"
+        )
 
     def test_while_it_waits_they_cannot_be_changed(self, clients: HookedClients) -> None:
         clients.job(**WAITING)
