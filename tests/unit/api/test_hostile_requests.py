@@ -57,10 +57,13 @@ def all_pass(request: dict[str, Any]) -> dict[str, Any]:
     """A request of the model's shape, put right where rules of prose and of the queue would stop it."""
     sound = a_request("generated")
     apart = ("ServerlessJobConfig", "EnableManagedSpotTraining", "ModelPackageConfig", "InputDataConfig", "Tags")
-    return {name: value for name, value in request.items() if name not in apart} | {
+    put_right = {name: value for name, value in request.items() if name not in apart} | {
         name: sound[name]
         for name in ("TrainingJobName", "RoleArn", "AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
     }
+    if "CheckpointConfig" in put_right:  # the queue refuses a whole bucket, and folders of other jobs
+        put_right["CheckpointConfig"] |= {"S3Uri": "s3://bucket/checkpoints/generated"}
+    return put_right
 
 
 # --- CreateTrainingJob requests, from the service model ----------------------------------------------

@@ -272,10 +272,15 @@ def test_within_quota_it_never_waits_behind_training_of_its_project(snapshot: Sn
         ):
             continue
         # What its project's training jobs hold that could leave, or would start in its place.
-        training = [slots for it, slots in after if it.project == job.project and not it.interactive and _may_go(it)]
-        others = held(((it.project, slots) for it, slots in after if slots not in training), snapshot)
-        fixed = held(((it.project, slots) for it, slots in after if it.interactive), snapshot)
-        room = free + sum(map(Counter, training), Counter())
+        training = [
+            (it, slots) for it, slots in after if it.project == job.project and not it.interactive and _may_go(it)
+        ]
+        names = {it.name for it, _ in training}
+        others = held(((it.project, slots) for it, slots in after if it.name not in names), snapshot)
+        # A job that is not preemptible uses quota until it has stopped.
+        stopping = [(it, it.slots) for it in snapshot.active if it not in stay and not it.preemptible]
+        fixed = held(((it.project, slots) for it, slots in after + stopping if not it.preemptible), snapshot)
+        room = free + sum((Counter(slots) for _, slots in training), Counter())
         for need in job.demand:
             asked = held([(job.project, need)], snapshot)
             within = all(max(others[place], fixed[place]) + count <= quota[place] for place, count in asked.items())
