@@ -118,7 +118,7 @@ def check_a_policy_shares_and_is_refused_when_stale(account: Account) -> None:
     try:
         with pytest.raises(StalePolicy):
             account.queue.apply_policy(account.policy_of(1), before.version)
-        with pytest.raises(InvalidRequest, match="which is its limit"):
+        with pytest.raises(InvalidRequest, match="its limit is"):
             account.submit("limited", FOREVER)
         held = account.queue.submit(account.request("limited", FOREVER), preflight=False)
         assert held.reason is not None and held.reason.code in ("NEVER_FITS", "OVER_LIMIT")
