@@ -162,6 +162,11 @@ def test_the_page_about_http_is_as_the_api_makes_it() -> None:
     assert "## `PATCH /jobs/{name}`" in page and "### JobDetail" in page
 
 
+def test_the_page_about_rights_names_each_example() -> None:
+    named = re.findall(r"\(\.\./\.\./examples/iam/(\w+\.json)\)", read("docs/reference/iam.md"))
+    assert sorted(set(named)) == sorted(path.name for path in ROOT.glob("examples/iam/*.json"))
+
+
 def test_the_page_about_configuration_is_as_the_definitions_make_it() -> None:
     page = read("docs/reference/configuration.md")
     assert configuration_reference.with_tables(page) == page, "run: make docs"

@@ -1158,6 +1158,6 @@ def test_a_deployer_has_the_permissions_that_aws_names_for_each_resource(resourc
 
 
 def test_the_policies_of_a_deployer_fit_into_managed_policies() -> None:
-    for name in ("deployer", "setup"):
+    for name in ("deployer", "setup", "cloudshell"):
         document = json.loads((ROOT / f"examples/iam/{name}.json").read_text())
         assert len(json.dumps(document, separators=(",", ":"))) <= 6144

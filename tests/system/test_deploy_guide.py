@@ -59,13 +59,14 @@ STAND_INS = {
         f"mkdir client-wheel && touch client-wheel/sagemaker_queue-{VERSION}-py3-none-any.whl",
         "the checkout of this test has no client; tests/test_artifact.py builds the wheel",
     ),
+    "PUBLISHED=training-queue-111122223333": (":", "the account of this test has another number"),
     **dict.fromkeys(
         (
             "smq doctor",
             "(mkdir -p first-job && cd first-job && smq submit --name first -- python -c 'print(\"it works\")')",
             "smq wait first",
             "smq show first",
-            "smq policy apply examples/two_teams.yaml",
+            "smq policy apply policy.yaml",
         ),
         (
             "smq config show",
@@ -129,13 +130,12 @@ def aws(account: Ministack, root_keys: AccountKeys) -> Any:
 
 @pytest.fixture
 def deployer(account: Ministack, aws: Any, root_keys: AccountKeys, tmp_path: Path) -> Deployer:
-    """Somebody in a checkout, with tools, in an account in which nothing is, with the rights that the page names."""
+    """Somebody in a checkout, with tools, in an account in which nothing is, with the rights that the page names.
+
+    An administrator has typed the page's commands that give these rights.
+    """
     iam = aws("iam")
     iam.create_user(UserName="dana")
-    for name in POLICIES:
-        document = (ROOT / f"examples/iam/{name}.json").read_text()
-        arn = iam.create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"]
-        iam.attach_user_policy(UserName="dana", PolicyArn=arn)
     allowed = {"Effect": "Allow", "Action": list(OTHER_RESOURCES), "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
     iam.put_user_policy(UserName="dana", PolicyName="other-resources", PolicyDocument=document)
@@ -157,11 +157,12 @@ def deployer(account: Ministack, aws: Any, root_keys: AccountKeys, tmp_path: Pat
     )
     person.environment["PATH"] = f"{Path(sys.executable).parent}:{person.environment['PATH']}"
     person.environment["SAM_CLI_CHECK_UPDATES"] = "0"
+    person.as_administrator = person.keys(root_keys.access, root_keys.secret)
+    person.as_deployer = person.keys(key["AccessKeyId"], key["SecretAccessKey"])
+    person.types(f"{person.as_administrator}\n{RIGHTS}")
     person.types(MAKE_THE_BUCKET_OF_SAM)
     for bucket in aws("s3").list_buckets()["Buckets"]:  # it refuses http, which is all that the local cloud has
         aws("s3").delete_bucket_policy(Bucket=bucket["Name"])
-    person.as_administrator = person.keys(root_keys.access, root_keys.secret)
-    person.as_deployer = person.keys(key["AccessKeyId"], key["SecretAccessKey"])
     return person
 
 
@@ -180,6 +181,9 @@ def steps(page: str) -> list[tuple[str, str]]:
             found[-1] = (found[-1][0], text)
         before = language
     return found
+
+
+RIGHTS = steps(DEPLOY)[0][0]  # the commands of an administrator, who gives the deployer the rights
 
 
 def typed(block: str) -> str:
@@ -208,6 +212,8 @@ def test_from_an_empty_account_to_none_again(account: Ministack, aws: Any, deplo
     for page in PAGES:
         script.append(deployer.as_administrator if page is INSIDE else deployer.as_deployer)
         for block, output in steps(page):
+            if block == RIGHTS:
+                continue  # typed by the administrator before
             if block.startswith("sam delete"):
                 script.append(LOOK_AT_THE_STACK)
             expected[len(expected)] = (block, output)
@@ -257,11 +263,27 @@ def test_a_guided_deployment_asks_for_the_administrators(deployer: Deployer) -> 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_deployer_without_one_of_the_policies_gets_no_further(name: str, aws: Any, deployer: Deployer) -> None:
     """Each policy is needed, so the tests above show something."""
-    policy = f"arn:aws:iam::{ACCOUNT}:policy/{name}"
+    policy = f"arn:aws:iam::{ACCOUNT}:policy/queue-{name}"
     aws("iam").detach_user_policy(UserName="dana", PolicyArn=policy)
     call = {"setup": "aws ec2 create-vpc --cidr-block 10.20.0.0/16", "deployer": "aws cloudformation describe-stacks"}
     with pytest.raises(AssertionError, match=r"AccessDenied|UnauthorizedOperation"):
         deployer.types(f"{call[name]} --stack-name training-job-queue" if name == "deployer" else call[name])
+
+
+def test_a_person_who_prepares_the_account_may_ask_for_quotas() -> None:
+    """The page asks for them in the console, which the local cloud has not."""
+    policy = parse_policy_document((ROOT / "examples/iam/setup.json").read_text())
+    for action in ("servicequotas:ListServiceQuotas", "servicequotas:RequestServiceQuotaIncrease"):
+        request = EvalContext(
+            principal_arn=f"arn:aws:iam::{ACCOUNT}:user/dana",
+            principal_type="User",
+            principal_account=ACCOUNT,
+            action=action,
+            resource_arn=f"arn:aws:servicequotas:{REGION}:{ACCOUNT}:sagemaker/L-00000000",
+            region=REGION,
+            service_context={},
+        )
+        assert evaluate(request, [policy]).decision == "Allow"
 
 
 @pytest.mark.parametrize("action", OTHER_RESOURCES)
