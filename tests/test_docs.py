@@ -124,6 +124,14 @@ def test_the_pages_about_smq_are_as_its_parser_makes_them() -> None:
         assert page == present[name], f"{name}: run: make docs"
 
 
+def test_an_option_that_only_shares_its_name_with_one_of_a_job_is_listed() -> None:
+    present = manual()
+    assert "| `--after TIME` | report a start only after a wait" in present["notify.md"]
+    assert "| `--after JOB[:any]` | start the new job" in present["resubmit.md"]
+    naming_submit = {name for name, page in present.items() if "The options that describe the job are those" in page}
+    assert naming_submit == {"plan.md", "sweep.md"}
+
+
 def test_the_pages_about_smq_keep_what_people_wrote_and_get_what_is_new() -> None:
     present = manual()
     without = {name: page.replace("only jobs of these groups", "all jobs") for name, page in present.items()}

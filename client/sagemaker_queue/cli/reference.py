@@ -120,8 +120,9 @@ def heading_of(command: str) -> str:
 
 
 def _is_job_option(option: GroupedOption) -> bool:
+    """Return whether the option is made from a row of JOB_OPTIONS. Other options may have the same name."""
     row = JOB_OPTIONS.get(option.name or "")
-    return row is not None and set(row.names) == set(option.opts)
+    return row is not None and (set(row.names), row.help) == (set(option.opts), option.help)
 
 
 def _page(made: str, present: str) -> str:
