@@ -144,7 +144,7 @@ def test_a_search_that_is_killed_interrupted_and_preempted_finds_what_optuna_fin
     until(lambda: all(re.search(rf"trial \d is \w+: {name}", second.told) for name in names[:2]))
     second.process.send_signal(signal.SIGINT)
     second.end(130)
-    assert "The same command with --study lost goes on" in second.told
+    assert "To continue the search, repeat the command with --study lost" in second.told
     assert "smq cancel --group lost ends its jobs" in second.told
     assert jobs_of(system, "lost") == names[:2]
 
@@ -289,7 +289,7 @@ def test_what_a_tuner_does_not_have_is_said() -> None:
     for settings, words in (
         ({"strategy": "Hyperband"}, "strategy is 'Hyperband': it must be Bayesian, Random, Grid"),
         ({"objective_type": "Max"}, "objective_type"),
-        ({"metric_definitions": None}, "not said how loss looks"),
+        ({"metric_definitions": None}, "The pattern of loss in the log is missing"),
         ({"hyperparameter_ranges": {"x": 3}}, "x is 3"),
         ({"max_jobs": None}, "max_jobs"),
     ):

@@ -245,7 +245,7 @@ def _metric(name: str, definitions: Sequence[Mapping[str, str]] | None) -> Searc
         if definition["Name"] == name:
             return SearchMetric(name, definition["Regex"])
     raise InvalidOption(
-        f"The pattern of {name} in the log is missing: metric_definitions=[{'Name': {name!r}, 'Regex': ...}]."
+        f"The pattern of {name} in the log is missing: metric_definitions=[{{'Name': {name!r}, 'Regex': ...}}]."
     )
 
 
