@@ -145,7 +145,7 @@ def test_a_search_that_is_killed_interrupted_and_preempted_finds_what_optuna_fin
     second.process.send_signal(signal.SIGINT)
     second.end(130)
     assert "To continue the search, repeat the command with --study lost" in second.told
-    assert "smq cancel --group lost ends its jobs" in second.told
+    assert "to cancel the jobs: smq cancel --group lost" in second.told
     assert jobs_of(system, "lost") == names[:2]
 
     gate.touch()
