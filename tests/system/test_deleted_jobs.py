@@ -113,7 +113,7 @@ def test_without_an_event_the_job_is_stopped_and_another_training_job_may_have_t
     system.cloud.tick()
     job = system.job("unknown")
     assert job.state == "stopped"
-    assert "was deleted in SageMaker before the queue had heard how it ended" in str(job.reason)
+    assert "was deleted in SageMaker before the queue knew its outcome" in str(job.reason)
     assert status_of(system, "unknown-qstamp-1") == "InProgress", "it is not the queue's"
     external = send(system, "GET", "/queue").json()["external"]
     assert [job["trainingJobName"] for job in external] == ["unknown-qstamp-1"]

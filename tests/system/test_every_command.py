@@ -80,7 +80,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert [job["job"] for job in smq.json("ls", "--waiting")] == ["later", "many-x-1", "many-x-2"]
     assert "busy" in smq("why", "later")
     assert "2 jobs would start now: later, many-x-1." in smq("plan", "--capacity", "p5=4")
-    assert "later is held" in smq("hold", "later")
+    assert "later is on hold" in smq("hold", "later")
     assert smq.json("show", "later")["reason"]["code"] == "HELD_BY_USER"
     assert "later is released" in smq("release", "later")
     assert "p5" in smq("status") and "later" in smq("top", "--once")
@@ -153,7 +153,7 @@ def fetch_results(smq: Smq) -> None:
 def drain_a_pool(smq: Smq) -> None:
     assert "p5 is drained from" in smq("drain", "p5", "--at", "7d", "--reason", "new disks")
     assert "new disks" in smq("status")
-    assert "p5 is not drained any more" in smq("undrain", "p5")
+    assert "p5 is no longer drained" in smq("undrain", "p5")
 
 
 def configure(smq: Smq, queue_url: str, folder: Path) -> None:
@@ -173,7 +173,7 @@ def share_the_fleet(smq: Smq) -> None:
     """All that there is about policies."""
     Path("policy.yaml").write_text(POLICY)
     assert "+" in smq("policy", "diff", "policy.yaml", code=1)
-    assert "and by the queue, in place of version 0" in smq("policy", "check", "policy.yaml")
+    assert "by the queue, compared with version 0" in smq("policy", "check", "policy.yaml")
     Path("wrong.yaml").write_text(POLICY.replace("{p5: 2}", "{p6: 2}"))
     assert "the pool p6, which does not exist" in smq("policy", "check", "wrong.yaml", code=1)
     assert "p6" in smq("policy", "diff", "wrong.yaml", code=2)

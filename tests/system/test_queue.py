@@ -81,7 +81,7 @@ def test_requeued_and_held_jobs_resume_from_their_checkpoints(
         with pytest.raises(Conflict, match="only a waiting job can be held"):
             system.queue.change("moved", held=True)
         assert main(["hold", "--now", "moved"]) == 0
-        assert "Stopping moved, which is then held" in capsys.readouterr().out
+        assert "Stopping moved, which is then on hold" in capsys.readouterr().out
     system.wait_state("moved", "preempted")
     with pytest.raises(Conflict, match="waits already"):
         system.queue.requeue("moved")

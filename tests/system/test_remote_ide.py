@@ -157,7 +157,7 @@ def page(port: int) -> str:
 def leave(terminal: Terminal) -> None:
     terminal.press("\x03")
     assert terminal.end() == 0
-    assert "lab runs on." in terminal.text
+    assert "lab continues to run." in terminal.text
 
 
 def test_without_a_key_nobody_can_log_in_and_the_job_says_so(system: System, person: Person) -> None:

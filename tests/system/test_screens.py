@@ -47,7 +47,7 @@ def test_jobs_are_found_and_changed_together(system: System, smq: Callable[..., 
 
     text = smq("top", "--once", "--sort", "position")
     assert "1 job active, 3 waiting." in text and "4 jobs, by position" in text
-    assert smq("hold", "lr-?").splitlines() == ["lr-3 is held", "lr-2 is held", "lr-1 is held"]
+    assert smq("hold", "lr-?").splitlines() == ["lr-3 is on hold", "lr-2 is on hold", "lr-1 is on hold"]
     assert smq("cancel", "--group", "lr").splitlines() == ["lr-3 is stopped", "lr-1 is stopped"]
     assert names(smq("ls")) == ["busy", "lr-2"]
 

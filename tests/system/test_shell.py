@@ -102,7 +102,7 @@ def test_a_shell_opens_in_the_job_and_leaves_it_alone(system: System, person: Pe
         terminal.wait(lambda: terminal.text.rstrip().endswith("ready>"))
         terminal.press("exit 0\r")
         assert terminal.end() == 0 and terminal.is_as_before
-        assert terminal.has("It ends by itself 1 hour after the last session.")
+        assert terminal.has("The job ends by itself 1 hour after the last session.")
     job = system.job("lab")
     assert (job.state, job.preemptible) == ("running", False)
 
@@ -211,7 +211,7 @@ def test_what_is_lacking_is_said(system: System, person: Person) -> None:
     isolated = person.folder / "isolated.json"
     isolated.write_text(json.dumps({"EnableNetworkIsolation": True}))
     said = person.smq("submit", "--interactive", "--request", str(isolated), code=2).stderr
-    assert "EnableNetworkIsolation cuts the container off" in said
+    assert "EnableNetworkIsolation separates the container from Session Manager" in said
 
 
 def test_a_shell_opens_in_a_job_that_did_not_ask_for_one(system: System, person: Person) -> None:

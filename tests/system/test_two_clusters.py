@@ -96,7 +96,7 @@ def test_data_go_through_this_machine_where_neither_identity_may_do_both(
     before = sorted(tmp_path.rglob("*"))
     assert main(["-c", "b", "data", "put", "data", "--from", "a"]) == 0
     out, err = capsys.readouterr()
-    assert out == f"3 files, 20.0 MB, brought to {TO_B.rstrip('/')}\n"
+    assert out == f"3 files, 20.0 MB, uploaded to {TO_B.rstrip('/')}\n"
     assert err.count("smq: note: Neither profile's credentials may read") == 1
     assert kept(s3, "cluster-b") == kept(s3, "cluster-a")  # the ETags, too
     assert sorted(tmp_path.rglob("*")) == before
@@ -119,7 +119,7 @@ def test_s3_copies_by_itself_where_one_identity_may_do_both(
 ) -> None:
     grant(cloud, person, *rights("cluster-a", *READ), *rights("cluster-b", *WRITE))
     assert main(["-c", "b", "data", "put", "data", "--from", "a"]) == 0
-    assert capsys.readouterr() == (f"3 files, 20.0 MB, brought to {TO_B.rstrip('/')}\n", "")
+    assert capsys.readouterr() == (f"3 files, 20.0 MB, uploaded to {TO_B.rstrip('/')}\n", "")
     assert kept(s3, "cluster-b") == kept(s3, "cluster-a")
 
 
@@ -164,7 +164,7 @@ def test_ctrl_c_leaves_what_has_arrived_and_the_same_command_goes_on(
 def test_on_a_terminal_one_sees_how_much_is_copied(s3: Any) -> None:
     with Terminal(COPY) as terminal:
         assert terminal.end() == 0, terminal.text
-        assert terminal.has("the data goes through this machine") and terminal.has("3 files, 20.0 MB, brought to")
+        assert terminal.has("the data goes through this machine") and terminal.has("3 files, 20.0 MB, uploaded to")
     drawn = terminal.written.decode()
     assert "Copying" in drawn and "20.0/20.0 MB" in drawn
 
