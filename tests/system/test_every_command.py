@@ -82,7 +82,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert "2 jobs would start now: later, many-x-1." in smq("plan", "--capacity", "p5=4")
     assert "later is on hold" in smq("hold", "later")
     assert smq.json("show", "later")["reason"]["code"] == "HELD_BY_USER"
-    assert "later is released" in smq("release", "later")
+    assert "later is no longer on hold" in smq("release", "later")
     assert "p5" in smq("status") and "later" in smq("top", "--once")
     smq("ui", "--export", "report")
     assert "later" in Path("report/index.html").read_text()

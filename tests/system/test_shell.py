@@ -117,7 +117,7 @@ def test_a_shell_opens_in_the_job_and_leaves_it_alone(system: System, person: Pe
     )
     system.queue.cancel("lab")
     system.wait_state("lab", "stopped")
-    assert "lab has ended (stopped)" in person.smq("shell", "lab", code=1).stderr
+    assert "lab has finished (stopped)" in person.smq("shell", "lab", code=1).stderr
 
 
 def test_a_port_of_the_job_is_a_port_here(person: Person) -> None:
