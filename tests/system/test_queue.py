@@ -166,7 +166,7 @@ def test_who_waits_is_told_when_it_is_expected_to_start(system: System) -> None:
     system.wait("the queue to look ahead", told, each_time=system.cloud.tick)
     expected = system.job("like-92").expected_start
     assert expected is not None
-    assert "(a guess). At about 20" in expected.message
+    assert "(a guess). The simulations start it at about 20" in expected.message
     system.wait("the list to tell it", lambda: {it.job: it for it in system.queue.jobs()}["like-92"].expected_start)
     sagemaker = boto_session(system.cloud.boto_session(), queue=system.queue).client("sagemaker")
     described = sagemaker.describe_training_job(TrainingJobName="like-92")
