@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.jobs.formatting import did_you_mean, one_line
+from sagemaker_queue.jobs.hyperparameters import command_of, json_in
 
 if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.packing import Archive
@@ -25,7 +25,7 @@ def missing_script(request: Mapping[str, Any], archive: Archive) -> str | None:
     Only commands such as ``python train.py`` and ``./train.sh`` are checked. Scripts outside the folder, in data of the
     job, or in a folder whose compile.sh may create them, are not checked.
     """
-    script = script_of(command_of(request))
+    script = script_of(command_of(request) or [])
     if script is None or any(archive.has(name) for name in _MAKES_FILES):
         return None
     if archive.has(script) or any(_is_within(script, path) for path in _data_paths(request)):
@@ -33,15 +33,6 @@ def missing_script(request: Mapping[str, Any], archive: Archive) -> str | None:
     files = [name for name, size in archive.names if size is not None]
     meant = did_you_mean(script, files) or did_you_mean(script, [name for name in files if _SCRIPT.fullmatch(name)])
     return f"The command runs {one_line(script)}, which is not in the packed folder (smq submit --list-files).{meant}"
-
-
-def command_of(request: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command of ``smq submit``; empty for a request that another program has made."""
-    try:
-        words = json.loads(_joined(request, "command"))
-    except ValueError:
-        return []
-    return [str(word) for word in words] if isinstance(words, list) else []
 
 
 def script_of(command: Sequence[str]) -> str | None:
@@ -60,17 +51,8 @@ def script_of(command: Sequence[str]) -> str | None:
 
 
 def _data_paths(request: Mapping[str, Any]) -> list[str]:
-    try:
-        paths = json.loads(_joined(request, "data"))
-    except ValueError:
-        return []
+    paths = json_in(request, "data")
     return [str(path) for path in paths] if isinstance(paths, dict) else []
-
-
-def _joined(request: Mapping[str, Any], name: str) -> str:
-    """Return a text that may be split into several hyperparameters: name, name_2, name_3."""
-    values = request.get("HyperParameters", {})
-    return "".join(filter(None, (values.get(name), *(values.get(f"{name}_{number}") for number in range(2, 100)))))
 
 
 def _is_within(path: str, folder: str) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.jobs.formatting import MEGABYTE, did_you_mean
+from sagemaker_queue.jobs.hyperparameters import in_pieces
 from sagemaker_queue.jobs.packaging.job_options import JOB_OPTIONS, JobKeywords, accepted_sizes, tags_of
 from sagemaker_queue.queue.config.job_defaults import seconds
 from sagemaker_queue.queue.config.queue_config import find_defaults
@@ -36,7 +37,6 @@ CODE_CHANNEL = "code"
 LONGEST_NAME = 63
 _LONGEST_STEM = 30
 _LETTERS = "bcdfghjkmnpqrstvwxz"
-_LONGEST_VALUE = 2500  # characters of a hyperparameter's value
 _CHANNELS = 20  # SageMaker's limit on input channels
 _LONGEST_CHANNEL = 64
 _DATED_TAGS = ("not_before", "start_by", "start_by_action")  # of no use to a later job
@@ -108,9 +108,9 @@ class CommandJob:
         places = self._places(channels)
         paths = {link.path: _place(name, link) for name, link in channels.items()}
         settings = {
-            **_in_pieces("command", json.dumps(self.command)),
-            **(_in_pieces("data", json.dumps(paths)) if paths else {}),
-            **({} if places is None else _in_pieces("places", json.dumps(places))),
+            **in_pieces("command", json.dumps(self.command)),
+            **(in_pieces("data", json.dumps(paths)) if paths else {}),
+            **({} if places is None else in_pieces("places", json.dumps(places))),
             "source": self.source,
             **({"launcher": self.launcher} if self.launcher else {}),
             **({"processes": str(self.processes)} if self.processes else {}),
@@ -388,12 +388,6 @@ def _place(channel: str, link: DataLink) -> str:
 def _channel(name: str, address: S3Address, mode: str) -> Json:
     source = {"S3DataType": "S3Prefix", "S3Uri": str(address), "S3DataDistributionType": "FullyReplicated"}
     return {"ChannelName": name, "DataSource": {"S3DataSource": source}, "InputMode": mode}
-
-
-def _in_pieces(name: str, text: str) -> dict[str, str]:
-    """Split a long text into several hyperparameters: name, name_2, name_3."""
-    pieces = [text[start : start + _LONGEST_VALUE] for start in range(0, len(text), _LONGEST_VALUE)]
-    return {name if number == 1 else f"{name}_{number}": piece for number, piece in enumerate(pieces, start=1)}
 
 
 def _overridden(below: Mapping[str, Any], above: Mapping[str, Any]) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -32,6 +31,7 @@ from sagemaker_queue.jobs.formatting import (
     stage_word,
     start_cell,
 )
+from sagemaker_queue.jobs.hyperparameters import command_of
 from sagemaker_queue.queue.identity import sharing
 
 _IF_IT_HANGS = {"notify": "there is a notice", "requeue": "it is stopped, and resumes from its checkpoint"}
@@ -311,15 +311,11 @@ def _times(job: JobDetail) -> dict[str, object]:
 def _command(request: Any) -> str | None:
     """Return the command of ``smq submit``, else an estimator's script, else the container's entry point."""
     parameters, algorithm = request.get("HyperParameters", {}), request.get("AlgorithmSpecification", {})
-    pieces = [parameters.get("command"), *(parameters.get(f"command_{number}") for number in range(2, 100))]
-    try:
-        words = json.loads("".join(piece for piece in pieces if piece))
-    except ValueError:  # a job of another program, or the queue hides the value from this user
-        words = None
-    if isinstance(words, list) and not words:
-        return "none: the job serves shells (smq shell), and ends by itself after some time without a shell"
-    if isinstance(words, list):
-        return shlex.join(map(str, words))
+    words = command_of(request)
+    if words is not None:
+        return shlex.join(words) or (
+            "none: the job serves shells (smq shell), and ends by itself after some time without a shell"
+        )
     script = str(parameters.get("sagemaker_program", "")).strip('"')
     begins = algorithm.get("ContainerEntrypoint", []) + algorithm.get("ContainerArguments", [])
     return script or (shortened(shlex.join(map(str, begins))) if begins else None)

@@ -1,0 +1,42 @@
+"""Texts of ``smq submit`` in hyperparameters: a long text is split into ``name``, ``name_2``, ``name_3`` and so on.
+
+The job's start program joins them by itself (``packaging/container/run.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_LONGEST_VALUE = 2500  # characters of a hyperparameter's value
+_MOST_PIECES = 99
+
+
+def in_pieces(name: str, text: str) -> dict[str, str]:
+    """Split a long text into several hyperparameters: name, name_2, name_3."""
+    pieces = [text[start : start + _LONGEST_VALUE] for start in range(0, len(text), _LONGEST_VALUE)]
+    return {_name(name, number): piece for number, piece in enumerate(pieces, start=1)}
+
+
+def json_in(request: Mapping[str, Any], name: str) -> Any:
+    """Return the JSON value that a request has in pieces.
+
+    None stands for a request of another program, and for a value that the queue hides from this user.
+    """
+    values = request.get("HyperParameters", {})
+    pieces = (values.get(_name(name, number)) for number in range(1, _MOST_PIECES + 1))
+    try:
+        return json.loads("".join(piece for piece in pieces if piece))
+    except ValueError:
+        return None
+
+
+def command_of(request: Mapping[str, Any]) -> list[str] | None:
+    """Return the words of the command of ``smq submit``; None if the request has none."""
+    words = json_in(request, "command")
+    return [str(word) for word in words] if isinstance(words, list) else None
+
+
+def _name(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}_{number}"
