@@ -102,3 +102,9 @@ def seconds(text: str) -> int:
     if not found:
         raise InvalidOption(f"{text!r} is not a time: it must look like 90m, 12h or 3d.")
     return int(found[1]) * _UNITS[found[2] or "s"]
+
+
+def time_text(time: int) -> str:
+    """Return a number of seconds as text that ``seconds`` parses, in the largest unit without a rest: ``12h``."""
+    unit = next(unit for unit in reversed(_UNITS) if time % _UNITS[unit] == 0)
+    return f"{time // _UNITS[unit]}{'' if unit == 's' else unit}"

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sagemaker_queue.errors import ConfigError, InvalidDocument
-from sagemaker_queue.queue.config.job_defaults import JobDefaults, parse_defaults
+from sagemaker_queue.queue.config.job_defaults import JobDefaults, parse_defaults, time_text
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 
 if sys.version_info >= (3, 11):
@@ -69,7 +69,7 @@ class ProfileChange:
 def exported_settings(config: QueueConfig, defaults: JobDefaults) -> dict[str, Any]:
     """Return the shared settings that have a value. Raises ConfigError if an import would refuse a value."""
     values = {**asdict(config), **{name: getattr(defaults, name) for name in _JOBS}}
-    values["max_run"] = None if defaults.max_run is None else _duration(defaults.max_run)
+    values["max_run"] = None if defaults.max_run is None else time_text(defaults.max_run)
     values["data"] = {path: str(address) for path, address in defaults.data.items()}
     settings = {name: values[name] for name in SHARED_SETTINGS if values[name]}
     check_settings(settings, "These settings")
@@ -164,10 +164,3 @@ def _check_text(name: str, value: object, source: str) -> None:
 
 def _short(value: str) -> str:
     return repr(value if len(value) <= 100 else f"{value[:100]}…")
-
-
-def _duration(seconds: int) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds % length == 0:
-            return f"{seconds // length}{unit}"
-    return str(seconds)
