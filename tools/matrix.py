@@ -65,7 +65,7 @@ def tested(python: str, age: str, uv: Mapping[str, str]) -> str:
     if status := install(home, age, uv):
         return f"FAILED: it cannot be installed (status {status})"
     print(versions(home), flush=True)
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "VIRTUAL_ENV"))}
+    bare = bare_environment()
     here = str(home / "bin/python")
     tests = ["-m", "pytest", "-c", str(FOLDER / "pytest.ini"), "--rootdir", str(ROOT), "-n", "2", *OPTIONS]
     if run([here, *tests, "tests/client"], bare):
@@ -74,6 +74,11 @@ def tested(python: str, age: str, uv: Mapping[str, str]) -> str:
     if run(cloud, {**bare, "PYTHON": here}):
         return "FAILED: on a local cloud"
     return "passed"
+
+
+def bare_environment() -> dict[str, str]:
+    """Return the variables of this process without those of AWS and of Python environments."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "VIRTUAL_ENV"))}
 
 
 def interpreter(python: str) -> str:

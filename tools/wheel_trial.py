@@ -8,14 +8,12 @@ Each environment submits a job to a local cloud, from a folder with packages of 
 queue's own packages.
 """
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.matrix import PYTHONS, ROOT, UV, interpreter, uv_settings
+from tools.matrix import PYTHONS, UV, bare_environment, interpreter, run, uv_settings
 
 # Folders of the user, which a script or `python -m` in this folder finds before installed packages.
 USERS_PACKAGES = ("api_contract", "job_queue")
@@ -51,7 +49,7 @@ def first_found(pythons: Sequence[str], work: Path, uv: Mapping[str, str]) -> tu
 def environment(python: str, work: Path, uv: Mapping[str, str]) -> Path | None:
     """Make an environment with this Python; None if there is no such Python."""
     home = work / python / "environment"
-    made = _run([*UV, "venv", "--quiet", "--python", interpreter(python), str(home)], uv, ROOT) == 0
+    made = run([*UV, "venv", "--quiet", "--python", interpreter(python), str(home)], uv) == 0
     return home if made else None
 
 
@@ -62,16 +60,11 @@ def trial(wheel: Path, python: str, home: Path, uv: Mapping[str, str]) -> str:
         (user / package).mkdir(parents=True)
         (user / package / "__init__.py").write_text("raise ImportError('this is a package of the user')\n")
     pip = [*UV, "pip", "install", "--quiet", "--python", str(home), "--resolution"]
-    if status := _run([*pip, "lowest-direct" if python == PYTHONS[0] else "highest", str(wheel)], uv, ROOT):
+    if status := run([*pip, "lowest-direct" if python == PYTHONS[0] else "highest", str(wheel)], uv):
         return f"FAILED: the wheel cannot be installed (status {status})"
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "VIRTUAL_ENV"))}
     cloud = [sys.executable, "-m", "local_cloud", "exec", "--slots", "2", "--", "sh", "-c", f"cd '{user}'\n{SCRIPT}"]
     programs = {"PYTHON": str(home / "bin/python"), "SMQ": str(home / "bin/smq")}
-    return "FAILED: on a local cloud" if _run(cloud, {**bare, **programs}, ROOT) else "works"
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> int:
-    return subprocess.run(command, env=dict(environment), cwd=folder, check=False).returncode
+    return "FAILED: on a local cloud" if run(cloud, {**bare_environment(), **programs}) else "works"
 
 
 if __name__ == "__main__":
