@@ -87,7 +87,7 @@ class TestComplaints:
             find_config()
 
     def test_an_unknown_profile(self, profiles: Path) -> None:
-        with pytest.raises(ConfigError, match="no profile 'work' in .*; it has: home, vpc"):
+        with pytest.raises(ConfigError, match="no profile 'work' in .*; its profiles: home, vpc"):
             find_config(profile="work")
 
     @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ class TestComplaints:
         [
             ("default = ", "not valid TOML"),
             ("profiles = 1", "profiles must be tables"),
-            ('default = "x"', "no profile 'x' in .*; it has: none"),
+            ('default = "x"', "no profile 'x' in .*; its profiles: none"),
             ("default = 7", "no profile 7 in"),
             ('default = "x"\n[profiles]\nx = 1', "profile 'x' must be a table with: url, api_id"),
             ('default = "x"\n[profiles.x]\napi_id = "y"', "profile 'x' has no url"),
             (
                 'default = "x"\n[profiles.x]\nurl = "https://y"\napiid = "z"',
-                "unknown setting 'apiid'; it may have: url",
+                "unknown setting 'apiid'; known settings: url",
             ),
             ('default = "x"\n[profiles.x]\nurl = 5', "url must be a string"),
             ('default = "x"\n[profiles.x]\nurl = "ftp://y"', "profile 'x': 'ftp://y' is not the address"),
