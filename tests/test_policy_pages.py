@@ -24,6 +24,7 @@ from sagemaker_queue.workflows.usage.causes import Cause
 from sagemaker_queue.workflows.usage.sums import Usage
 from tools import history_reference, policy_reference
 from tools.field_tables import schemas
+from tools.markdown import code_blocks
 
 ROOT = Path(__file__).parent.parent
 RECIPES = "docs/operate/policy-recipes.md"
@@ -37,7 +38,7 @@ def read(path: str) -> str:
 
 
 def yaml_blocks(page: str) -> list[str]:
-    return re.findall(r"^```yaml\n(.*?)^```", read(page), re.DOTALL | re.MULTILINE)
+    return [text for language, text in code_blocks(read(page)) if language == "yaml"]
 
 
 # --- policies

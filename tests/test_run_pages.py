@@ -9,6 +9,7 @@ import pytest
 
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli.reference import commands
+from tools.markdown import code_blocks
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs/run").glob("*.md"))
@@ -16,7 +17,7 @@ PAGES = sorted((ROOT / "docs/run").glob("*.md"))
 
 def code(page: Path, language: str) -> Iterator[str]:
     """Yield the code blocks of a language."""
-    yield from re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    yield from (text for name, text in code_blocks(page.read_text()) if name == language)
 
 
 def typed(page: Path) -> Iterator[list[str]]:

@@ -17,6 +17,7 @@ from sagemaker_queue.queue.config.job_defaults import JobDefaults
 from sagemaker_queue.queue.config.notice_settings import NoticeSettings
 from sagemaker_queue.queue.config.queue_config import QueueConfig
 from tools.generated_text import update_page, with_sections
+from tools.markdown import table
 
 CLIENT = Path(__file__).parents[1] / "client"
 VARIABLE = re.compile(r"SAGEMAKER_QUEUE_[A-Z_]*[A-Z]")
@@ -56,11 +57,13 @@ def variables() -> list[Definition]:
     return sorted(found)
 
 
-def keys(table: type) -> list[Definition]:
+def keys(settings: type) -> list[Definition]:
     """Return the keys of a profile that a class of settings has."""
-    path = Path(sys.modules[table.__module__].__file__ or "")
+    path = Path(sys.modules[settings.__module__].__file__ or "")
     definition = next(
-        one for one in ast.parse(path.read_text()).body if isinstance(one, ast.ClassDef) and one.name == table.__name__
+        one
+        for one in ast.parse(path.read_text()).body
+        if isinstance(one, ast.ClassDef) and one.name == settings.__name__
     )
     return [
         _definition(field.target.id, _value(field), below)
@@ -70,13 +73,14 @@ def keys(table: type) -> list[Definition]:
 
 
 def _sections() -> Iterator[str]:
-    for heading, table in _TABLES:
+    for heading, settings in _TABLES:
         yield f"## {heading}"
-        rows = [f"| `{key.name}` | {key.value} | {key.meaning} | {key.default} |" for key in keys(table)]
-        yield "\n".join(["| key | value | meaning | default |", "|---|---|---|---|", *rows])
+        rows = [(f"`{key.name}`", key.value, key.meaning, key.default) for key in keys(settings)]
+        yield table(["key", "value", "meaning", "default"], rows)
     yield "## Environment variables"
-    rows = [f"| `{one.name}` | {one.meaning} | {one.default} |" for one in variables()]
-    yield "\n".join(["| variable | meaning | default |", "|---|---|---|", *rows])
+    yield table(
+        ["variable", "meaning", "default"], [(f"`{one.name}`", one.meaning, one.default) for one in variables()]
+    )
 
 
 def _value(field: ast.AnnAssign) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from job_queue.domain.failures import DEFAULT_ACTIONS, MEANINGS, REMEDIES, Failure, FailureClass, classify
 from tools.generated_text import with_sections
+from tools.markdown import table
 
 ROOT = Path(__file__).parents[1]
 CLASSES_PAGE = ROOT / "docs/reference/failures.md"
@@ -60,8 +61,8 @@ def public_texts() -> tuple[PublicText, ...]:
 
 def with_classes(page: str) -> str:
     """Return the page about failures with the present classes."""
-    rows = _table(["class", "meaning", "built-in action", "remedy"], _classes())
-    return with_sections(page, ["\n".join(["## Classes", "", *rows])])
+    rows = table(["class", "meaning", "built-in action", "remedy"], _classes())
+    return with_sections(page, ["\n".join(["## Classes", "", rows])])
 
 
 def with_matrix(page: str) -> str:
@@ -70,23 +71,17 @@ def with_matrix(page: str) -> str:
 
 
 def _results() -> Iterator[str]:
-    yield "\n".join(["## How often the classifier is right", "", *_table(["texts", "right", "of"], _rates())])
+    yield "\n".join(["## How often the classifier is right", "", table(["texts", "right", "of"], _rates())])
     yield "\n".join(
         [
             "## Confusion matrix",
             "",
             "A row has the texts of one class, a column the classifier's answers. A dot is a zero.",
             "",
-            *_table(["", *(f"`{name}`" for name in FailureClass)], _matrix()),
+            table(["", *(f"`{name}`" for name in FailureClass)], _matrix()),
         ]
     )
-    yield "\n".join(["## Wrong answers", "", *_table(["address", "class", "answer"], _wrong())])
-
-
-def _table(heads: list[str], rows: Iterator[list[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield "|---" * len(heads) + "|"
-    yield from (f"| {' | '.join(row)} |" for row in rows)
+    yield "\n".join(["## Wrong answers", "", table(["address", "class", "answer"], _wrong())])
 
 
 def _classes() -> Iterator[list[str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
+from tools.markdown import table
 from tools.openapi import Json, document
 
 
@@ -15,11 +16,14 @@ def field_table(schema: str, *, suffix: str = "", answer: bool = False) -> str:
     """
     facts = schemas()[schema]
     rows = [
-        f"| `{name}{suffix}` | {words(field)}{'' if answer else _presence(field, name in facts['required'])} "
-        f"| {field['description']} |"
+        (
+            f"`{name}{suffix}`",
+            f"{words(field)}{'' if answer else _presence(field, name in facts['required'])}",
+            field["description"],
+        )
         for name, field in facts["properties"].items()
     ]
-    return "\n".join(["| field | value | meaning |", "|---|---|---|", *rows])
+    return table(["field", "value", "meaning"], rows)
 
 
 @cache

@@ -12,6 +12,7 @@ from api_contract.shape import Answer
 from job_queue.scheduler import Policy
 from tools.field_tables import words
 from tools.generated_text import update_page, with_sections
+from tools.markdown import anchor_of, table
 from tools.openapi import Json, document
 
 _ELSEWHERE = {
@@ -31,9 +32,9 @@ def with_routes(page: str) -> str:
 def _sections() -> Iterator[str]:
     whole = document()
     schemas: dict[str, Json] = whole["components"]["schemas"]
-    rows = [f"| [`{_title(one)}`](#{_anchor(_title(one))}) | {one.summary} |" for one in OPERATIONS]
+    rows = [(f"[`{_title(one)}`](#{anchor_of(_title(one))})", one.summary) for one in OPERATIONS]
     yield "## All routes"
-    yield "\n".join(["| route | |", "|---|---|", *rows])
+    yield table(["route", ""], rows)
     for operation in OPERATIONS:
         yield from _route(operation, whole["paths"][operation.path][operation.method.lower()])
     yield "## Objects"
@@ -48,10 +49,6 @@ def _title(operation: Operation[Answer]) -> str:
     return f"{operation.method} {operation.path}"
 
 
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def _route(operation: Operation[Answer], described: Json) -> Iterator[str]:
     yield f"## `{_title(operation)}`"
     yield _prose(f"{described['summary'].rstrip('.')}.")
@@ -59,18 +56,18 @@ def _route(operation: Operation[Answer], described: Json) -> Iterator[str]:
         yield _prose(described["description"])
     if "parameters" in described:
         rows = [
-            f"| `{one['name']}` | {_cell(_words(one['schema']))} | {_cell(one['description'])} |"
+            (f"`{one['name']}`", _cell(_words(one["schema"])), _cell(one["description"]))
             for one in described["parameters"]
         ]
-        yield "\n".join(["| in the query | value | meaning |", "|---|---|---|", *rows])
+        yield table(["in the query", "value", "meaning"], rows)
     if "requestBody" in described:
         yield f"Body: {_words(_content(described['requestBody']))}."
     rows = [
-        f"| {status} | {_cell(one['description'])} | {_cell(_words(_content(one)))} |"
+        (status, _cell(one["description"]), _cell(_words(_content(one))))
         for status, one in described["responses"].items()
         if int(status) < 300
     ]
-    yield "\n".join(["| status | meaning | answer |", "|---|---|---|", *rows])
+    yield table(["status", "meaning", "answer"], rows)
     codes = [f"[`{code.value}`](errors.md#{code.value.lower()}) ({code.status})" for code in operation.errors]
     yield f"Errors: {', '.join(codes)}."
 
@@ -100,10 +97,10 @@ def _reached(schemas: dict[str, Json], root: str) -> set[str]:
 def _fields(schema: Json) -> str:
     properties: dict[str, Json] = schema.get("properties", {})
     rows = [
-        f"| `{name}` | {_cell(_words(facts))}{_required(name, schema)} | {_cell(facts.get('description', ''))} |"
+        (f"`{name}`", f"{_cell(_words(facts))}{_required(name, schema)}", _cell(facts.get("description", "")))
         for name, facts in properties.items()
     ]
-    return "\n".join(["| field | value | meaning |", "|---|---|---|", *rows])
+    return table(["field", "value", "meaning"], rows)
 
 
 def _required(name: str, schema: Json) -> str:

@@ -31,6 +31,7 @@ from sagemaker_queue.queue.config.shared_settings import LARGEST_TEXT
 from sagemaker_queue.tuning import plan as tuning_plan
 from sagemaker_queue.workflows import grid
 from tools.generated_text import update_page, with_sections
+from tools.markdown import table
 
 TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 DAY = 24 * 3600
@@ -54,8 +55,7 @@ def limit_sections(template: dict[str, Any]) -> Iterator[str]:
 
 
 def _section(heading: str, rows: Iterable[Row]) -> str:
-    table = [f"| {what} | {limit} | {note} |" for what, limit, note in rows]
-    return "\n".join([f"## {heading}", "", "| limit | value | note |", "|---|---|---|", *table])
+    return f"## {heading}\n\n{table(['limit', 'value', 'note'], rows)}"
 
 
 def _jobs() -> Iterator[Row]:

@@ -1,10 +1,10 @@
-"""Markdown pages of the documentation: their headings, anchors, links and paragraphs, as GitHub understands them."""
+"""Markdown pages of the documentation: their headings, anchors, links, paragraphs, code and tables, as on GitHub."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,10 +52,26 @@ def headings(page: str) -> list[Heading]:
     for line in prose_lines(page):
         if heading := _HEADING.match(line):
             text = plain(heading[2])
-            anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            anchor = anchor_of(text)
             found.append(Heading(len(heading[1]), text, f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor))
             seen[anchor] += 1
     return found
+
+
+def anchor_of(heading: str) -> str:
+    """Return the anchor of the first heading with this text."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table with these headings and cells, which contain Markdown."""
+    lines = (f"| {' | '.join(map(str, cells))} |" for cells in (headings, *rows))
+    return "\n".join([next(lines), "|---" * len(headings) + "|", *lines])
+
+
+def code_blocks(page: str) -> list[tuple[str, str]]:
+    """Return the language and the text of each fenced block that begins at the start of a line."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def plain(text: str) -> str:

@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tools.generated_text import update_page, with_sections
+from tools.markdown import table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
@@ -32,9 +33,8 @@ def _folders() -> Iterator[str]:
     for folder, modules in groupby(paths, key=lambda path: path.parent):
         lines = {path.stem: _first_line(path) for path in modules}
         about = lines.pop("__init__", "")
-        rows = [f"| `{name}` | {line} |" for name, line in lines.items()]
-        table = ["", "| module | what it has |", "|---|---|", *rows] if rows else []
-        yield "\n".join([f"### `{folder.relative_to(ROOT)}/`", "", about, *table])
+        modules_in_it = table(["module", "what it has"], [(f"`{name}`", line) for name, line in lines.items()])
+        yield "\n".join([f"### `{folder.relative_to(ROOT)}/`", "", about, *(["", modules_in_it] if lines else [])])
 
 
 def _order(path: Path) -> tuple[Path, str]:

@@ -33,6 +33,7 @@ from sagemaker_queue.workflows.usage.cause_sums import CauseUsage, ProjectCauses
 from sagemaker_queue.workflows.usage.failure_sums import FailureSum
 from sagemaker_queue.workflows.usage.sums import Usage
 from tools.generated_text import update_page, with_sections
+from tools.markdown import table
 
 _RETURNED: tuple[Any, ...] = (
     *(Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport, FailureReport),
@@ -218,8 +219,7 @@ def _cell(text: str, *, table: bool = True) -> str:
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    cells = (f"| {name.replace('|', chr(92) + '|')} | {meaning} |" for name, meaning in rows)
-    return "\n".join([f"| {title} | |", "|---|---|", *cells])
+    return table([title, ""], [(name.replace("|", "\\|"), meaning) for name, meaning in rows])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 from samtranslator.yaml_helper import yaml_parse
 
 from tools.generated_text import update_page, with_sections
+from tools.markdown import table
 
 TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 
@@ -32,24 +33,12 @@ def stack_sections(template: Json) -> Iterator[str]:
         for name in group["Parameters"]:
             yield f"#### {name}\n\n{_parameter(template['Parameters'][name])}"
     yield "## Outputs"
-    yield "\n".join(
-        [
-            "| output | meaning |",
-            "|---|---|",
-            *(f"| `{name}` | {_one_line(one['Description'])} |" for name, one in template["Outputs"].items()),
-        ]
-    )
+    outputs = template["Outputs"].items()
+    yield table(["output", "meaning"], [(f"`{name}`", _one_line(one["Description"])) for name, one in outputs])
     yield "## Resources"
-    yield "\n".join(
-        [
-            "| resource | type | created |",
-            "|---|---|---|",
-            *(
-                f"| `{name}` | `{one['Type']}` | {_created(one, template)} |"
-                for name, one in template["Resources"].items()
-            ),
-        ]
-    )
+    resources = template["Resources"].items()
+    rows = [(f"`{name}`", f"`{one['Type']}`", _created(one, template)) for name, one in resources]
+    yield table(["resource", "type", "created"], rows)
 
 
 def _parameter(facts: Json) -> str:

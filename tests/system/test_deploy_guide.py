@@ -23,6 +23,7 @@ from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import AccountKeys
 from local_cloud.aws.stack import ACCOUNT, REGION
 from tests.system.test_guide import ROOT, Person
+from tools.markdown import code_blocks
 
 DEPLOY, INSIDE, STRICT, UPGRADE, STACK = (
     (ROOT / "docs" / name).read_text()
@@ -171,10 +172,9 @@ def steps(page: str) -> list[tuple[str, str]]:
 
     Other outputs (```console) are those of stand-ins, and not compared.
     """
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     found: list[tuple[str, str]] = []
     before = None
-    for language, text in fences:
+    for language, text in code_blocks(page):
         if language == "":
             found.append((text, ""))
         elif language == "text" and before == "":
