@@ -45,7 +45,7 @@ _VIEWS = frozenset(
 """The operations that show training jobs and do not change training jobs."""
 
 VIEW_VARIABLE = "SAGEMAKER_QUEUE_HOOKS"
-"""What SageMaker calls show: `jobs` of the queue, or `attempts` as SageMaker has them. Default: `jobs`."""
+"""The view of SageMaker calls: `jobs` of the queue, or `attempts` as SageMaker has them. Default: `jobs`."""
 JOBS, ATTEMPTS = "jobs", "attempts"
 
 

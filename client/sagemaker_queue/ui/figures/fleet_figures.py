@@ -81,7 +81,7 @@ class _Rows:
         self.bottom = 0.0
         for pool, count in lanes.items():
             self._tops[pool] = self.bottom
-            # One label for each pool: a row is no certain machine, so rows have no numbers.
+            # A pool has one label: no row stands for a certain machine, so rows have no numbers.
             self.ticks[self.bottom + count / 2] = f"{pool}: {count}" if count > 1 else pool
             self.bottom += count + _GAP
 
