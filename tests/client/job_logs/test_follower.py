@@ -467,11 +467,11 @@ class TestSmqLogs:
         self, scene: Scene, capsys: pytest.CaptureFixture[str], instance: str, follow: list[str]
     ) -> None:
         assert self.run(scene, *follow, "--instance", instance) == 3
-        assert capsys.readouterr().err == f"smq: job1 has no instance {instance}; it has: algo-1 to algo-2.\n"
+        assert capsys.readouterr().err == f"smq: job1 has no instance {instance}; its instances: algo-1 to algo-2.\n"
 
     def test_an_attempt_that_there_is_not(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
         assert self.run(scene, "--attempt", "7") == 3
-        assert "job1 has no attempt 7; it has: 1, 2." in capsys.readouterr().err
+        assert "job1 has no attempt 7; its attempts: 1, 2." in capsys.readouterr().err
 
     def test_the_end_of_the_job_is_the_exit_code(self, scene: Scene) -> None:
         ended = (datetime.now(timezone.utc) - timedelta(hours=1)).isoformat()
