@@ -203,9 +203,7 @@ class Job:
         None  # epoch seconds until which the job is last in its waiting queue; `controller.waiting.parking`
     )
     parked_for: str | None = None  # reason for which the job was last parked
-    stage: str | None = (
-        None  # SecondaryStatus of the current attempt, one of STAGES; None: unknown, or not in SageMaker
-    )
+    stage: str | None = None  # SecondaryStatus of the current attempt, one of STAGES; None: unknown
     stage_at: int = 0  # epoch milliseconds since which SageMaker reports the stage; 0: since the launch
     secret: str | None = field(default=None, repr=False)  # key of the job's proofs; None: stored by an earlier version
     sent: int = 0  # CreateTrainingJob calls of this submission so far

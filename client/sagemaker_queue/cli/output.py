@@ -7,13 +7,13 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 from sagemaker_queue.errors import ConfigError, InvalidDocument, InvalidOption, NotAuthenticated, NotFound, QueueError
 from sagemaker_queue.jobs.doc_links import error_links
-from sagemaker_queue.jobs.formatting import visible
+from sagemaker_queue.jobs.formatting import one_line, visible
 
 DONE, REFUSED, USAGE, NOT_FOUND, ENDED_OTHERWISE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 130, 141
 
@@ -29,6 +29,7 @@ EXIT_CODES = {
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "the reader of the output, such as head, has closed it",
 }
+_MOST_REFUSED = 20  # files that were not downloaded, each in a line
 
 
 class _EscapingStream:
@@ -84,6 +85,14 @@ def print_warning(text: str) -> None:
 def print_note(text: str) -> None:
     """Print a note to stderr on how ``smq`` understood its arguments; on a terminal, wrapped between words."""
     _print_whole_words(f"smq: note: {text}")
+
+
+def print_not_downloaded(refused: Sequence[tuple[object, str]]) -> None:
+    """Print the files that were not downloaded to stderr, each with its reason; of many files, only the first."""
+    for thing, reason in refused[:_MOST_REFUSED]:
+        print(f"smq: not downloaded: {one_line(f'{thing}: {reason}')}", file=sys.stderr)
+    if len(refused) > _MOST_REFUSED:
+        print(f"smq: not downloaded: {len(refused) - _MOST_REFUSED} more", file=sys.stderr)
 
 
 def _print_whole_words(text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_note
+from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_not_downloaded, print_note
 from sagemaker_queue.cli.parser import argument, checked, connection, flag, group, json_flag, option
 from sagemaker_queue.cli.progress_bars import TransferProgress
 from sagemaker_queue.errors import InvalidOption, StorageError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sagemaker_queue.jobs.packaging.storage import S3Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
-_SHOWN = 20  # maximum number of refused keys that are printed
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 
@@ -229,10 +228,7 @@ def data_get(path: str, to: Path | None) -> int:
         # An object with a key that ends with / marks an empty folder.
         files_there = [stored for stored in found if not stored.address.key.endswith("/")]
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
-    for stored, reason in done.refused[:_SHOWN]:
-        print(f"smq: not downloaded: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
-    if len(done.refused) > _SHOWN:
-        print(f"smq: not downloaded: {len(done.refused) - _SHOWN} more", file=sys.stderr)
+    print_not_downloaded([(stored.address, reason) for stored, reason in done.refused])
     _print_downloaded(done.fetched, target)
     return REFUSED if done.refused else DONE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +10,13 @@ import click
 
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import DONE, REFUSED
+from sagemaker_queue.cli.output import DONE, REFUSED, print_not_downloaded
 from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
 from sagemaker_queue.cli.progress_bars import TransferProgress
-from sagemaker_queue.jobs.formatting import one_line
 from sagemaker_queue.workflows.results import fetch_results
 
 if TYPE_CHECKING:
     from sagemaker_queue.queue.client import QueueClient
-
-_SHOWN = 20  # maximum number of refused names that are printed
 
 
 @command(
@@ -69,9 +65,6 @@ def get(
         max_size=max_size,
         max_files=max_files,
     )
-    for thing, why in done.refused[:_SHOWN]:
-        print(f"smq: not downloaded: {one_line(f'{thing}: {why}')}", file=sys.stderr)
-    if len(done.refused) > _SHOWN:
-        print(f"smq: not downloaded: {len(done.refused) - _SHOWN} more", file=sys.stderr)
+    print_not_downloaded(done.refused)
     print(done)
     return REFUSED if done.refused else DONE
