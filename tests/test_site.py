@@ -222,7 +222,7 @@ def test_search_leads_to_the_page(browser: Browser, address: str, size: str) -> 
         tab.goto(address)
         if size == "phone":
             tab.locator("label[for=__search].md-header__button").click()
-        tab.locator(".md-search__input").fill("preemption")
+        tab.locator(".md-search__input").press_sequentially("preemption")  # the search listens for keys
         tab.locator(".md-search-result__link", has_text="Preemption: which jobs are stopped").first.click()
         tab.wait_for_url("**/background/preemption/**")
 

@@ -148,7 +148,7 @@ def test_an_owner_has_a_bounded_number_of_waiting_jobs(repository: JobRepository
     for name in ("a1", "a2"):
         submit(name, ada)
     submit("b1", bob)
-    with pytest.raises(TooMany, match="At most 2 jobs of one owner may wait"):
+    with pytest.raises(TooMany, match="An owner may have 2 waiting jobs at a time"):
         submit("a3", ada)
     submit("b2", bob)
     job = repository.record("a1")

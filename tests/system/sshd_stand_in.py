@@ -50,7 +50,10 @@ async def serve(
             ForceCommand, env=environment, stdin=pipe, stdout=pipe, stderr=pipe
         )
         await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-        process.exit(await child.wait())
+        status = await child.wait()
+        await process.stdout.drain()  # until everything that the child wrote is sent
+        await process.stderr.drain()
+        process.exit(status)
 
     server = await asyncssh.listen(
         ListenAddress,

@@ -115,7 +115,8 @@ def test_an_editor_works_in_a_job(system: System, person: Person) -> None:
         with subprocess.Popen(tunnel, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as both:
             try:
                 assert until(lambda: page(shown)) == "changed\n"
-                assert editor.ssh("lab", "echo beside").stdout == "beside\n"
+                done = editor.ssh("lab", "echo beside")
+                assert done.stdout == "beside\n", done
             finally:
                 both.terminate()
 

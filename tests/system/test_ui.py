@@ -79,6 +79,7 @@ def page(browser: Browser, served: Served) -> Iterator[Page]:
     with page_of(browser, served) as page:
         page.goto(served.address)
         page.get_by_role("heading", name="Fleet").wait_for()
+        page.wait_for_function("window.did_handshake")  # before this, NiceGUI drops clicks
         yield page
 
 
