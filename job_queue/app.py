@@ -28,6 +28,7 @@ from job_queue.adapters.observers import log_event, notify_all
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
+from job_queue.adapters.sites import SiteClients
 from job_queue.adapters.telemetry import log
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
@@ -98,6 +99,7 @@ class App:
             boto3.client("sagemaker", config=no_retries),
             time.sleep,
             self._mailboxes(settings, no_retries, with_retries) if settings.work_bucket else None,
+            SiteClients(settings.external_id),
         )
         policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
         newest_object = (
@@ -168,13 +170,16 @@ class App:
         self._invocation = _invocation(context, API_CYCLE_SECONDS)
         return self._api.resolve(event, context)
 
-    def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext) -> None:
+    def training_job_changed(
+        self, detail: Mapping[str, Any], context: LambdaContext, place: tuple[str | None, str | None] = (None, None)
+    ) -> None:
         """Apply an event of SageMaker. Run a cycle if the event may have made something new possible.
 
         :param detail: the detail of SageMaker's event "Training Job State Change".
+        :param place: the account and the region of the event, each None if it is the function's own.
         """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
-        self._controller.training_job_changed(detail, self._invocation)
+        self._controller.training_job_changed(detail, self._invocation, place)
 
     def mailboxes_changed(self, reported: Sequence[tuple[str, str | None]], context: LambdaContext) -> None:
         """Apply the reports that agents of carriers have written into their mailboxes.

@@ -21,6 +21,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata, StoredDrains
 from job_queue.domain.fleet.checkpoints import KnownCheckpoint, KnownCheckpoints
 from job_queue.domain.fleet.listing import ListingProgress
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
 from job_queue.domain.job import (
     Dependency,
@@ -55,6 +56,7 @@ UNRECORDED = "unrecorded"
 WAITING_QUEUE_PREFIX = "line#"  # of metadata about the waiting queues in use
 BACKOFF_PREFIX = "pause#"  # of metadata about capacity backoffs
 PLAN_PREFIX = "plan#"  # of metadata about training plans
+SITE_LISTING_PREFIX = "listing#"  # of metadata about the lists of other sites
 
 RecordType = TypeVar("RecordType")
 
@@ -250,6 +252,12 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         },
         listing=_LISTING.record(listing) if listing else None,
         reconciled=listing.get("reconciled") if listing else None,
+        site_listings={key: _LISTING.record(item) for key, item in _with_prefix(by_position, SITE_LISTING_PREFIX)},
+        site_reconciled={
+            key: item["reconciled"]
+            for key, item in _with_prefix(by_position, SITE_LISTING_PREFIX)
+            if "reconciled" in item
+        },
         unrecorded=by_position.get(UNRECORDED, {}).get("jobs", {}),
         checkpoints={name: _CHECKPOINT.record(seen) for name, seen in checkpoints.items()},
         training_plans={
@@ -293,10 +301,11 @@ def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
     return TokenBucket(item["tokens"] / 1000, item["at"] / 1000, max(item["rate"], 1) / 1000)
 
 
-def listing_item(listing: ListingProgress, reconciled: int | None) -> Item:
+def listing_item(listing: ListingProgress, reconciled: int | None, site: Site | None = None) -> Item:
     """Return the item with the known part of SageMaker's list and the time of the last comparison, in epoch seconds."""
     compared = {} if reconciled is None else {"reconciled": reconciled}
-    return {**metadata_key(LISTING), **_LISTING.item(listing), **compared}
+    position = SITE_LISTING_PREFIX + site.key if site else LISTING
+    return {**metadata_key(position), **_LISTING.item(listing), **compared}
 
 
 def checkpoints_item(checkpoints: KnownCheckpoints) -> Item:

@@ -46,6 +46,7 @@ from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.expectations.published_plan import LastCycle
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints
 from job_queue.domain.fleet.listing import ListingProgress
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.fleet.training_plans import KnownPlan
 from job_queue.domain.job import Job, iso, project_of_waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
@@ -167,12 +168,13 @@ class MetadataRepository:
 
     # --- SageMaker's list ------------------------------------------------------------------------
 
-    def note_listing(self, listing: ListingProgress, reconciled: int | None = None) -> None:
+    def note_listing(self, listing: ListingProgress, reconciled: int | None = None, site: Site | None = None) -> None:
         """Record the known part of SageMaker's list. Of two concurrent writes either one may stay, as both are correct.
 
         :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.
+        :param site: the site whose list it is; None: the home site.
         """
-        self._tables.transact([Put(self._lines_table, listing_item(listing, reconciled))])
+        self._tables.transact([Put(self._lines_table, listing_item(listing, reconciled, site))])
 
     # --- checkpoints -----------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@ from msgspec import convert
 
 from job_queue.adapters.lookups.plan_lookup import plan_parts
 from job_queue.adapters.lookups.training_list import TrainingJobList
+from job_queue.adapters.sites import SiteUnreachableError
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.sites import Site, key_of, same_place
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import (
@@ -67,6 +69,7 @@ class LaunchResult(Enum):
     POOL_AT_FAULT = auto()  # refused because of the fields that the pool added to the request
     CHECK_AT_FAULT = auto()  # refused, perhaps because of the health check that the queue added to the request
     THROTTLED = auto()  # refused: too many calls in this second
+    UNREACHABLE = auto()  # not sent: the pool's region or account does not respond
     NOT_NOW = auto()  # refused, but may be accepted later: no permission, or expired credentials
     UNKNOWN = auto()  # no answer: the call may or may not take effect, now or later
 
@@ -119,6 +122,12 @@ class TrainingJob:
     modified: float | None = None  # epoch seconds of its last change, if known
     began: float | None = None  # epoch seconds from which SageMaker bills it, if known
     carrier: str | None = None  # the carrier's attempt whose agent has reported the attempt; None: SageMaker reports it
+    site: Site | None = None  # where the training job is; None: the home site
+
+    @property
+    def key(self) -> str:
+        """The name, and the site unless that is the home site."""
+        return key_of(self.name, self.site)
 
     @property
     def ended(self) -> bool:
@@ -141,7 +150,7 @@ class TrainingJob:
         The place is SageMaker or a carrier. A member's attempt is only in reports of its carrier, any other attempt
         only in SageMaker's answers and events.
         """
-        placed = self.carrier == job.carrier_attempt
+        placed = self.carrier == job.carrier_attempt and (job.state.waits or same_place(self.site, job.site))
         if self.is_older_than_launch_of(job) or self.is_newer_than_launch_of(job):
             return False
         return placed and is_current_attempt_of(self.name, self.tags, job)
@@ -165,7 +174,12 @@ class TrainingJob:
 
     def has_valid_proof_of(self, job: Job) -> bool:
         """Return whether this queue launched the training job for this submission."""
-        return self.carrier == job.carrier_attempt and has_valid_proof(self.name, self.tags, job)
+        placed = self.carrier == job.carrier_attempt and self._may_be_where(job)
+        return placed and has_valid_proof(self.name, self.tags, job)
+
+    def _may_be_where(self, job: Job) -> bool:
+        """Return whether the training job is at the site of an active job's attempt. Any other job may be anywhere."""
+        return not job.state.holds_slots or same_place(self.site, job.site)
 
     def may_be_stopped_as_ended(self, record: JobRecord) -> bool:
         """Return whether the training job may be stopped: this queue launched it, and has recorded its end.
@@ -173,16 +187,18 @@ class TrainingJob:
         The name of an attempt that was deleted is free, and other callers can copy the tags of the attempt. So a
         training job that is newer than the attempt counts only while a late call of the queue can have launched it.
         """
-        job, ended = record.job, ended_attempt(self.name, record)
+        job, ended = record.job, ended_attempt(self.name, record, self.site)
         # A time at which SageMaker certainly had the attempt.
         had = (ended.started or ended.ended) if ended else None
         is_newer = self.is_newer_than_launch_of(job) or self._is_newer_than(had)
         if is_newer:
             return self._may_be_of_late_call(job) and has_proof_of_any_call(self.name, self.tags, job)
-        return self.has_valid_proof_of(job) or is_ended_attempt(self.name, self.tags, record)
+        return self.has_valid_proof_of(job) or is_ended_attempt(self.name, self.tags, record, self.site)
 
     def _may_be_of_late_call(self, job: Job) -> bool:
         if job.late is None or self.name != apply_qstamp(job.name, job.late.attempt):
+            return False
+        if not same_place(self.site, job.late.site):
             return False
         return self.created is None or self.created <= job.late.until + CLOCK_SECONDS
 
@@ -196,7 +212,7 @@ class TrainingJob:
         return self.created > epoch(started) + CLOCK_SECONDS
 
 
-def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> TrainingJob:
+def training_job(report: Mapping[str, Any], tags: Mapping[str, str], site: Site | None = None) -> TrainingJob:
     """Return a training job from an answer of DescribeTrainingJob or the detail of an event, with the same fields."""
     transitions = report.get("SecondaryStatusTransitions", ())
     came = [_seconds(entry["StartTime"]) for entry in transitions if entry["Status"] in _ON_INSTANCES]
@@ -217,6 +233,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
         created=_seconds(report["CreationTime"]) if report.get("CreationTime") else None,
         modified=_seconds(report["LastModifiedTime"]) if report.get("LastModifiedTime") else None,
         began=_seconds(report["TrainingStartTime"]) if report.get("TrainingStartTime") else None,
+        site=site,
     )
     return replace(job, starved=_starved(job, report))
 
@@ -304,6 +321,17 @@ def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     return detail if _are_fit(detail) else needed
 
 
+def place_of(event: Mapping[str, Any], function_arn: str) -> tuple[str | None, str | None]:
+    """Return the account and the region of an event, each None if it is that of the function."""
+    parts = function_arn.split(":")
+    region, account = (parts[3], parts[4]) if len(parts) > 4 else (None, None)
+    elsewhere = [event.get("account"), event.get("region")]
+    return (
+        None if elsewhere[0] in (None, account) else str(elsewhere[0]),
+        None if elsewhere[1] in (None, region) else str(elsewhere[1]),
+    )
+
+
 def _are_fit(fields: Mapping[str, object]) -> bool:
     return all(_FIELDS[field](value) for field, value in fields.items() if field in _FIELDS)
 
@@ -332,6 +360,7 @@ class SageMakerTraining:
     :param launcher: a client without retries and with short timeouts, for launches, because each call must be recorded
         before it is made.
     :param sleep: waits for a number of seconds between calls that SageMaker limits.
+    :param site: the account and region of the clients; None: the home site.
     """
 
     def __init__(
@@ -339,10 +368,12 @@ class SageMakerTraining:
         client: "SageMakerClient",
         launcher: "SageMakerClient",
         sleep: Callable[[float], None] = lambda seconds: None,
+        site: Site | None = None,
     ) -> None:
         self._client = client
         self._launcher = launcher
         self._sleep = sleep
+        self._site = site
 
     @property
     def request_shape(self) -> Any:
@@ -357,6 +388,8 @@ class SageMakerTraining:
             return _meaning(error), _message(error)
         except ParamValidationError as error:
             return LaunchResult.REFUSED, str(error)
+        except SiteUnreachableError as error:
+            return LaunchResult.UNREACHABLE, str(error)
         except BotoCoreError as error:
             return LaunchResult.UNKNOWN, str(error)
         return LaunchResult.LAUNCHED, ""
@@ -425,7 +458,7 @@ class SageMakerTraining:
             raise Unavailable(f"SageMaker could not describe {name}: {_message(error)}") from error
         except BotoCoreError as error:
             raise Unavailable(f"SageMaker did not describe {name}: {error}") from error
-        return training_job({"TrainingJobName": name, **job}, tags)
+        return training_job({"TrainingJobName": name, **job}, tags, self._site)
 
     def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
         """Return the times in which a plan has instances for training jobs; empty if the plan is unknown or failed.

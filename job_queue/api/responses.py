@@ -358,7 +358,7 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
 
 
 def _external_job(job: ExternalTrainingJob, policy: Policy) -> ExternalJob:
-    slots = slots_of(job.instance_counts, policy, job.plan)
+    slots = slots_of(job.instance_counts, policy, job.plan, job.site)
     return ExternalJob(job.name, slots, _time(job.since), job.orphan, job.forged)
 
 

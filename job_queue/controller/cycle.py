@@ -37,6 +37,7 @@ from job_queue.controller.waiting.parking import Parking
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
+from job_queue.domain.fleet.sites import site_of_event
 from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
@@ -121,13 +122,28 @@ class Controller(ControllerPart):
         self._carriers = Carriers(backend, self.reconciler)
         self._publication = Publication(backend)
 
-    def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
-        """Apply a `SageMaker Training Job State Change`, and run cycles if there may be more to do now."""
-        metadata, known = None, None
-        if (name := self.reconciler.job_of(detail)) is not None:
+    def training_job_changed(
+        self,
+        detail: Mapping[str, Any],
+        invocation: Invocation,
+        place: tuple[str | None, str | None] = (None, None),
+    ) -> None:
+        """Apply a `SageMaker Training Job State Change`, and run cycles if there may be more to do now.
+
+        :param place: the account and the region of the event, each None if it is the queue's. An event of a place
+            without a pool is ignored.
+        """
+        metadata, known, site = None, None, None
+        if place != (None, None):
+            metadata = self._repository.metadata()
+            site = site_of_event(self._policies.of(metadata.policy).policy, *place)
+            if site is None:
+                log.warning("event of a place without a pool", account=place[0], region=place[1])
+                return
+        if (name := self.reconciler.job_of(detail, site)) is not None:
             record, metadata = self._parallel([partial(self._repository.record, name), self._repository.metadata])
             known = Known(record, metadata)
-        if self.reconciler.handle_event(detail, known):
+        if self.reconciler.handle_event(detail, known, site):
             self.wake(invocation, metadata)
 
     def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:

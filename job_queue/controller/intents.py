@@ -10,6 +10,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import borrowed_by
 from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.fleet.sites import site_of_slots
 from job_queue.domain.job import LaunchCall
 from job_queue.domain.state_machine import JobTransition
 from job_queue.scheduler import JobState, Plan
@@ -80,7 +81,15 @@ def start_transitions(
         log.info("start", job=start.job, slots=dict(start.slots))
         held = used.setdefault(job.project, {})
         borrowed = borrowed_by(job, start.slots, held, cluster.policy)
-        begun = state_machine.record_launch_intent(job, start.slots, call, now, secrets.token_hex(16), borrowed)
+        begun = state_machine.record_launch_intent(
+            job,
+            start.slots,
+            call,
+            now,
+            secrets.token_hex(16),
+            borrowed,
+            site_of_slots(start.slots, cluster.applied.policy),
+        )
         _add(held, start.slots)
         transitions.append(replace(begun, backoffs=backoffs))
     return transitions, deferred

@@ -84,7 +84,7 @@ class Launcher(ControllerPart):
         request = attempt_request(job, details, policy)
         if job.allocation is not None:
             return self._training.assign(job, request)
-        result, message = self._training.create(request)
+        result, message = self._training.at(job.site).create(request)
         if result is LaunchResult.REFUSED and has_added_check(stored_request(details), request):
             # SageMaker may refuse the health check, which the user did not write. The message may not say so. The next
             # launch goes without the check, and SageMaker's answer to that launch decides about the job.
@@ -110,7 +110,7 @@ class Launcher(ControllerPart):
             return None
         name = apply_qstamp(job.name, job.late.attempt)
         try:
-            found = self._training.describe(name)
+            found = self._training.at(job.late.site).describe(name)
         except Unavailable as error:
             return error.message
         return f"{name} was deleted in SageMaker and is alive again." if found and not found.ended else None
@@ -191,6 +191,8 @@ class Launcher(ControllerPart):
         elif result in (LaunchResult.NO_CAPACITY, LaunchResult.POOL_AT_FAULT):
             at_fault = message if result is LaunchResult.POOL_AT_FAULT else None
             backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)
+        elif result is LaunchResult.UNREACHABLE:
+            backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, unreachable=message)
 
         def refused(latest: Job, record: JobRecord) -> JobTransition:
             # If SageMaker accepted an earlier attempt, the request is not wrong: a role, data or a plan was removed.

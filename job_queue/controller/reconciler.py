@@ -3,9 +3,10 @@
 Events may be late, repeated, out of order or lost. No result depends on their order. Ends are final.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from job_queue.adapters.items import stored_request
@@ -31,6 +32,7 @@ from job_queue.domain.domain_events import ForgedAttempt
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.failures import FailureClass, GpuFailure, LoggedLine, NamedRule, returned_gpus, rules_for
 from job_queue.domain.fleet.listing import Walk, next_listing
+from job_queue.domain.fleet.sites import Site, key_of, name_in, same_place, site_of_slots, sites_of
 from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import (
     LAUNCHED,
@@ -97,36 +99,37 @@ class Reconciler(ControllerPart):
 
     # --- events ----------------------------------------------------------------------------------
 
-    def job_of(self, detail: Mapping[str, Any]) -> str | None:
+    def job_of(self, detail: Mapping[str, Any], site: Site | None = None) -> str | None:
         """Return the name of the job whose attempt has ended according to an event, or None if no attempt has ended."""
-        reported = _reported(detail)
+        reported = _reported(detail, site)
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
-    def handle_event(self, detail: Mapping[str, Any], known: Known | None = None) -> bool:
+    def handle_event(self, detail: Mapping[str, Any], known: Known | None = None, site: Site | None = None) -> bool:
         """Apply a `SageMaker Training Job State Change`. Return whether a cycle may do more now.
 
         A cycle may do more if slots were freed or taken, or if a backoff has ended.
 
         :param known: data that was already read for the event.
+        :param site: the site of the event; None: the home site.
         """
-        reported = _reported(detail)
+        reported = _reported(detail, site)
         if reported is None:
-            return self.examine(str(detail["TrainingJobName"]), logs=_Reads(1))
+            return self.examine(str(detail["TrainingJobName"]), logs=_Reads(1), site=site)
         if reported.of_queue and reported.ended:
             self._report_if_forged(reported, known)
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended and reported.keep_alive:
-            return self.examine(reported.name, reported, _Reads(1)) or resumed  # the instances may be kept warm
+            return self.examine(reported.name, reported, _Reads(1), site) or resumed  # the instances may be kept warm
         if reported.ended:
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known, _Reads(1))
-            return ours or self._repository.drop_external(reported.name) or resumed
+            return ours or self._repository.drop_external(reported.key) or resumed
         if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
             self._note_stage(reported)
             return resumed  # the next comparison checks whether the training job is an attempt
-        counted = self._repository.external_job(reported.name)
+        counted = self._repository.external_job(reported.key)
         if counted and counted.instance_counts == reported.instance_counts:  # the training job was described before
             return False
-        return self.examine(reported.name, logs=_Reads(1))
+        return self.examine(reported.name, logs=_Reads(1), site=site)
 
     def count_external(self, found: TrainingJob) -> None:
         """Count a live training job as an external job, because no job records it as a current attempt.
@@ -137,11 +140,11 @@ class Reconciler(ControllerPart):
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
         orphan = record is not None and found.may_be_stopped_as_ended(record)
         forged = found.of_queue and not orphan
-        before = self._repository.external_job(found.name) if forged else None
-        log.warning("external job", attempt=found.name, orphan=orphan, forged=forged)
+        before = self._repository.external_job(found.key) if forged else None
+        log.warning("external job", attempt=found.key, orphan=orphan, forged=forged)
         seen = iso(self._clock())
         self._repository.add_external(
-            ExternalTrainingJob(found.name, found.instance_counts, seen, orphan, forged, found.plan)
+            ExternalTrainingJob(found.key, found.instance_counts, seen, orphan, forged, found.plan, site=found.site)
         )
         if forged and not (before and before.forged):
             self._repository.notify(ForgedAttempt(found.name, found.tags.get(JOB_TAG, "")))
@@ -163,7 +166,13 @@ class Reconciler(ControllerPart):
             known = None
         raise Unavailable("Other requests are changing this job at the same time.", remedy="Try again.")
 
-    def examine(self, name: str, reported: TrainingJob | None = None, logs: "_Reads | None" = None) -> bool:
+    def examine(
+        self,
+        name: str,
+        reported: TrainingJob | None = None,
+        logs: "_Reads | None" = None,
+        site: Site | None = None,
+    ) -> bool:
         """Describe a training job, and apply its end or count it as an external job. Return whether to run a cycle.
 
         A new external job also needs a cycle. If it takes slots for which jobs are being stopped, more jobs must be
@@ -171,28 +180,36 @@ class Reconciler(ControllerPart):
 
         :param reported: the end according to an event, used if the training job was deleted since.
         :param logs: the permission to read logs; None in a cycle.
+        :param site: the site of the training job; None: the home site.
         """
-        found = self._training.describe(name)
+        found, key = self._training.at(site).describe(name), key_of(name, site)
         if found is None or found.ended:
             end = found or reported
             if end and end.of_queue and self.apply_end(end, logs=logs):
                 return True
-            counted = self._repository.external_job(name) if found and found.warm else None
-            return self._drop_or_keep_warm(name, found, counted.warm if counted else None)
+            counted = self._repository.external_job(key) if found and found.warm else None
+            return self._drop_or_keep_warm(key, found, counted.warm if counted else None)
         if self._is_known(found):
             return self._end_capacity_backoffs(found)
         self.count_external(found)
         return True
 
     def backoffs_after_refusal(
-        self, job: Job, sent_at: float, at_fault: str | None = None, metadata: Metadata | None = None
+        self,
+        job: Job,
+        sent_at: float,
+        at_fault: str | None = None,
+        metadata: Metadata | None = None,
+        unreachable: str | None = None,
     ) -> tuple[CapacityBackoff, ...]:
         """Return the backoff of a job's capacity key after a refusal for lack of instances, or for the pool's fields.
 
         :param sent_at: epoch seconds of the call.
         :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests.
+        :param unreachable: message, if the region or account did not respond.
         """
-        return after_refusal(*self._backoffs_and_instances(job, metadata), sent_at, self._clock(), at_fault)
+        known, wanted = self._backoffs_and_instances(job, metadata)
+        return after_refusal(known, wanted, sent_at, self._clock(), at_fault, unreachable=unreachable)
 
     def backoffs_after_lag(
         self, job: Job, sent_at: float, quota: QuotaExceeded, lag: str
@@ -211,14 +228,66 @@ class Reconciler(ControllerPart):
         """Describe a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
         logs = None if in_cycle else _Reads(1)
         if job.carrier_attempt is None:
-            return self.examine(job.launched or "", logs=logs)
+            return self.examine(job.launched or "", logs=logs, site=job.site)
         found = self._training.describe_attempt(job)
         return found is not None and found.ended and self.apply_end(found, logs=logs)
 
     # --- the comparison with each tick -----------------------------------------------------------
 
     def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
-        """Compare the records with SageMaker's list. No lease is needed, because nothing recorded here takes a slot.
+        """Compare the records with SageMaker's lists. No lease is needed, because nothing recorded here takes a slot.
+
+        All sites are compared at the same time. A site that does not respond is left to a later comparison.
+
+        :param metadata: the metadata, as read before.
+        :param enough_time: called before each training job. If False, the next comparison continues with the rest.
+        """
+        policy = self._policies.of(metadata.policy).policy
+        others = self._other_sites(policy, metadata)
+        home, *compared = self._parallel(
+            [
+                partial(self._compare_home, metadata, enough_time),
+                *(partial(self._compare_other, site, metadata, enough_time) for site in others),
+            ]
+        )
+        if isinstance(home, Exception):
+            raise home
+        comparison: Comparison = home
+        return replace(comparison, adoptions=[*comparison.adoptions, *chain.from_iterable(compared)])
+
+    def _other_sites(self, policy: Policy, metadata: Metadata) -> tuple[Site, ...]:
+        """Return the sites of the policy, and those that have been compared before and still have jobs or list."""
+        if not sites_of(policy) and not metadata.site_listings:
+            return ()
+        live = [job.site for job in self._repository.active()] + [job.site for job in self._repository.external()]
+        return sites_of(policy, live)
+
+    def _compare_home(self, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison | Exception:
+        """Compare the home site. Return an error in place of raising it, so that the other sites are compared."""
+        try:
+            return self._compare_at(None, metadata, enough_time)
+        except Exception as error:
+            return error
+
+    def _compare_other(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Sequence[Adoption]:
+        """Compare another site, and end the backoffs that began because it did not respond."""
+        try:
+            found = self._compare_at(site, metadata, enough_time)
+        except Exception as error:
+            log.warning("site not compared", site=site.key, why=str(error))
+            return ()
+        for backoff in metadata.capacity_backoffs.values():
+            if backoff.unreachable and self._is_at(backoff, site, metadata):
+                self._repository.end_capacity_backoff(backoff)
+        return found.adoptions
+
+    def _is_at(self, backoff: CapacityBackoff, site: Site, metadata: Metadata) -> bool:
+        pool = backoff.capacity_key.partition("/")[0]
+        policy = self._policies.of(metadata.policy).policy
+        return same_place(site_of_slots({backoff.capacity_key: 1, pool: 1}, policy), site)
+
+    def _compare_at(self, site: Site | None, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
+        """Compare the records of one site with SageMaker's list there.
 
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of each
         kind are described, and the others in later minutes.
@@ -227,22 +296,25 @@ class Reconciler(ControllerPart):
         walk may have ended after `MOST_PAGES` pages: the newest training jobs are known then, and the next walk
         continues from there.
 
-        :param metadata: the metadata, as read before.
-        :param enough_time: called before each training job. If False, the next comparison continues with the rest.
+        :param site: None: the home site.
         """
         now = self._clock()
-        walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
-        active = self._repository.active()  # read after the list: an earlier launch is in the list or is described
-        external = self._repository.external()
+        listing = metadata.site_listings.get(site.key) if site else metadata.listing
+        before = metadata.site_reconciled.get(site.key) if site else metadata.reconciled
+        walk = survey(self._training.at(site).training_jobs(), next_listing(listing, now), now, site)
+        # read after the list: an earlier launch is in the list or is described
+        everywhere = self._repository.active()
+        active = [job for job in everywhere if same_place(job.site, site)]
+        external = [job for job in self._repository.external() if same_place(job.site, site)]
         # If the list has a newer training job of the same name, the external job was deleted.
         same = [job for job in external if not walk.is_newer(job.name, epoch(job.since) + CLOCK_SECONDS)]
-        known = {job.launched for job in active if job.carrier_attempt is None} | {job.name for job in same}
+        known = {job.training_job for job in active if job.carrier_attempt is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
         logs = _Reads(MOST_LOGS)
         unclear = [job for job in active if job.allocation is None and _must_be_described(job, walk, refused_since)]
         steps += [(job.name, partial(self._check, job, metadata, logs)) for job in self._batch(unclear)]
-        accepted = {job.launched for job in active if _is_accepted(job)}
+        accepted = {job.training_job for job in active if _is_accepted(job)}
         gone = [
             job
             for job in external
@@ -250,19 +322,19 @@ class Reconciler(ControllerPart):
         ]
         steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
         strangers = sorted((walk.alive | walk.warm) - known)
-        steps += [(name, partial(self._find, name)) for name in self._batch(strangers)]
+        steps += [(key, partial(self._find, key, site)) for key in self._batch(strangers)]
         adoptions, left, progress = [], set(strangers), not steps
-        for name, step in steps:
-            done, adoption = self._try(name, step) if enough_time() else (False, None)
+        for key, step in steps:
+            done, adoption = self._try(key, step) if enough_time() else (False, None)
             progress = progress or done
             if adoption is not None:
                 adoptions.append(adoption)
             elif done:
-                left.discard(name)
+                left.discard(key)
         self._note_listed_stages(active, walk, enough_time)
-        reconciled = int(now) if progress else metadata.reconciled
-        self._repository.note_listing(walk.result(left), reconciled)
-        return Comparison(adoptions, any(job.carries is not None for job in active), reconciled)
+        reconciled = int(now) if progress else before
+        self._repository.note_listing(walk.result(left), reconciled, site)
+        return Comparison(adoptions, any(job.carries is not None for job in everywhere), reconciled)
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
         """Record the attempts that a comparison has left for the holder of the lease."""
@@ -271,10 +343,10 @@ class Reconciler(ControllerPart):
             if record is None or not record.job.state.waits or not adoption.found.is_current_attempt_of(record.job):
                 continue
             found, policy = adoption.found, self._policies.of(self._repository.policy()).policy
-            slots = slots_of(found.instance_counts, policy, found.plan)
+            slots = slots_of(found.instance_counts, policy, found.plan, found.site)
             log.warning("attempt adopted", job=record.job.name, attempt=adoption.found.name)
             try:
-                adopted = state_machine.adopted(record.job, slots, self._clock())
+                adopted = state_machine.adopted(record.job, slots, self._clock(), found.site)
                 self._repository.commit(lease, [adopted], self._clock())
             except LeaseLost:
                 raise
@@ -303,7 +375,7 @@ class Reconciler(ControllerPart):
             if not found.ended:
                 self._count_and_stop(found)
             elif found.warm:
-                self._drop_or_keep_warm(found.name, found)
+                self._drop_or_keep_warm(found.key, found)
             found = None  # the attempt was deleted, and another training job has its name
         if found is None or (found.ended and not found.tells_end):
             self._wait_for_an_event(record, metadata)
@@ -338,7 +410,7 @@ class Reconciler(ControllerPart):
         for job in active:
             secondary, modified = walk.stages.get(job.launched or "", ("", 0.0))
             transition = self._progressed(job, secondary, modified)
-            newer = walk.is_newer(job.launched or "", epoch(job.started or job.since) + CLOCK_SECONDS)
+            newer = walk.is_newer(job.training_job or "", epoch(job.started or job.since) + CLOCK_SECONDS)
             if transition is not None and job.state is JobState.RUNNING and not newer:
                 if not enough_time():
                     return
@@ -354,12 +426,14 @@ class Reconciler(ControllerPart):
             self._note(state_machine.missing(job, self._clock()))
         elif job.missing_since + state_machine.MISSING_SECONDS <= self._clock():
             since, began = float(job.missing_since), epoch(job.started) if job.started else None
-            deleted = TrainingJob(job.launched or "", "", DELETING, "", None, {}, {}, ended_at=since, began=began)
+            deleted = TrainingJob(
+                job.launched or "", "", DELETING, "", None, {}, {}, ended_at=since, began=began, site=job.site
+            )
             log.warning("attempt was deleted before its end was known", job=job.name, attempt=job.launched)
             self.end(record, deleted, metadata)
 
     def _check_external(self, job: ExternalTrainingJob) -> Adoption | None:
-        found = self._training.describe(job.name)
+        found = self._training.at(job.site).describe(job.training_job_name)
         if found is None or found.ended:
             self._drop_or_keep_warm(job.name, found, job.warm)
         elif self._is_launched(found):
@@ -374,12 +448,12 @@ class Reconciler(ControllerPart):
                 self._repository.drop_external(job.name)
         return None
 
-    def _find(self, name: str) -> Adoption | None:
+    def _find(self, key: str, site: Site | None) -> Adoption | None:
         """Describe a training job that is not recorded. Return an adoption if it is a waiting job's next attempt."""
-        found = self._training.describe(name)
+        found = self._training.at(site).describe(name_in(key))
         if found is None or found.ended:
             if found is not None and found.warm:
-                self._drop_or_keep_warm(name, found)
+                self._drop_or_keep_warm(key, found)
             return None
         if not found.of_queue:
             self.count_external(found)
@@ -407,7 +481,7 @@ class Reconciler(ControllerPart):
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is not None and found.may_be_stopped_as_ended(record):
             log.warning("training job of a finished attempt", job=record.job.name, attempt=found.name)
-            self._training.stop(found.name)
+            self._training.at(found.site).stop(found.name)
 
     def _report_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
         """Report the end of a training job that claims to be an attempt, but is not."""
@@ -415,9 +489,9 @@ class Reconciler(ControllerPart):
         if record is None or ended.is_current_attempt_of(record.job) or ended.has_valid_proof_of(record.job):
             return
         is_earlier = any(
-            it.training_job_name == ended.name for it in record.attempts
+            it.training_job_name == ended.name and same_place(it.site, ended.site) for it in record.attempts
         )  # an attempt that a version without proofs has launched
-        if not is_earlier and (ended.name != record.job.launched or record.job.carrier_attempt is not None):
+        if not is_earlier and (ended.key != record.job.training_job or record.job.carrier_attempt is not None):
             self._repository.notify(ForgedAttempt(ended.name, record.job.name))
 
     # --- pieces ----------------------------------------------------------------------------------
@@ -452,9 +526,9 @@ class Reconciler(ControllerPart):
             warm = replace(ended.warm, pool=next(iter(job.slots), None))
             failed = transition.new.failure
             if failed and failed.attempt == job.attempt and failed.fresh_instances:
-                warm = self._released(ended.name, warm)
+                warm = self._released(ended, warm)
             ended = replace(ended, warm=warm)
-            self._drop_or_keep_warm(ended.name, ended)  # this must be recorded before the attempt's slots are free
+            self._drop_or_keep_warm(ended.key, ended)  # this must be recorded before the attempt's slots are free
         try:
             self._repository.apply(transition, self._clock(), metadata)
         except Refused:
@@ -462,29 +536,29 @@ class Reconciler(ControllerPart):
         self._training.forget_attempt(job)
         return True
 
-    def _released(self, name: str, warm: WarmPool) -> WarmPool:
+    def _released(self, ended: TrainingJob, warm: WarmPool) -> WarmPool:
         """Release the instances of a failed attempt, so that no job starts on them. Return their warm pool.
 
         If SageMaker does not answer, the release is requested again when a job needs the capacity.
         """
         try:
-            fixed = not self._training.release(name)
+            fixed = not self._training.at(ended.site).release(ended.name)
         except Unavailable as error:
-            log.warning("instances of a failed attempt not released", attempt=name, why=error.message)
+            log.warning("instances of a failed attempt not released", attempt=ended.name, why=error.message)
             fixed = False
         return replace(warm, releasing=int(self._clock()), fixed=fixed)
 
-    def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
+    def _drop_or_keep_warm(self, key: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
         """Count the instances of an ended training job while SageMaker keeps them warm. Otherwise stop counting them.
 
         Return whether a cycle may use them now: they are free, or have just become warm and can be released.
         """
         if found is None or found.warm is None:
-            return self._repository.drop_external(name)
+            return self._repository.drop_external(key)
         warm = replace(before, until=found.warm.until) if before else found.warm
         seen = iso(self._clock())
         self._repository.add_external(
-            ExternalTrainingJob(name, found.instance_counts, seen, plan=found.plan, warm=warm)
+            ExternalTrainingJob(key, found.instance_counts, seen, plan=found.plan, warm=warm, site=found.site)
         )
         return before is None
 
@@ -566,7 +640,7 @@ class Reconciler(ControllerPart):
         """
         if not is_stamped(found.name):
             return False
-        accepted = (job for job in self._repository.active() if job.launched == found.name and _is_accepted(job))
+        accepted = (job for job in self._repository.active() if job.training_job == found.key and _is_accepted(job))
         return any(not found.is_newer_than_launch_of(job) for job in accepted)
 
 
@@ -595,11 +669,11 @@ def _is_accepted(job: Job) -> bool:
     return job.state is not JobState.STARTING and job.carrier_attempt is None
 
 
-def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
+def _reported(detail: Mapping[str, Any], site: Site | None) -> TrainingJob | None:
     """Return the training job of an event, or None if the event has no tags or cannot be read."""
     tags = detail.get("Tags")
     try:
-        return None if tags is None else training_job(detail, tags)
+        return None if tags is None else training_job(detail, tags, site)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         log.warning("event cannot be read", attempt=detail.get("TrainingJobName"), exc_info=error)
         return None
@@ -610,6 +684,6 @@ def _must_be_described(job: Job, walk: Walk, refused_since: int | None) -> bool:
     if job.state is JobState.STARTING:
         return False
     probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since
-    name, started = job.launched or "", epoch(job.started or job.since)
+    name, started = job.training_job or "", epoch(job.started or job.since)
     absent = name not in walk.alive or walk.is_newer(name, started + CLOCK_SECONDS)
     return absent or job.missing_since is not None or probes

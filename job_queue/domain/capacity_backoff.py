@@ -35,6 +35,7 @@ class CapacityBackoff:
     at_fault: str | None = None  # SageMaker's message, if it refused fields that the pool adds to requests
     refused_since: int | None = None  # epoch seconds of the first refusal of the current series of refusals
     lag: str | None = None  # message about the instances that SageMaker counts, if they are more than the queue knows
+    unreachable: str | None = None  # message, if the pool's region or account did not respond
     lag_since: int = 0  # epoch seconds of the first refusal by quota lag, or of a later end of a job in the pool
 
     @property
@@ -110,6 +111,7 @@ def after_refusal(
     now: float,
     at_fault: str | None = None,
     lag: str | None = None,
+    unreachable: str | None = None,
 ) -> tuple[CapacityBackoff, ...]:
     """Return the backoff after a refusal, or nothing if the job needs several capacity keys: any may be the cause.
 
@@ -119,6 +121,7 @@ def after_refusal(
     :param at_fault: SageMaker's message, if it refused fields that the pool adds to requests of any size.
     :param lag: message about the instances that SageMaker counts, if they are more than the queue knows. Such a refusal
         is no failure in the first `LONGEST_LAG_SECONDS`.
+    :param unreachable: message, if the region or account did not respond to a call of any size.
     """
     if len(wanted) != 1:
         return ()
@@ -131,9 +134,10 @@ def after_refusal(
     refused = replace(
         before,
         since=int(now),
-        instances=1 if at_fault else min(before.instances, instances),
+        instances=1 if at_fault or unreachable else min(before.instances, instances),
         largest=max(before.largest, instances),
         at_fault=at_fault and at_fault[:LONGEST_TEXT],
+        unreachable=unreachable and unreachable[:LONGEST_TEXT],
         refused_since=int(now) if first else before.refused_since,
         lag=lag and lag[:LONGEST_TEXT],
         lag_since=before.lag_since if before.lag else int(now) if lag else 0,

@@ -56,6 +56,10 @@ class Metadata:
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: ListingProgress | None = None  # the known part of SageMaker's list of training jobs
     reconciled: int | None = None  # epoch seconds of the last successful comparison with SageMaker's list
+    site_listings: Mapping[str, ListingProgress] = field(
+        default_factory=dict
+    )  # key of another site -> the known part of its list
+    site_reconciled: Mapping[str, int] = field(default_factory=dict)  # key of another site -> as `reconciled`
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(
@@ -145,7 +149,7 @@ class ClusterState:
         for job in self.external:
             if job.warm is not None and not job.warm.fixed:
                 continue  # the instances can be released
-            for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan).items():
+            for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan, job.site).items():
                 used[pool] = used.get(pool, 0) + count
         return used
 
@@ -240,7 +244,11 @@ class ClusterState:
             reserved=self.metadata.reservations,
             paused={
                 capacity_key: PausedPool(
-                    backoff.until, backoff.fewest, backoff.at_fault, backoff.lag if backoff.is_lag else None
+                    backoff.until,
+                    backoff.fewest,
+                    backoff.at_fault,
+                    backoff.lag if backoff.is_lag else None,
+                    backoff.unreachable,
                 )
                 for capacity_key, backoff in self.capacity_backoffs(now).items()
                 if not backoff.is_open(now)

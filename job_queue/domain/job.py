@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from job_queue.domain.backoff import LASTING_SECONDS
+from job_queue.domain.fleet.sites import Site, key_of, name_in
 from job_queue.domain.launching.numbers import Ranges
 from job_queue.scheduler import DEFAULT, MAX_PRIORITY, GpuAllocation, JobState, recent_preemptions
 
@@ -90,6 +91,7 @@ class LateLaunch:
 
     attempt: int
     until: int  # epoch seconds after which no call for the attempt can take effect
+    site: Site | None = None  # where the calls were sent; None: the home site
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,15 @@ class Dependency:
     job: str
     submission: str  # the submission of that job, because its name may be reused
     any_outcome: bool = False  # True: any outcome is accepted; False: the job must complete
+
+
+@dataclass(frozen=True, slots=True)
+class Portability:
+    """What decides whether a job can run in other regions and accounts, from its request."""
+
+    buckets: tuple[str, ...] = ()  # the buckets of all its addresses in S3
+    checkpoints: bool = False  # whether it writes checkpoints, so that it resumes only where these are
+    obstacle: str | None = None  # a field of the request with a resource of one region; None: there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +228,9 @@ class Job:
     agent_key: str | None = None  # for a carrier: its agent's public number, hexadecimal; None: not published yet
     empty_since: int | None = None  # for a carrier: epoch seconds since which it has no members
     places: tuple[str, ...] = ()  # places in S3 to which the job writes, checkpoints first; see access.places
+    site: Site | None = None  # where the current attempt is, or its launch; None: the home site, or the job waits
+    resumes_at: Site | None = None  # where the latest attempt with instances was; None: the home site, or nowhere
+    portability: Portability | None = None  # None: not examined, so the job runs at the home site only
 
     @property
     def preemptions_in_all(self) -> int:
@@ -275,6 +289,16 @@ class Job:
     def address(self) -> str | None:
         """The current attempt's name in SageMaker; for an active member `<carrier's attempt>/<member's attempt>`."""
         return f"{self.carrier_attempt}/{self.launched}" if self.carrier_attempt else self.launched
+
+    @property
+    def training_job(self) -> str | None:
+        """The key of the current attempt as a training job: its name, and its site unless that is the home site."""
+        return key_of(self.launched, self.site) if self.launched is not None else None
+
+    @property
+    def has_work_elsewhere(self) -> bool:
+        """Whether the job has run and writes checkpoints, so that it resumes at the site `resumes_at`."""
+        return (self.ran or self.run_seconds > 0) and (self.portability is None or self.portability.checkpoints)
 
     def preemptions(self, now: float) -> int:
         """Return how many preemptions count for the guaranteed runtime of the current attempt, or of a start now."""
@@ -376,6 +400,7 @@ class EndedAttempt:
     instances: int | None = None  # instances of the attempt; None: recorded by an earlier version, or on a carrier
     carrier: str | None = None  # the carrier's attempt
     failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
+    site: Site | None = None  # None: the home site
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,10 +433,16 @@ class ExternalTrainingJob:
     are kept warm.
     """
 
-    name: str  # name in SageMaker
+    name: str  # key of the training job: its name in SageMaker, and its site unless that is the home site
     instance_counts: Mapping[str, int]  # instance type -> instances
     since: str  # ISO time
     orphan: bool = False  # the queue launched the training job, but no job records it, so it will be stopped
     forged: bool = False  # the training job has the queue's tags without proof; it is counted, reported and left alone
     plan: str | None = None  # ARN of the training plan on which it runs
     warm: WarmPool | None = None  # set if the training job has ended and its instances are kept
+    site: Site | None = None  # None: the home site
+
+    @property
+    def training_job_name(self) -> str:
+        """The name in SageMaker."""
+        return name_in(self.name)

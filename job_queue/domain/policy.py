@@ -1,11 +1,13 @@
 """Apply the policy to a job: the pools that it may use, the slots that it takes, and its request for SageMaker."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product, zip_longest
 from typing import Any
 
+from job_queue.domain.fleet.sites import Site, same_place, site_of_pool
 from job_queue.domain.job import Demand, Job
+from job_queue.domain.requests.portability import localized
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import (
     DEFAULT,
@@ -114,6 +116,8 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
             for instance_type, count in alternative.items()
         ]
         for _, combination in zip(range(MOST_COMBINATIONS), product(*choices), strict=False):
+            if len(combination) > 1 and not _are_at_one_site(combination, policy):
+                continue
             slots = _added(combination)
             if slots not in found:
                 found.append(slots)
@@ -131,7 +135,35 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
     if project is None:
         return []
     own = project.pools_for(interactive=job.interactive) or tuple(by_name)
-    return [by_name[name] for name in (job.pools or own) if name in by_name and name in own]
+    named = [by_name[name] for name in (job.pools or own) if name in by_name and name in own]
+    if not any(site_of_pool(pool) for pool in policy.pools):
+        return named
+    return [pool for pool in named if why_not_there(job, pool, project) is None]
+
+
+def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
+    """Return why a job cannot run in a pool of another region or account, as a clause; None if it can."""
+    site, portability = site_of_pool(pool), job.portability
+    if job.has_work_elsewhere and not project.checkpoints_replicated and not same_place(site, job.resumes_at):
+        where = job.resumes_at.text if job.resumes_at else "the queue's region"
+        return f"its checkpoints are in {where}"
+    if site is None:
+        return None
+    if portability is None:
+        return "it was submitted before the policy had pools of other regions and accounts"
+    if portability.obstacle:
+        return f"its {portability.obstacle} names a resource of the queue's region and account"
+    return _why_no_bucket(portability.buckets, pool.region, project) if pool.region else None
+
+
+def _why_no_bucket(buckets: Sequence[str], region: str, project: Project) -> str | None:
+    """Return why these buckets have no counterparts in a region, as a clause; None if they have."""
+    known = project.bucket_by_region
+    if fixed := [bucket for bucket in buckets if bucket not in known.values()]:
+        return f"bucket_by_region of project {project.name} does not have its bucket {fixed[0]}"
+    if buckets and region not in known:
+        return f"bucket_by_region of project {project.name} has no bucket of {region}"
+    return None
 
 
 def project_of(policy: Policy, name: str) -> Project | None:
@@ -146,15 +178,21 @@ def is_plain(job: Job, policy: Policy) -> bool:
     return not job.pools and len(asked) == 1 and asked <= types
 
 
-def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:
-    """Return the slots of an external job.
+def slots_of(
+    instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None, site: Site | None = None
+) -> Slots:
+    """Return the slots of an external job at a site.
 
     Each instance type counts in one of its pools: the first pool with the job's training plan, or else the first pool.
     A job without a plan prefers pools without a plan. A type without a pool counts under its own name.
     """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
-        pools = [pool for pool in policy.pools if pool.instance_type in (None, instance_type)]
+        pools = [
+            pool
+            for pool in policy.pools
+            if pool.instance_type in (None, instance_type) and same_place(site_of_pool(pool), site)
+        ]
         pools.sort(key=lambda pool: pool.training_plan != plan)
         name = pools[0].name if pools else instance_type
         slots[name] = slots.get(name, 0) + count
@@ -175,7 +213,7 @@ def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]
         resources["TrainingPlanArn"] = plans[0]
     if job.keep_warm and "InstanceGroups" not in resources and not request.spot:
         resources.setdefault("KeepAlivePeriodInSeconds", job.keep_warm)
-    placed_request = {**request.content, "ResourceConfig": resources}
+    placed_request = {**_content_for(request, job, policy), "ResourceConfig": resources}
     stopping = dict(request.content.get("StoppingCondition", {}))
     left = job.remaining_runtime
     if left is not None and left < stopping.get("MaxRuntimeInSeconds", DEFAULT_RUNTIME):
@@ -185,6 +223,14 @@ def placed(request: TrainingRequest, job: Job, policy: Policy) -> dict[str, Any]
         stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", DEFAULT_RUNTIME))
         placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}
     return placed_request
+
+
+def _content_for(request: TrainingRequest, job: Job, policy: Policy) -> Mapping[str, Any]:
+    """Return the content of a request, adapted to the region and account of the job's slots."""
+    if job.site is None:
+        return request.content
+    project = project_of(policy, job.project)
+    return localized(request.content, job.site, project.bucket_by_region if project else {})
 
 
 def further_pools(job: Job, policy: Policy) -> tuple[str, ...]:
@@ -230,6 +276,13 @@ def _count_in(pool: Pool, demand: Demand) -> int:
         if pool.instance_type is not None and pool.instance_type in alternative:
             return alternative[pool.instance_type]
     return next(iter(demand[0].values()))
+
+
+def _are_at_one_site(parts: tuple[tuple[str, int], ...], policy: Policy) -> bool:
+    """Return whether all these pools are in one account and region, as one training job needs."""
+    names = {name for name, _ in parts}
+    sites = [site_of_pool(pool) for pool in policy.pools if pool.name in names]
+    return all(same_place(site, sites[0]) for site in sites)
 
 
 def _added(parts: tuple[tuple[str, int], ...]) -> dict[str, int]:

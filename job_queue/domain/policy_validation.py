@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 from job_queue.domain.access.resources import bucket_issue, role_issue
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
+from job_queue.domain.fleet.sites import site_of_pool
 from job_queue.domain.identity import pattern_issue
 from job_queue.scheduler import (
     MOST_FAILURE_RULES,
@@ -57,7 +58,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     yield from sized
     if sized:
         return  # the other rules would take time that grows with these sizes
-    for rule in (out_of_bounds, _pools, _patterns, _failure_rules):
+    for rule in (out_of_bounds, _pools, _sites, _patterns, _failure_rules):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
     for holder in _quota_holders(policy):
@@ -119,6 +120,32 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"{pool.name} is to be shared, which pools of spot instances and of training plans are not yet"
         if pool.keep_warm and pool.spot:
             yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
+
+
+def _sites(policy: Policy) -> Iterator[str]:
+    """Yield the faults in regions, roles and buckets of regions."""
+    roles: dict[str, str | None] = {}
+    for pool in policy.pools:
+        site = site_of_pool(pool)
+        if site is None:
+            continue
+        if pool.gpus is not None:
+            yield f"{pool.name} is to be shared, which pools of another region or account are not yet"
+        if roles.setdefault(site.key, site.role) != site.role:
+            yield f"{pool.name} has another role than the other pools of {site.text}"
+        if pool.training_plan and pool.region and f":{pool.region}:" not in pool.training_plan:
+            yield f"{pool.name} is in {pool.region}, and its training plan is not"
+    by_bucket: dict[str, Project] = {}
+    for project in policy.projects:
+        for bucket in project.bucket_by_region.values():
+            first = by_bucket.setdefault(bucket, project)
+            if first.bucket_by_region != project.bucket_by_region:
+                yield (
+                    f"bucket_by_region of {project.name} and that of {first.name} have the bucket {shown(bucket)}, but "
+                    "are not equal, so jobs of both could write to one place"
+                )
+        if len(set(project.bucket_by_region.values())) < len(project.bucket_by_region):
+            yield f"bucket_by_region of {project.name} has one bucket twice"
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:

@@ -30,6 +30,7 @@ from job_queue.domain.failures import (
     gpus_in,
     is_built_in,
 )
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import (
     LAUNCHED,
     MANY_REFUSALS,
@@ -79,17 +80,25 @@ class JobTransition:
 
 
 def record_launch_intent(
-    job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None, borrowed: int = 0
+    job: Job,
+    slots: Mapping[str, int],
+    call: LaunchCall,
+    now: float,
+    secret: str | None = None,
+    borrowed: int = 0,
+    site: Site | None = None,
 ) -> JobTransition:
     """Record the intent to launch: the job takes the slots, and one call will be sent.
 
     :param secret: a new secret, used if an earlier version of the queue stored the job without one.
     :param borrowed: slots beyond the project's quota.
+    :param site: the site of the slots.
     """
     new = job.transition(
         now,
         JobState.STARTING,
         slots=dict(slots),
+        site=site,
         borrowed=borrowed,
         launched=apply_qstamp(job.name, job.attempt),
         calls=(call,),
@@ -270,12 +279,13 @@ def missing_at_launch(job: Job, sent_at: int, now: float) -> JobTransition:
     return JobTransition(job, new, None, now)
 
 
-def adopted(job: Job, slots: Mapping[str, int], now: float) -> JobTransition:
+def adopted(job: Job, slots: Mapping[str, int], now: float, site: Site | None = None) -> JobTransition:
     """Record that the next attempt of a waiting job already runs in SageMaker."""
     new = job.transition(
         now,
         JobState.RUNNING,
         slots=dict(slots),
+        site=site,
         launched=apply_qstamp(job.name, job.attempt),
         started=iso(now),
         backoff_until=None,
@@ -486,8 +496,9 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 def _within_total_runtime(transition: JobTransition, ending: Ending, now: float) -> JobTransition:
     """Add the runtime of the ended attempt to the job's, and stop the job if its `max_total_runtime` is used up."""
     job, ended = transition.old, transition.ended
-    ran = job.run_seconds + run_seconds(job, now, ending.report)
-    new = replace(transition.new, run_seconds=ran)
+    here = run_seconds(job, now, ending.report)
+    ran = job.run_seconds + here
+    new = replace(transition.new, run_seconds=ran, resumes_at=job.site if here else job.resumes_at)
     if new.max_total_runtime is None or ended is None:
         return replace(transition, new=new)
     # The attempt's limit was what was left of the total, unless the request has a shorter one.
@@ -537,7 +548,7 @@ def _late(job: Job, calls: Sequence[LaunchCall]) -> LateLaunch | None:
     """
     if not calls or job.carrier_attempt is not None:
         return None
-    return LateLaunch(job.attempt, max(call.expires_at for call in calls))
+    return LateLaunch(job.attempt, max(call.expires_at for call in calls), job.site)
 
 
 def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> JobTransition:
@@ -753,6 +764,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         unheard=(),  # every call of the attempt was refused, or the attempt has ended
         allocation=None,
         carrier_attempt=None,
+        site=None,
         **changes,
     )
 
@@ -780,7 +792,9 @@ def _with_ended_attempt(transition: JobTransition, record: JobRecord, now: float
     """Return the same transition with the end of the recorded attempt added."""
     job = record.job
     instances = sum(job.slots.values()) or None
-    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.carrier_attempt)
+    ended = EndedAttempt(
+        job.attempt, job.launched, job.started, iso(now), outcome, instances, job.carrier_attempt, site=job.site
+    )
     return replace(transition, ended=ended, record=record)
 
 

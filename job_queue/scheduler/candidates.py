@@ -151,7 +151,7 @@ def find_candidates(
                 need for need in possible if not backoff.blocking_refusals(need, job, after=holder is None)
             )
         if not open_now:
-            refused[job.name] = WaitReason.BACKOFF
+            refused[job.name] = backoff.reason(possible, job)
             if holder is None:
                 continue
         if spending and spending.forbids(job):
@@ -376,6 +376,12 @@ class PoolBackoff:
             paused = self._paused.get(key)
             if paused and count >= paused.instances:
                 yield PoolRefusal(key, paused, pool, count)
+
+    def reason(self, alternatives: Sequence[Slots], job: WaitingJob) -> WaitReason:
+        """Return the reason of a job all of whose alternatives back off."""
+        blocking = [refusal for need in alternatives for refusal in self.blocking_refusals(need, job)]
+        unreachable = bool(blocking) and all(it.paused.unreachable for it in blocking)
+        return WaitReason.REGION_UNREACHABLE if unreachable else WaitReason.BACKOFF
 
     def blocking_refusals(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[PoolRefusal]:
         """Return the refusals that keep a job from starting on an alternative.

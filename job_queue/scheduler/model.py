@@ -173,6 +173,7 @@ class PausedPool:
     instances: int = 1  # jobs that need this number of instances or more wait; 1 during quota lag
     at_fault: str | None = None  # SageMaker's message, if it refused a value that the pool adds to requests
     lag: str | None = None  # message about the instances that SageMaker counts, during quota lag
+    unreachable: str | None = None  # message, if the pool's region or account did not respond
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,7 @@ class WaitReason(StrEnum):
     NOT_BEFORE = "NOT_BEFORE"  # the time before which the job must not start has not come
     DEPENDENCY = "DEPENDENCY"  # a job on which this job depends has not ended
     BACKOFF = "BACKOFF"
+    REGION_UNREACHABLE = "REGION_UNREACHABLE"  # the region or account of its pools does not respond
     NO_SUCH_POOL = "NO_SUCH_POOL"
     NEVER_FITS = "NEVER_FITS"  # needs more instances than the pool has in all
     OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # the training plan has not begun, is over, or would end too early
@@ -315,6 +317,7 @@ NOTHING_TO_DO: Mapping[WaitReason, str] = {
     WaitReason.NOT_BEFORE: "Nothing to do: it may start from that time on. To start it sooner, submit it again.",
     WaitReason.DEPENDENCY: "Nothing to do: it continues when these jobs have ended as requested.",
     WaitReason.BACKOFF: "Nothing to do: the queue tries again.",
+    WaitReason.REGION_UNREACHABLE: "Nothing to do: the queue tries again, and starts it when the region responds.",
     WaitReason.WAITING_FOR_STOPPING: (
         "Nothing to do: it starts when the jobs that make room have stopped, within a few minutes."
     ),

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from job_queue.adapters.carriers.mailbox import Heard, Introduction, Mailboxes
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult, TrainingJob
+from job_queue.adapters.sites import SiteClients
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import Job
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ class Training(SageMakerTraining):
     """SageMaker's training API, and the same operations for members.
 
     :param mailboxes: None if the stack has no WorkBucket, and so no members.
+    :param clients: the clients of other sites.
     """
 
     def __init__(
@@ -23,9 +26,18 @@ class Training(SageMakerTraining):
         launcher: "SageMakerClient",
         sleep: Callable[[float], None] = lambda seconds: None,
         mailboxes: Mailboxes | None = None,
+        clients: SiteClients | None = None,
     ) -> None:
         super().__init__(client, launcher, sleep)
         self.mailboxes = mailboxes
+        self._clients = clients or SiteClients()
+
+    def at(self, site: Site | None) -> SageMakerTraining:
+        """Return the training API of a site; None: that of the home site."""
+        if site is None:
+            return self
+        reading, launching = (self._clients.client("sagemaker", site, launching=it) for it in (False, True))
+        return SageMakerTraining(reading, launching, self._sleep, site)
 
     def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         """Assign the attempt of a member. Return the result and a message, which may be empty."""
@@ -36,7 +48,7 @@ class Training(SageMakerTraining):
     def stop_attempt(self, job: Job) -> StopResult:
         """Request a stop of a job's recorded attempt. An attempt that is stopping or has ended is not an error."""
         if job.carrier_attempt is None:
-            return self.stop(job.launched or "")
+            return self.at(job.site).stop(job.launched or "")
         return self.mailboxes.stop(job) if self.mailboxes else StopResult.UNKNOWN
 
     def describe_attempt(self, job: Job) -> TrainingJob | None:
@@ -45,7 +57,7 @@ class Training(SageMakerTraining):
         :raises Unavailable: there was no usable answer.
         """
         if job.carrier_attempt is None:
-            return self.describe(job.launched or "")
+            return self.at(job.site).describe(job.launched or "")
         return self.mailboxes.describe(job) if self.mailboxes else None
 
     def forget_attempt(self, job: Job) -> None:

@@ -4,16 +4,20 @@ from job_queue.adapters.lookups.training_list import ListedJob, TrainingJobList
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.listing import ListingProgress, Walk
+from job_queue.domain.fleet.sites import Site, key_of
 
 MOST_PAGES = 20  # pages of one walk, which takes ten seconds at two pages a second
 
 
-def survey(training_jobs: TrainingJobList, listing: ListingProgress, now: float) -> Walk:
+def survey(training_jobs: TrainingJobList, listing: ListingProgress, now: float, site: Site | None = None) -> Walk:
     """Walk from the newest training job to the known part, then continue the sweep until the pages are used up.
 
+    The walk has the keys of the training jobs.
+
+    :param site: the site whose list it is; None: the home site.
     :raises Unavailable: SageMaker did not return a page of the first part.
     """
-    walk = Walk(listing, int(now))
+    walk = Walk(listing, int(now), site)
     left = MOST_PAGES
     for page in training_jobs.newest_first():
         left -= 1
@@ -46,7 +50,8 @@ def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int) -> None:
 
 def _enter(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:
     for job in page:
+        key = key_of(job.name, walk.site)
         if job.alive or job.warm:
-            walk.found(job.name, job.created, alive=job.alive, sweep=sweep)
+            walk.found(key, job.created, alive=job.alive, sweep=sweep)
         if job.alive and job.modified is not None:
-            walk.stages[job.name] = job.secondary, job.modified
+            walk.stages[key] = job.secondary, job.modified

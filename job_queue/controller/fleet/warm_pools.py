@@ -46,14 +46,14 @@ class WarmPools(ControllerPart):
         for job in not_launched:
             if pool := placement.reused.get(job.name):
                 try:
-                    if self._is_kept(pool.name):
+                    if self._is_kept(pool):
                         self._repository.add_external(pool)
                 except Unavailable as error:
                     log.warning("warm pool not counted", attempt=pool.name, why=error.message)
 
-    def _is_kept(self, name: str) -> bool:
+    def _is_kept(self, pool: ExternalTrainingJob) -> bool:
         try:
-            found = self._training.describe(name)
+            found = self._training.at(pool.site).describe(pool.training_job_name)
         except Unavailable:
             return True  # if this is wrong, the next comparison corrects it
         return found is not None and found.warm is not None
@@ -70,11 +70,12 @@ class WarmPools(ControllerPart):
             return False
         again = warm.releasing is None or warm.releasing + RELEASE_AGAIN_SECONDS <= now
         try:
-            if again and not self._training.release(pool.name):
+            training = self._training.at(pool.site)
+            if again and not training.release(pool.training_job_name):
                 log.warning("release of a warm pool denied", attempt=pool.name)
                 self._repository.add_external(replace(pool, warm=replace(warm, fixed=True)))
                 return True
-            found = self._training.describe(pool.name)
+            found = training.describe(pool.training_job_name)
         except Unavailable as error:
             log.warning("warm pool not released", attempt=pool.name, why=error.message)
             return False

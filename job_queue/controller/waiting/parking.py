@@ -148,7 +148,7 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
     if hold.reason is WaitReason.OVER_BUDGET:  # if the project's own budget is spent, no later job can start either
         project = project_of(cluster.policy, job.project)
         return int(now) + PARKED_SECONDS if project and project.owner_budget else None
-    if hold.reason is not WaitReason.BACKOFF:
+    if hold.reason not in (WaitReason.BACKOFF, WaitReason.REGION_UNREACHABLE):
         return None
     if job.backoff_until is not None and job.backoff_until > now:
         return job.backoff_until

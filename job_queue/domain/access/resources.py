@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from job_queue.domain.access.patterns import fits
 from job_queue.domain.access.places import bucket_and_key
 from job_queue.domain.errors import Forbidden, ValidationIssue
+from job_queue.domain.requests.portability import ADDRESSES
 from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Policy, Project
 
-_ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # fields of CreateTrainingJob with an address in S3
 _PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
 _SHOWN = 10
 _S3 = "s3://"
@@ -64,7 +64,7 @@ def _role(request: TrainingRequest, project: Project) -> Iterator[ValidationIssu
 def _buckets(request: TrainingRequest, project: Project) -> Iterator[ValidationIssue]:
     if not project.buckets:
         return
-    for field, address in request.texts_under(_ADDRESSES):
+    for field, address in request.texts_under(ADDRESSES):
         if not any(_lies_in(address, entry) for entry in project.buckets):
             yield ValidationIssue(
                 field,

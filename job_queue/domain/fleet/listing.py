@@ -9,6 +9,8 @@ docs/developers/adr/0028-listing.md explains why this suffices.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from job_queue.domain.fleet.sites import Site
+
 DAY_SECONDS = 24 * 3600
 LONGEST_LIFE_SECONDS = 60 * DAY_SECONDS  # SageMaker's maxima are 28 days pending and 28 days running
 SKEW_SECONDS = 300  # clocks differ, and a new training job may appear late in the list
@@ -55,6 +57,7 @@ class Walk:
 
     listing: ListingProgress  # the listing from which the walk continues
     began: int  # epoch seconds
+    site: Site | None = None  # None: the home site
     alive: set[str] = field(default_factory=set)  # training jobs
     warm: set[str] = field(default_factory=set)  # ended training jobs whose instances are kept warm
     newest_down_to: float | None = None  # end of the first part, if it ended before the known part

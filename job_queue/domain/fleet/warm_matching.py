@@ -6,6 +6,7 @@ docs/developers/adr/0030-warm-pools.md has the reasons.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from job_queue.domain.fleet.sites import same_place, site_of_pool
 from job_queue.domain.job import ExternalTrainingJob, Job, epoch
 from job_queue.domain.policy import alternatives, slots_of
 from job_queue.scheduler import Policy, Pool, Slots
@@ -26,14 +27,13 @@ def warm_slots(job: ExternalTrainingJob, policy: Policy) -> Slots:
     for pool in policy.pools:
         if pool.name == kept_in and _can_be_in(job, pool):
             return {pool.name: sum(job.instance_counts.values())}
-    return slots_of(job.instance_counts, policy, job.plan)
+    return slots_of(job.instance_counts, policy, job.plan, job.site)
 
 
 def _can_be_in(job: ExternalTrainingJob, pool: Pool) -> bool:
     """Return whether the pool has instances of the job's types, under the job's training plan."""
-    return pool.training_plan in (None, job.plan) and all(
-        pool.instance_type in (None, instance_type) for instance_type in job.instance_counts
-    )
+    there = same_place(site_of_pool(pool), job.site) and pool.training_plan in (None, job.plan)
+    return there and all(pool.instance_type in (None, instance_type) for instance_type in job.instance_counts)
 
 
 def matching_pool(

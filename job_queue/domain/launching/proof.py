@@ -13,6 +13,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
+from job_queue.domain.fleet.sites import Site, same_place
 from job_queue.domain.job import EndedAttempt, Job, JobRecord
 from job_queue.domain.launching.numbers import contains
 from job_queue.domain.names import (
@@ -95,18 +96,22 @@ def call_number(tags: Mapping[str, str]) -> int | None:
     return int(proof[1]) if proof else None
 
 
-def ended_attempt(name: str, record: JobRecord) -> EndedAttempt | None:
-    """Return the attempt of this name that is recorded as ended, or None. Attempts on a carrier do not count."""
-    return next((it for it in record.attempts if it.training_job_name == name and it.carrier is None), None)
+def ended_attempt(name: str, record: JobRecord, site: Site | None = None) -> EndedAttempt | None:
+    """Return the attempt of this name and site that is recorded as ended, or None. Attempts on a carrier do not count.
+
+    :param site: None: the home site.
+    """
+    found = (it for it in record.attempts if it.training_job_name == name and it.carrier is None)
+    return next((it for it in found if same_place(it.site, site)), None)
 
 
-def is_ended_attempt(name: str, tags: Mapping[str, str], record: JobRecord) -> bool:
+def is_ended_attempt(name: str, tags: Mapping[str, str], record: JobRecord, site: Site | None = None) -> bool:
     """Return whether a training job is an attempt of this submission that is recorded as ended.
 
     The record shows that SageMaker once accepted the name from the queue. A proof alone shows less, because other
     people may have copied the proof of a call that SageMaker refused.
     """
-    return has_proof_of_any_call(name, tags, record.job) and ended_attempt(name, record) is not None
+    return has_proof_of_any_call(name, tags, record.job) and ended_attempt(name, record, site) is not None
 
 
 def _claims(tags: Mapping[str, str], job: Job) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from msgspec import Struct, convert, field
 
-_NAMED_BY_USERS = frozenset({"Environment", "HyperParameters", "Tags"})  # users choose the names of the fields in these
+NAMED_BY_USERS = frozenset({"Environment", "HyperParameters", "Tags"})  # users choose the names of the fields in these
 
 
 class Preference(Struct, frozen=True, rename="pascal"):
@@ -244,7 +244,7 @@ def _texts_under(names: frozenset[str], value: Any, where: str) -> Iterator[tupl
             path = f"{where}.{name}" if where else str(name)
             if name in names:
                 yield from _texts(below, path)
-            elif name not in _NAMED_BY_USERS:
+            elif name not in NAMED_BY_USERS:
                 yield from _texts_under(names, below, path)
     elif isinstance(value, list):
         for index, below in enumerate(value):

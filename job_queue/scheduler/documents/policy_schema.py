@@ -65,6 +65,20 @@ InstanceType = Annotated[
         extra={"fault": "is not a SageMaker instance type, such as ml.p5.48xlarge"},
     ),
 ]
+Region = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z]{2,8}(-[a-z]{2,16}){1,3}-[0-9]{1,2}$",
+        extra={"fault": "is not the name of a region, such as us-east-2"},
+    ),
+]
+RoleArn = Annotated[
+    str,
+    Meta(
+        pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,512}$",
+        extra={"fault": "is not the ARN of a role"},
+    ),
+]
 Instances = Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]
 Share = Annotated[
     Mapping[str, Instances], Meta(examples=[{"p5": 2}], extra={"content": "pools to numbers of instances"})
@@ -226,6 +240,11 @@ class Pool:
     `training_plan`."""
     gpus: Annotated[int, Meta(ge=1, le=64)] | None = None
     """The GPUs of each instance, if the pool is shared and the queue does not know its instance type."""
+    region: Region | None = None
+    """The region of the instances, if it is not the queue's region; not together with `shared`."""
+    role: RoleArn | None = None
+    """The ARN of the role that the queue assumes to launch jobs here, for a pool of another account or region; not
+    together with `shared`."""
 
     @property
     def market(self) -> str:
@@ -318,6 +337,12 @@ class Project:
     buckets: tuple[Text, ...] = ()
     """The permitted locations of all S3 addresses in requests of the project's jobs: names of buckets, or a name and
     folders (`shared/vision`); by default all locations."""
+    bucket_by_region: Mapping[Region, Text] = field(default_factory=dict)
+    """The project's bucket in each region, that of the queue's region among them. In a pool of another region, a job
+    uses the bucket of that region in place of that of the queue's region, for all its addresses in S3."""
+    checkpoints_replicated: bool = False
+    """True if the checkpoints in one of these buckets are soon in the others too, so that a preempted job may resume in
+    another region."""
     priority_ceiling: PriorityCeiling | None = None
     """The highest priority that the project's jobs may have."""
     budget: Budget | None = None

@@ -242,6 +242,7 @@ class _Reasons:
             WaitReason.NOT_BEFORE: self._not_before_message,
             WaitReason.DEPENDENCY: self._parts.dependencies,
             WaitReason.BACKOFF: self._backoff_message,
+            WaitReason.REGION_UNREACHABLE: self._backoff_message,
             WaitReason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
             WaitReason.DRAINED: partial(drained, snapshot=self._snapshot),
             WaitReason.OWNER_LIMIT: self._parts.owner_limit,
@@ -325,6 +326,10 @@ class _Reasons:
                     f"in the policy. {sentence(paused.at_fault)} The next try, with the first job of the queue, is at "
                     f"{self._when(paused.until)}."
                 )
+                continue
+            if paused.unreachable:
+                again = self._when(max(paused.until, self._now))
+                messages.append(f"The region of pool {pool} does not respond. The next try is at {again}.")
                 continue
             if paused.lag and paused.until > self._now:
                 messages.append(

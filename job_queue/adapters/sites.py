@@ -1,0 +1,151 @@
+"""AWS clients for each site. A site that does not respond is left alone for a while, so that it delays no other one."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+from boto3.session import Session
+from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
+from botocore.session import get_session
+
+from job_queue.domain.fleet.sites import Site
+
+SESSION_NAME = "sagemaker-queue"
+SESSION_SECONDS = 3600  # of assumed credentials; they are fetched again before they expire
+FIRST_PAUSE_SECONDS = 15.0  # after the first call without an answer
+LONGEST_PAUSE_SECONDS = 60.0
+
+# A far region answers in less than a second. A call that a partition swallows must not use up the time of a cycle.
+_READING = Config(retries={"total_max_attempts": 2}, connect_timeout=2, read_timeout=5)
+_LAUNCHING = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=8)
+
+
+class SiteUnreachableError(BotoCoreError):
+    """The call was not sent, because the site does not respond, or its role cannot be assumed."""
+
+    fmt = "{site} cannot be reached: {why}"
+
+
+class SiteClients:
+    """The AWS clients of the queue's process for all sites but the home site.
+
+    :param external_id: sent with each AssumeRole; empty: none is sent.
+    :param clock: returns a time in seconds that never goes back.
+    """
+
+    def __init__(self, external_id: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self._external_id = external_id
+        self._clock = clock
+        self._sessions: dict[Site, Session] = {}
+        self._clients: dict[tuple[Site, str, bool], Any] = {}
+        self._pauses: dict[str, _Pause] = {}
+
+    def client(self, service: str, site: Site, *, launching: bool = False) -> Any:
+        """Return a boto3 client of a service at a site. All its calls are guarded by the site's pause.
+
+        :param launching: whether the client makes each call only once, because the call must be recorded before.
+        """
+        key = (site, service, launching)
+        if key not in self._clients:
+            config = _LAUNCHING if launching else _READING
+            session: Any = self._session(site)  # its method has an overload for each service
+            made = session.client(service, config=config)
+            pause = self._pauses.setdefault(site.key, _Pause(self._clock))
+            self._clients[key] = _GuardedClient(made, site, pause)
+        return self._clients[key]
+
+    def _session(self, site: Site) -> Session:
+        if site not in self._sessions:
+            self._sessions[site] = self._assumed(site) if site.role else boto3.Session(region_name=site.region)
+        return self._sessions[site]
+
+    def _assumed(self, site: Site) -> Session:
+        """Return a session with the credentials of the site's role, which are fetched when they are needed."""
+        own = get_session()
+        source = own.get_credentials()
+        extra: dict[str, Any] = {"RoleSessionName": SESSION_NAME, "DurationSeconds": SESSION_SECONDS}
+        if self._external_id:
+            extra["ExternalId"] = self._external_id
+        quick = own.get_default_client_config() or Config()
+        own.set_default_client_config(quick.merge(_READING))
+        fetcher = AssumeRoleCredentialFetcher(own.create_client, source, site.role or "", extra_args=extra)
+        session = get_session()
+        session._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")  # type: ignore[attr-defined]
+        return Session(botocore_session=session, region_name=site.region)
+
+
+class _Pause:
+    """The time for which a site is left alone after calls without an answer."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until = 0.0
+        self._failures = 0
+        self.why = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether no call is sent now."""
+        return self._clock() < self._until
+
+    def begin(self, why: str) -> None:
+        """Leave the site alone, for longer after each further call without an answer."""
+        self._failures += 1
+        seconds = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (self._failures - 1))
+        self._until, self.why = self._clock() + seconds, why
+
+    def end(self) -> None:
+        """Note that the site has answered."""
+        self._until, self._failures = 0.0, 0
+
+
+class _GuardedClient:
+    """A client whose calls are not sent while its site is left alone.
+
+    :raises SiteUnreachableError: from each operation, if the call was certainly not sent.
+    """
+
+    def __init__(self, client: Any, site: Site, pause: _Pause) -> None:
+        self._client = client
+        self._site = site
+        self._pause = pause
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name in ("meta", "exceptions", "can_paginate", "generate_presigned_url") or not callable(found):
+            return found
+        if name == "get_paginator":
+            return found  # its first page follows a call of this client
+        return lambda **request: self._call(found, request)
+
+    def _call(self, operation: Callable[..., Any], request: dict[str, Any]) -> Any:
+        if self._pause.is_on:
+            raise SiteUnreachableError(site=self._site.text, why=self._pause.why)
+        try:
+            answer = operation(**request)
+        except ClientError as error:
+            if error.operation_name == "AssumeRole":  # the site was not asked
+                raise self._unreachable(error) from error
+            self._pause.end()
+            raise
+        except (EndpointConnectionError, ConnectTimeoutError, CredentialRetrievalError) as error:
+            raise self._unreachable(error) from error
+        except HTTPClientError as error:  # no answer, but the call may have taken effect
+            self._pause.begin(str(error))
+            raise
+        self._pause.end()
+        return answer
+
+    def _unreachable(self, error: Exception) -> SiteUnreachableError:
+        self._pause.begin(str(error))
+        return SiteUnreachableError(site=self._site.text, why=str(error))

@@ -1,0 +1,76 @@
+"""Sites: the accounts and regions in which the queue launches training jobs.
+
+The home site is that of the queue's stack. It is None everywhere, so that a queue with one site stores nothing about
+sites. Training jobs of two sites may have one name, so a training job is known by its key: its name, and its site.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from job_queue.scheduler import Policy, Pool, Slots
+
+_SEPARATOR = "@"  # between name and site in a key; no name of a training job has it
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Site:
+    """An account and a region other than those of the queue's stack."""
+
+    region: str | None = None  # None: the region of the stack
+    role: str | None = None  # ARN of the role that the queue assumes there; None: the queue's own role
+
+    @property
+    def account(self) -> str | None:
+        """The number of the account; None: the account of the stack."""
+        return self.role.split(":")[4] if self.role else None
+
+    @property
+    def key(self) -> str:
+        """The region and the account as text: `us-east-2/222222222222`. The role is no part of it."""
+        return f"{self.region or ''}/{self.account or ''}"
+
+    @property
+    def text(self) -> str:
+        """The site as text for people."""
+        region, account = self.region or "the queue's region", self.account
+        return f"{region} of account {account}" if account else region
+
+
+def key_of(name: str, site: Site | None) -> str:
+    """Return the key of a training job: its name, and its site unless that is the home site."""
+    return f"{name}{_SEPARATOR}{site.key}" if site else name
+
+
+def name_in(key: str) -> str:
+    """Return the name of the training job with this key."""
+    return key.partition(_SEPARATOR)[0]
+
+
+def same_place(one: Site | None, other: Site | None) -> bool:
+    """Return whether two sites are one account and region, whichever roles they have."""
+    return (one.key if one else None) == (other.key if other else None)
+
+
+def site_of_pool(pool: Pool) -> Site | None:
+    """Return the site of a pool; None: the home site."""
+    return Site(pool.region, pool.role) if pool.region or pool.role else None
+
+
+def site_of_slots(slots: Slots, policy: Policy) -> Site | None:
+    """Return the site of the pools in which these slots are; None: the home site."""
+    return next((site_of_pool(pool) for pool in policy.pools if pool.name in slots), None)
+
+
+def sites_of(policy: Policy, others: Iterable[Site | None] = ()) -> tuple[Site, ...]:
+    """Return the sites of a policy's pools, and others, without the home site: each account and region once."""
+    found = [*map(site_of_pool, policy.pools), *others]
+    return tuple({site.key: site for site in reversed(found) if site}.values())[::-1]
+
+
+def site_of_event(policy: Policy, account: str | None, region: str | None) -> Site | None:
+    """Return the site of the policy's pools that an event names, or None if no pool is there.
+
+    :param account: the account of the event; None: that of the stack.
+    :param region: the region of the event; None: that of the stack.
+    """
+    return next((site for site in sites_of(policy) if (site.account, site.region) == (account, region)), None)

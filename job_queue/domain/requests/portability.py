@@ -1,0 +1,78 @@
+"""Run a request in another region or account: what keeps it from running there, and its form for a pool there.
+
+A region has its own buckets, images, networks and keys. The queue copies no data: the policy names the project's bucket
+in each region (`bucket_by_region`), and the same addresses below the bucket are expected there.
+"""
+
+import re
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+from job_queue.domain.access.places import bucket_and_key
+from job_queue.domain.fleet.sites import Site
+from job_queue.domain.job import Portability
+from job_queue.domain.requests.training_request import NAMED_BY_USERS, TrainingRequest
+
+ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # fields of CreateTrainingJob with an address in S3
+# Fields with a resource that only one region has: keys, file systems, training plans, algorithms.
+_REGIONAL = frozenset(
+    {"KmsKeyId", "VolumeKmsKeyId", "FileSystemId", "TrainingPlanArn", "TrainingPlanArns", "AlgorithmName"}
+)
+_S3 = "s3://"
+_IMAGE = re.compile(r"^(\d{12}\.dkr\.ecr(?:-fips)?\.)([a-z0-9-]+)(\.amazonaws\.com(?:\.cn)?/.+)$", re.ASCII)
+_ROLE = re.compile(r"^(arn:aws[a-z-]*:iam::)\d{12}(:role/.+)$", re.ASCII)
+
+
+def portability_of(request: TrainingRequest) -> Portability:
+    """Return what decides whether a job with this request can run in other regions and accounts."""
+    buckets = dict.fromkeys(bucket_and_key(address)[0] for _, address in request.texts_under(ADDRESSES))
+    return Portability(tuple(sorted(buckets)), request.checkpoints is not None, _obstacle(request))
+
+
+def _obstacle(request: TrainingRequest) -> str | None:
+    """Return the first field with a resource of one region; None if there is none."""
+    if request.vpc_config is not None:
+        return "VpcConfig"
+    regional = (field for field, text in request.texts_under(_REGIONAL) if text)
+    by_host = (field for field, text in request.texts_under(ADDRESSES) if not text.startswith(_S3))
+    return next(chain(regional, by_host), None)
+
+
+def localized(content: Mapping[str, Any], site: Site, bucket_by_region: Mapping[str, str]) -> dict[str, Any]:
+    """Return a request as it is sent to another region or account.
+
+    The project's bucket becomes that of the region, an image the image of that name in the region, and the execution
+    role the role of that name in the account.
+
+    :param content: a CreateTrainingJob request that `policy.why_not_there` permits there.
+    """
+    there = bucket_by_region.get(site.region or "")
+    buckets = dict.fromkeys(bucket_by_region.values(), there) if there else {}
+
+    def changed(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: changed(key, below) for key, below in value.items()}
+        if isinstance(value, list):
+            return [changed(name, below) for below in value]
+        return _text_there(name, value, site, buckets) if isinstance(value, str) else value
+
+    kept = {name: content[name] for name in NAMED_BY_USERS if name in content}
+    return {**{name: changed(name, value) for name, value in content.items()}, **kept}
+
+
+def _text_there(name: str, text: str, site: Site, buckets: Mapping[str, str]) -> str:
+    """Return the text of a field as it is sent to a site."""
+    if name in ADDRESSES:
+        return _in_bucket(text, buckets)
+    if name == "TrainingImage" and site.region:
+        return _IMAGE.sub(rf"\g<1>{site.region}\g<3>", text)
+    if name == "RoleArn" and site.account:
+        return _ROLE.sub(rf"\g<1>{site.account}\g<2>", text)
+    return text
+
+
+def _in_bucket(address: str, buckets: Mapping[str, str]) -> str:
+    """Return an address with its bucket replaced, if the bucket is one of these."""
+    bucket, key = bucket_and_key(address)
+    return f"{_S3}{buckets[bucket]}/{key}" if bucket in buckets else address
