@@ -94,12 +94,13 @@ class App:
         unshared = DynamoDBTables(dynamodb, consistent=False)
         shared = SharedReads(unshared, time.monotonic)
         shared_rows, fresh_rows = _repository(shared, settings), _repository(unshared, settings)
+        clients = SiteClients(settings.external_id)
         training = Training(
             boto3.client("sagemaker", config=with_retries),
             boto3.client("sagemaker", config=no_retries),
             time.sleep,
             self._mailboxes(settings, no_retries, with_retries) if settings.work_bucket else None,
-            SiteClients(settings.external_id),
+            clients,
         )
         policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
         newest_object = (
@@ -114,7 +115,9 @@ class App:
             clock,
             parallel,
             newest_object,
-            FailureLog(boto3.client("logs", config=brief), time.monotonic) if settings.failure_logs else None,
+            FailureLog(boto3.client("logs", config=brief), time.monotonic, partial(clients.client, "logs"))
+            if settings.failure_logs
+            else None,
             create_rate=CreateRate(settings.create_rate, settings.create_burst),
             sleep=time.sleep,
             wake_up=self._notifier.wake_up,

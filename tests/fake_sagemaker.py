@@ -11,6 +11,7 @@ from job_queue.adapters.carriers.mailbox import Heard, Introduction, reported_at
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import DELETING, LaunchResult, StopResult, TrainingJob, UpdateResult
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job, WarmPool
 from job_queue.domain.names import CARRIER_PREFIX
@@ -55,7 +56,10 @@ class FakeTraining:
 
     request_shape = _MODEL.operation_model("CreateTrainingJob").input_shape
 
-    def __init__(self) -> None:
+    def __init__(self, site: Site | None = None) -> None:
+        self.site = site
+        self.others: dict[str, FakeTraining] = {}  # SageMaker at other sites, by their keys
+        self.unreachable = False  # no call arrives
         self.jobs: dict[str, TrainingJob] = {}
         self.requests: dict[str, Mapping[str, Any]] = {}
         self.script: list[LaunchResult | tuple[LaunchResult, str] | str] = []
@@ -84,8 +88,19 @@ class FakeTraining:
         self.silent: set[str | None] = set()  # carriers whose agents write no heartbeat any more
         self._late: list[Mapping[str, Any]] = []
 
+    def at(self, site: Site | None) -> "FakeTraining":
+        """SageMaker at a site."""
+        if site is None:
+            return self
+        if site.key not in self.others:
+            self.others[site.key] = FakeTraining(site)
+            self.others[site.key].clock = self._now
+        return self.others[site.key]
+
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         self.calls.append(("create", request["TrainingJobName"]))
+        if self.unreachable:
+            return LaunchResult.UNREACHABLE, "scripted: connection refused"
         turn = self.script.pop(0) if self.script else None
         if isinstance(turn, tuple):
             return turn
@@ -116,16 +131,16 @@ class FakeTraining:
 
     def stop_attempt(self, job: Job) -> StopResult:
         if job.carrier_attempt is None:
-            return self.stop(job.launched or "")
+            return self.at(job.site).stop(job.launched or "")
         self.calls.append(("stop", job.address or ""))
         self.stopped.add(job.address or "")
         return self.mailboxes.stop(job)
 
     def describe_attempt(self, job: Job) -> TrainingJob | None:
         if job.carrier_attempt is None:
-            return self.describe(job.launched or "")
+            return self.at(job.site).describe(job.launched or "")
         self.calls.append(("describe", job.address or ""))
-        if self.down:
+        if self.down or self.unreachable:
             raise Unavailable("scripted")
         return self.mailboxes.describe(job)
 
@@ -176,7 +191,7 @@ class FakeTraining:
                 self.reused[other] = name
                 break
         plan = next(iter(TrainingRequest.read(request).resources.plans), None)
-        job = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan)
+        job = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan, site=self.site)
         self.jobs[name] = replace(job, keep_alive=kept, created=self.clock())
         self.requests[name] = request
         self.created[name] = self.clock()
@@ -194,6 +209,8 @@ class FakeTraining:
 
     def stop(self, name: str) -> StopResult:
         self.calls.append(("stop", name))
+        if self.unreachable:
+            return StopResult.UNKNOWN
         if name not in self.jobs or self.jobs[name].ended:
             return StopResult.ENDED_ALREADY
         if name in self.untagged:
@@ -204,7 +221,7 @@ class FakeTraining:
 
     def describe(self, name: str) -> TrainingJob | None:
         self.calls.append(("describe", name))
-        if self.down:
+        if self.down or self.unreachable:
             raise Unavailable("scripted")
         return self.known(name)
 
@@ -236,7 +253,7 @@ class FakeTraining:
 
     def enable_remote_debug(self, name: str) -> tuple[UpdateResult, str]:
         self.calls.append(("enable", name))
-        if self.down:
+        if self.down or self.unreachable:
             raise Unavailable("scripted")
         if name in self.untagged:
             return UpdateResult.DENIED, "not authorized to perform: sagemaker:UpdateTrainingJob"
@@ -247,7 +264,7 @@ class FakeTraining:
 
     def release(self, name: str) -> bool:
         self.calls.append(("release", name))
-        if self.down:
+        if self.down or self.unreachable:
             raise Unavailable("scripted")
         if self.releases:
             self.warm_pools.pop(name, None)
@@ -271,7 +288,7 @@ class FakeTraining:
 
     def page(self, names: list[str]) -> list[ListedJob]:
         self.calls.append(("list", ""))
-        if self.down:
+        if self.down or self.unreachable:
             raise Unavailable("scripted")
         found = [(name, self.known(name)) for name in names]
         return [

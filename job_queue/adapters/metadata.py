@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from job_queue.adapters.condition_expressions import (
@@ -75,8 +75,17 @@ class Lease:
     fencing_token: int
     expires: int  # epoch seconds
     stops_asked: int = 0  # epoch seconds of the last repetition of old stop requests
-    bucket: TokenBucket | None = None  # bucket of launches; None: no launch was ever sent
+    bucket: TokenBucket | None = None  # bucket of launches at the home site; None: no launch was ever sent
+    site_buckets: dict[str, TokenBucket] = field(default_factory=dict)  # key of another site -> its bucket
     cycle_ended: float | None = None  # epoch seconds; None: no cycle has ended under this lease
+
+
+def _buckets_of(lease: Lease) -> dict[str, Any]:
+    """Return the attributes of the lease's item with the launch rates."""
+    found: dict[str, Any] = {"launches": bucket_item(lease.bucket)} if lease.bucket else {}
+    if lease.site_buckets:
+        found["siteLaunches"] = {key: bucket_item(bucket) for key, bucket in lease.site_buckets.items()}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +278,7 @@ class MetadataRepository:
             item["expiresAt"],
             item.get("stopsAskedAt", 0),
             bucket_from(item["launches"]) if "launches" in item else None,
+            {key: bucket_from(bucket) for key, bucket in item.get("siteLaunches", {}).items()},
         )
 
     def last_cycle(self) -> LastCycle:
@@ -294,8 +304,7 @@ class MetadataRepository:
     def _renewal(self, lease: Lease, now: float) -> Update:
         """Return the change of the lease that is part of each write of the holder."""
         changes: dict[str, Any] = {"expiresAt": int(now) + LEASE_SECONDS}
-        if lease.bucket:
-            changes["launches"] = bucket_item(lease.bucket)
+        changes |= _buckets_of(lease)
         return Update(
             self._lines_table,
             metadata_key(LEASE),
@@ -330,8 +339,7 @@ class MetadataRepository:
     def release(self, lease: Lease) -> None:
         """Release the lease. A lease that is no longer held is not an error."""
         learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
-        if lease.bucket:
-            learned["launches"] = bucket_item(lease.bucket)
+        learned |= _buckets_of(lease)
         if lease.cycle_ended is not None:
             learned["cycleEndedAt"] = int(1000 * lease.cycle_ended)
         self.give_back(lease.holder, learned)

@@ -37,7 +37,7 @@ from job_queue.controller.waiting.parking import Parking
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.sites import site_of_event
+from job_queue.domain.fleet.sites import Site, site_of_event
 from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
@@ -297,26 +297,25 @@ class Controller(ControllerPart):
         now = self._clock()
         # 3. Continue earlier decisions: stops that users request, and launches without an answer.
         call = new_call(now, invocation.remaining())
-        bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
+        rates = _LaunchRates(lease, self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
         again = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
         claims = claims_of([it.old for it in again], cluster, now)
         relaunches = [it for it in again if it.old.name not in claims.in_the_way]
         stops = [it for it in requested_stops(cluster, now) if it.old.name not in unrecorded]
-        leftovers = [*stops, *relaunches[: bucket.calls]]
+        sent_again = rates.take(relaunches)
+        leftovers = [*stops, *sent_again]
         cluster = cluster.with_changed(_new(leftovers))
         # 4. Make a plan.
         decided = plan(cluster.snapshot(now))
         if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
             cluster = seen
             decided = plan(cluster.snapshot(now))
-        carrier_changes = self._carriers.carry_out(cluster, decided, call, bucket.calls - len(relaunches), now)
+        carrier_changes = self._carriers.carry_out(cluster, decided, call, rates.left(), now)
         cluster, placement = carrier_changes.cluster, place(carrier_changes.cluster, carrier_changes.plan, claims)
         decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, call, now)
-        launches = [*relaunches, *starts]
-        lease.bucket = bucket.spent(len(launches[: bucket.calls]))
-        starts, decided = paced(starts, decided, max(0, bucket.calls - len(relaunches)))
+        starts, decided = paced(rates.take(starts), starts, decided)
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *carrier_changes.transitions]
         announcements = cut_off_announcements(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
         transitions = [*leaving, *kept_warm(starts, placement), *announcements]
@@ -347,7 +346,7 @@ class Controller(ControllerPart):
         self._publication.take(first_token, lease, cluster, decided, now)
         self._repository.notify(CycleEnded(decided, loads, self._clock() - began, lasting))
         due = [
-            *([lease.bucket.next_at] if throttled or len(launches) > bucket.calls else []),
+            *([rates.next_at] if throttled or rates.are_used_up else []),
             *_lag_ends(cluster, decided, now),
             *next_deadlines(cluster, decided.begins, now),
             *soon,
@@ -451,12 +450,14 @@ class Controller(ControllerPart):
 
         Return whether planning again may do more, and whether SageMaker throttled a call.
         """
-        throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
-        if lease.bucket and throttled:
+        throttled = {job.site.key if job.site else "" for job, (it, _) in results if it is LaunchResult.THROTTLED}
+        if lease.bucket and "" in throttled:
             lease.bucket = lease.bucket.throttled()
+        for key in throttled & lease.site_buckets.keys():
+            lease.site_buckets[key] = lease.site_buckets[key].throttled()
         # A list, and not a generator, so that each result is recorded.
         more = [self._settle(lease, job, result, cluster) for job, result in results]
-        return any(more), throttled
+        return any(more), bool(throttled)
 
     def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str], cluster: ClusterState) -> bool:
         try:
@@ -473,6 +474,53 @@ class Controller(ControllerPart):
         if invocation.remaining() < LAUNCH_SECONDS:
             return None  # the intent is recorded, and a later cycle sends the call
         return self._launcher.create(job, details, policy)
+
+
+class _LaunchRates:
+    """The CreateTrainingJob calls that one cycle may send at each site. The lease keeps what is left."""
+
+    def __init__(self, lease: Lease, rate: CreateRate, now: float) -> None:
+        self._lease = lease
+        self._rate = rate
+        self._now = now
+        self._waiting: set[str] = set()  # keys of the sites at which launches have to wait
+        lease.bucket = (lease.bucket or TokenBucket.full(rate, now)).filled(rate, now)
+        lease.site_buckets = {key: bucket.filled(rate, now) for key, bucket in lease.site_buckets.items()}
+
+    def take(self, launches: Iterable[JobTransition]) -> list[JobTransition]:
+        """Return the launches that may be sent now, in order, and count their calls."""
+        return [launch for launch in launches if self._take(launch.new.site)]
+
+    def left(self) -> int:
+        """Return the calls that are left at the home site."""
+        return 0 if "" in self._waiting else self._bucket("").calls
+
+    @property
+    def are_used_up(self) -> bool:
+        """Whether launches wait for a rate."""
+        return bool(self._waiting)
+
+    @property
+    def next_at(self) -> float:
+        """The earliest time at which a call may be sent at a site where launches wait, else at the home site."""
+        return min(self._bucket(key).next_at for key in self._waiting or ("",))
+
+    def _take(self, site: Site | None) -> bool:
+        key = site.key if site else ""
+        bucket = self._bucket(key)
+        if key in self._waiting or not bucket.calls:
+            self._waiting.add(key)
+            return False
+        if site:
+            self._lease.site_buckets[key] = bucket.spent(1)
+        else:
+            self._lease.bucket = bucket.spent(1)
+        return True
+
+    def _bucket(self, key: str) -> TokenBucket:
+        if not key:
+            return self._lease.bucket or TokenBucket.full(self._rate, self._now)
+        return self._lease.site_buckets.get(key) or TokenBucket.full(self._rate, self._now)
 
 
 def _may_sleep(invocation: Invocation, seconds: float) -> bool:

@@ -95,10 +95,13 @@ def start_transitions(
     return transitions, deferred
 
 
-def paced(starts: list[JobTransition], decided: Plan, calls: int) -> tuple[list[JobTransition], Plan]:
-    """Return the first `calls` starts, and the plan with slots reserved for the other starts."""
-    kept = {it.new.name: it.new.slots for it in starts[calls:]}
-    return starts[:calls], replace(decided, reservations={**decided.reservations, **kept})
+def paced(
+    permitted: list[JobTransition], starts: list[JobTransition], decided: Plan
+) -> tuple[list[JobTransition], Plan]:
+    """Return the permitted starts, and the plan with slots reserved for the other starts."""
+    now = {it.new.name for it in permitted}
+    kept = {it.new.name: it.new.slots for it in starts if it.new.name not in now}
+    return permitted, replace(decided, reservations={**decided.reservations, **kept})
 
 
 def _used_by_project(cluster: ClusterState) -> dict[str, dict[str, int]]:

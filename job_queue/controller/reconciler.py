@@ -58,8 +58,8 @@ MOST_LOGS = 5  # logs of failed attempts read in one comparison, because the nex
 MOST_DESCRIBED = 20  # training jobs of each kind described in one comparison; programs share the rate of these calls
 
 T = TypeVar("T")
-LastLines = Callable[[str, str | None, float], list[LoggedLine]]
-"""Returns the last log lines of an attempt, by its name, its carrier's attempt, and the time of its end."""
+LastLines = Callable[[str, str | None, float, Site | None], list[LoggedLine]]
+"""Returns the last log lines of an attempt, by its name, its carrier's attempt, the time of its end, and its site."""
 
 
 class Known(NamedTuple):
@@ -592,7 +592,7 @@ class Reconciler(ControllerPart):
         if self._last_lines is None or not is_failure_of_program(ended.failure):
             return []
         at = self._clock() if ended.ended_at is None else ended.ended_at
-        read = partial(self._last_lines, job.launched or ended.name, job.carrier_attempt, at)
+        read = partial(self._last_lines, job.launched or ended.name, job.carrier_attempt, at, job.site)
         return logs.lines(ended.name, read)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:

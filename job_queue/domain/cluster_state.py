@@ -12,7 +12,7 @@ from job_queue.domain.fleet.listing import ListingProgress
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_matching import fitting_jobs, idle, warm_slots
 from job_queue.domain.job import MANY_REFUSALS, ExternalTrainingJob, Job, epoch, project_of_waiting_queue
-from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling
+from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling, unusable_pools
 from job_queue.scheduler import (
     ActiveJob,
     Calendar,
@@ -363,4 +363,5 @@ def _waiting(
         preempted_in_all=job.preemptions_in_all,
         max_preemptions=job.max_preemptions,
         not_before=job.not_before,
+        unusable=unusable_pools(job, policy),
     )

@@ -296,9 +296,15 @@ class Job:
         return key_of(self.launched, self.site) if self.launched is not None else None
 
     @property
-    def has_work_elsewhere(self) -> bool:
-        """Whether the job has run and writes checkpoints, so that it resumes at the site `resumes_at`."""
-        return (self.ran or self.run_seconds > 0) and (self.portability is None or self.portability.checkpoints)
+    def has_work(self) -> bool:
+        """Whether the job has run and writes checkpoints, so that it resumes where it has run (`work_site`)."""
+        has_run = self.ran or self.run_seconds > 0 or self.state in (JobState.RUNNING, JobState.STOPPING)
+        return has_run and (self.portability is None or self.portability.checkpoints)
+
+    @property
+    def work_site(self) -> Site | None:
+        """The site of the present attempt, else of the latest attempt with instances; None: the home site."""
+        return self.site if self.state.holds_slots else self.resumes_at
 
     def preemptions(self, now: float) -> int:
         """Return how many preemptions count for the guaranteed runtime of the current attempt, or of a start now."""

@@ -144,8 +144,8 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
 def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
     """Return why a job cannot run in a pool of another region or account, as a clause; None if it can."""
     site, portability = site_of_pool(pool), job.portability
-    if job.has_work_elsewhere and not project.checkpoints_replicated and not same_place(site, job.resumes_at):
-        where = job.resumes_at.text if job.resumes_at else "the queue's region"
+    if job.has_work and not project.checkpoints_replicated and not same_place(site, job.work_site):
+        where = job.work_site.text if job.work_site else "the queue's region"
         return f"its checkpoints are in {where}"
     if site is None:
         return None
@@ -154,6 +154,20 @@ def why_not_there(job: Job, pool: Pool, project: Project) -> str | None:
     if portability.obstacle:
         return f"its {portability.obstacle} names a resource of the queue's region and account"
     return _why_no_bucket(portability.buckets, pool.region, project) if pool.region else None
+
+
+def unusable_pools(job: Job, policy: Policy) -> str | None:
+    """Return a sentence about pools of the project that a job cannot use because of their sites; None without one."""
+    project = project_of(policy, job.project)
+    if project is None or not any(site_of_pool(pool) for pool in policy.pools):
+        return None
+    own = job.pools or project.pools_for(interactive=job.interactive) or tuple(pool.name for pool in policy.pools)
+    types = {instance_type for alternative in job.demand for instance_type in alternative}
+    for pool in policy.pools:
+        if pool.name in own and (job.pools or pool.instance_type in types):
+            if why := why_not_there(job, pool, project):
+                return f"It cannot run in {pool.name}: {why}."
+    return None
 
 
 def _why_no_bucket(buckets: Sequence[str], region: str, project: Project) -> str | None:

@@ -99,6 +99,7 @@ class WaitingJob:
     preempted_in_all: int = 0  # since the submission; at least `preemptions`
     max_preemptions: int | None = None  # the job's own limit; then it is planned as not preemptible
     not_before: float | None = None  # the job does not start earlier
+    unusable: str | None = None  # a sentence about a pool that the job cannot use, for its message
 
 
 @dataclass(frozen=True, slots=True)

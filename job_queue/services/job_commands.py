@@ -213,13 +213,14 @@ class RemoteDebugService:
         self._commands.check_right(Action.ENTER, record.job, caller)
         attempt = _running_attempt(record)
         with self._repository.heavy_requests.one_for_caller(caller, self._clock()):
-            described = self._training.describe(attempt)
+            training = self._training.at(record.job.site)
+            described = training.describe(attempt)
             # The name of a deleted attempt is free: the training job may be another person's.
             if described is None or not described.is_current_attempt_of(record.job):
                 raise Conflict(
                     f"The training job {attempt} is not the attempt of {name}, or SageMaker has not found it."
                 )
-            result, message = self._training.enable_remote_debug(attempt)
+            result, message = training.enable_remote_debug(attempt)
         said = message.rstrip(".")
         if result is UpdateResult.DENIED:
             raise Forbidden(f"The queue may not enable remote debugging in {attempt}: {said}.", remedy=_PERMISSION)

@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from job_queue.adapters.carriers.agent_log import LOG_GROUP
 from job_queue.adapters.telemetry import log
 from job_queue.domain.failures import LoggedLine
+from job_queue.domain.fleet.sites import Site
 
 if TYPE_CHECKING:
     from mypy_boto3_logs.client import CloudWatchLogsClient
@@ -29,13 +30,20 @@ class FailureLog:
 
     :param client: a boto3 client of CloudWatch Logs with short timeouts and without retries.
     :param clock: returns seconds, to limit the duration of the look-up.
+    :param client_at: returns the client of another site.
     """
 
-    def __init__(self, client: "CloudWatchLogsClient", clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: "CloudWatchLogsClient",
+        clock: Callable[[], float],
+        client_at: Callable[[Site], "CloudWatchLogsClient"] | None = None,
+    ) -> None:
         self._client = client
         self._clock = clock
+        self._client_at = client_at
 
-    def __call__(self, attempt: str, carrier: str | None, ended: float) -> list[LoggedLine]:
+    def __call__(self, attempt: str, carrier: str | None, ended: float, site: Site | None = None) -> list[LoggedLine]:
         """Return the last lines of an attempt; none if they cannot be read. An error is only logged.
 
         CloudWatch returns the earliest lines first. If the calls do not suffice to read all lines, the last call reads
@@ -44,14 +52,16 @@ class FailureLog:
         :param attempt: the attempt's name in SageMaker.
         :param carrier: the carrier's attempt whose log has the lines of this attempt; None: the attempt has its own.
         :param ended: epoch seconds at which the attempt ended.
+        :param site: the site of the attempt; None: the home site.
         """
         began = self._clock()
         found: deque[LoggedLine] = deque(maxlen=MOST_LINES)
         try:
-            token = self._read(attempt, carrier, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
+            client = self._client_at(site) if site and self._client_at else self._client
+            token = self._read(client, attempt, carrier, ended - LAST_SECONDS, MOST_CALLS - 1, began, found)
             if token is not None and self._has_time(began):
                 latest: deque[LoggedLine] = deque(maxlen=MOST_LINES)
-                self._read(attempt, carrier, ended - FEW_SECONDS, 1, began, latest)
+                self._read(client, attempt, carrier, ended - FEW_SECONDS, 1, began, latest)
                 found = latest or found
         except (BotoCoreError, ClientError) as error:
             missing = isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING
@@ -63,7 +73,14 @@ class FailureLog:
         return self._clock() - began < SECONDS
 
     def _read(
-        self, attempt: str, carrier: str | None, since: float, calls: int, began: float, found: deque[LoggedLine]
+        self,
+        client: "CloudWatchLogsClient",
+        attempt: str,
+        carrier: str | None,
+        since: float,
+        calls: int,
+        began: float,
+        found: deque[LoggedLine],
     ) -> str | None:
         """Add the lines since a time. Return the token of the next page if there are more lines."""
         own = f"{attempt}| " if carrier else ""
@@ -76,7 +93,7 @@ class FailureLog:
         if own:
             request["filterPattern"] = f'"{own}"'
         for _ in range(calls):
-            page = self._client.filter_log_events(**request)
+            page = client.filter_log_events(**request)
             for event in page["events"]:
                 name, message = event.get("logStreamName", ""), event.get("message", "")
                 if name.startswith(stream) and message.startswith(own):

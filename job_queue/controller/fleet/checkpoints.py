@@ -10,7 +10,9 @@ from job_queue.controller.part import Backend, ControllerPart
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.checkpoints import KnownCheckpoint, checkpoints_to_look_up
-from job_queue.domain.job import Job
+from job_queue.domain.job import Job, JobRecord
+from job_queue.domain.policy import placed
+from job_queue.domain.requests.training_request import TrainingRequest
 from job_queue.scheduler import Plan
 
 
@@ -44,11 +46,20 @@ class CheckpointTimes(ControllerPart):
             log.warning("checkpoints not noted", why=error.message)
         return replace(cluster, metadata=replace(cluster.metadata, checkpoints=checkpoints))
 
+    def _address(self, record: JobRecord) -> str | None:
+        """Return where the present attempt writes its checkpoints; None if it writes none."""
+        request = stored_request(record.details)
+        if record.job.site is None:
+            return request.checkpoints
+        policy = self._policies.of(self._repository.policy()).policy
+        sent = placed(request, record.job, policy)
+        return TrainingRequest.read(sent).checkpoints
+
     def _look(self, job: Job) -> KnownCheckpoint:
         at = None
         try:
             record = self._repository.record(job.name)
-            address = stored_request(record.details).checkpoints if record else None
+            address = self._address(record) if record else None
             at = self._newest(address) if address else None
         except Unavailable as error:  # without a known checkpoint, the job's work counts from its start
             log.warning("checkpoints not listed", job=job.name, why=error.message)

@@ -7,6 +7,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.part import ControllerPart
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.sites import site_of_pool
 from job_queue.domain.fleet.training_plans import (
     KnownPlan,
     closing,
@@ -37,7 +38,9 @@ class TrainingPlans(ControllerPart):
     def _ask(self, arn: str, known: KnownPlan | None) -> None:
         parts = known.parts if known else None
         try:
-            parts = self._training.plan_parts(arn, partial(self._in_use, arn))
+            policy = self._policies.of(self._repository.policy()).policy
+            site = next((site_of_pool(pool) for pool in policy.pools if pool.training_plan == arn), None)
+            parts = self._training.at(site).plan_parts(arn, partial(self._in_use, arn))
         except Unavailable as error:  # the parts that were read last count
             log.warning("training plan not described", plan=arn, why=error.message)
         self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))

@@ -9,6 +9,7 @@ docs/developers/adr/0090-quota-lag.md has the reasons and the sources.
 from collections.abc import Mapping
 
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.fleet.sites import same_place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.policy import is_spot
@@ -44,14 +45,15 @@ def of_the_quota(quota: QuotaExceeded, wanted: Mapping[str, int], policy: Policy
 
 
 def _known_instances(quota: QuotaExceeded, job: Job, cluster: ClusterState) -> int:
-    """Return the known instances that count toward the quota, without the instances of the refused job.
+    """Return the known instances at the job's site that count toward the quota, without those of the refused job.
 
     External jobs are counted in each market, because the queue does not know their market.
     """
     policy = cluster.applied.policy
-    others = (it for it in cluster.active.values() if it.name != job.name and is_spot(it, policy) == quota.is_for_spot)
-    counts = (_instances_of(it, policy) for it in others)
-    of_others = (it.instance_counts for it in cluster.external if it.plan is None)
+    there = (it for it in cluster.active.values() if it.name != job.name and same_place(it.site, job.site))
+    counts = (_instances_of(it, policy) for it in there if is_spot(it, policy) == quota.is_for_spot)
+    outside = (it for it in cluster.external if same_place(it.site, job.site))
+    of_others = (it.instance_counts for it in outside if it.plan is None)
     return sum(
         count
         for instances in (*counts, *of_others)

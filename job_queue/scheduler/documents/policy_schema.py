@@ -83,6 +83,10 @@ Instances = Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]
 Share = Annotated[
     Mapping[str, Instances], Meta(examples=[{"p5": 2}], extra={"content": "pools to numbers of instances"})
 ]
+BucketByRegion = Annotated[
+    Mapping[Region, Text],
+    Meta(examples=[{"us-east-1": "team", "us-east-2": "team-ohio"}], extra={"content": "regions to buckets"}),
+]
 Seconds = Annotated[float, Meta(ge=0, le=_MOST_SECONDS, extra=_TEN_YEARS)]
 Aging = Annotated[
     float, Meta(ge=1, le=_MOST_SECONDS, extra={**_TEN_YEARS, "below": "must be at least 1 second, or null"})
@@ -337,7 +341,7 @@ class Project:
     buckets: tuple[Text, ...] = ()
     """The permitted locations of all S3 addresses in requests of the project's jobs: names of buckets, or a name and
     folders (`shared/vision`); by default all locations."""
-    bucket_by_region: Mapping[Region, Text] = field(default_factory=dict)
+    bucket_by_region: BucketByRegion = field(default_factory=dict)
     """The project's bucket in each region, that of the queue's region among them. In a pool of another region, a job
     uses the bucket of that region in place of that of the queue's region, for all its addresses in S3."""
     checkpoints_replicated: bool = False

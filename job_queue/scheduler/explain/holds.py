@@ -67,7 +67,7 @@ def explain(
     waiting.sort(key=order)
     parts = MessageParts(snapshot, state)
     reasons = _Reasons(snapshot, known, limited, refused, state, parts, spending)
-    why = {job.name: reasons.of(job) for job in waiting}
+    why = {job.name: _with_unusable_pools(job, *reasons.of(job)) for job in waiting}
     everyone = _JobsLackingSlots()
     holds: list[Hold] = []
     for job in _in_serving_order(waiting, known, state):
@@ -82,6 +82,10 @@ def explain(
         else:
             holds.append(Hold(job.name, *why[job.name]))
     return tuple(holds)
+
+
+def _with_unusable_pools(job: WaitingJob, reason: WaitReason, message: str) -> tuple[WaitReason, str]:
+    return reason, f"{message} {job.unusable}" if job.unusable else message
 
 
 def _is_beyond_its_group(candidate: Candidate, state: PlanState) -> bool:

@@ -29,7 +29,7 @@ class Logged(Harness):
         self.reads: list[tuple[str, str | None]] = []
         super().__init__(*args, **options)
 
-    def read(self, attempt: str, carrier: str | None, ended: float) -> list[LoggedLine]:
+    def read(self, attempt: str, carrier: str | None, ended: float, site: Any) -> list[LoggedLine]:
         self.reads.append((attempt, carrier))
         return [LoggedLine(f"{attempt}/{host}-17", number, text) for number, (host, text) in enumerate(self.lines)]
 

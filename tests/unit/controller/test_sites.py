@@ -1,0 +1,288 @@
+"""Pools of other regions and accounts: launches, stops, ends, lists, external jobs, and regions that do not respond."""
+
+import json
+from typing import Any
+
+import pytest
+
+from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.fleet.sites import Site
+from job_queue.domain.policy_validation import parse_policy
+from job_queue.scheduler import WaitReason
+from tests.fake_sagemaker import FakeTraining
+from tests.jobs import P5, a_request
+from tests.queue_harness import Harness
+
+OHIO = Site("us-east-2")
+ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
+LAB = Site("us-east-2", ROLE_OF_LAB)
+BUCKETS = {"us-east-1": "bucket", "us-east-2": "bucket-ohio"}
+CALLER = "arn:aws:iam::123456789012:user/ada"
+
+
+def a_policy(home: int = 1, ohio: int = 1, role: str | None = None, **project: Any) -> dict[str, Any]:
+    far = {"name": "ohio", "instance_type": P5, "capacity": ohio, "region": "us-east-2"}
+    return {
+        "pools": [{"name": "home", "instance_type": P5, "capacity": home}, {**far, **({"role": role} if role else {})}],
+        "projects": [
+            {"name": "default", "quota": {"home": home, "ohio": ohio}, "bucket_by_region": BUCKETS, **project}
+        ],
+    }
+
+
+def a_queue(*args: Any, **options: Any) -> Harness:
+    queue = Harness(slots=10)
+    queue.repository.apply_policy(json.dumps(a_policy(*args, **options)), 0, "ada", queue.now)
+    return queue
+
+
+def ohio_of(queue: Harness, site: Site = OHIO) -> FakeTraining:
+    return queue.training.at(site)
+
+
+def event(queue: Harness, attempt: str, site: Site = OHIO) -> None:
+    """An event of another site arrives."""
+    queue.now += 1
+    detail = ohio_of(queue, site).event(attempt)
+    queue.controller.training_job_changed(detail, queue.invocation(), (site.account, site.region))
+
+
+def why(queue: Harness, name: str) -> tuple[WaitReason, str]:
+    _, decided = queue.forecast()
+    (hold,) = [hold for hold in decided.holds if hold.job == name]
+    return hold.reason, hold.message
+
+
+def test_the_second_job_runs_in_the_other_region() -> None:
+    queue = a_queue()
+    queue.submit("job1")
+    queue.submit("job2")
+    assert list(queue.training.jobs) == ["job1-qstamp-1"]
+    assert list(ohio_of(queue).jobs) == ["job2-qstamp-1"]
+    assert queue.job("job1").site is None and queue.job("job2").site == OHIO
+    sent = ohio_of(queue).requests["job2-qstamp-1"]
+    assert sent["OutputDataConfig"]["S3OutputPath"] == "s3://bucket-ohio/output"
+    assert sent["CheckpointConfig"]["S3Uri"] == "s3://bucket-ohio/checkpoints/job2"
+    assert sent["AlgorithmSpecification"]["TrainingImage"] == "123456789012.dkr.ecr.us-east-2.amazonaws.com/train:1"
+    home = queue.training.requests["job1-qstamp-1"]
+    assert home["OutputDataConfig"]["S3OutputPath"] == "s3://bucket/output"
+
+
+def test_in_another_account_a_job_has_the_role_of_that_account() -> None:
+    queue = a_queue(0, role=ROLE_OF_LAB)
+    queue.submit("job1")
+    sent = ohio_of(queue, LAB).requests["job1-qstamp-1"]
+    assert sent["RoleArn"] == "arn:aws:iam::222222222222:role/training"
+    assert queue.job("job1").site == LAB
+
+
+def test_an_end_in_the_other_region_is_recorded_by_its_event() -> None:
+    queue = a_queue()
+    queue.submit("job1")
+    queue.submit("job2")
+    ohio_of(queue).end("job2-qstamp-1")
+    event(queue, "job2-qstamp-1")
+    assert queue.state("job2") == "completed"
+    assert queue.record("job2").attempts[0].site == OHIO
+
+
+def test_a_lost_end_in_the_other_region_is_found_by_the_tick() -> None:
+    queue = a_queue()
+    queue.submit("job1")
+    queue.submit("job2")
+    ohio_of(queue).end("job2-qstamp-1", "Failed", failure="AlgorithmError: it broke")
+    queue.tick()
+    assert queue.state("job2") == "failed"
+
+
+@pytest.mark.parametrize("place", [(None, None), ("222222222222", "us-east-2"), (None, "eu-west-1")])
+def test_an_event_of_another_place_ends_nothing(place: tuple[str | None, str | None]) -> None:
+    """A training job with the attempt's name and tags in another place is not the attempt."""
+    queue = a_queue()
+    queue.submit("job1")
+    queue.submit("job2")
+    forged = {**ohio_of(queue).event("job2-qstamp-1"), "TrainingJobStatus": "Completed", "SecondaryStatus": "Completed"}
+    queue.controller.training_job_changed(forged, queue.invocation(), place)
+    assert queue.state("job2") == "running"
+
+
+def test_an_external_job_in_the_other_region_takes_a_slot_there() -> None:
+    queue = a_queue()
+    ohio_of(queue).create({**a_request("theirs"), "Tags": []})
+    queue.tick()
+    (external,) = queue.repository.external()
+    assert (external.name, external.training_job_name, external.site) == ("theirs@us-east-2/", "theirs", OHIO)
+    queue.submit("job1")
+    queue.submit("job2")
+    assert (queue.state("job1"), queue.state("job2")) == ("running", "pending")
+    ohio_of(queue).end("theirs")
+    queue.tick()
+    assert queue.repository.external() == [] and queue.job("job2").site == OHIO
+
+
+def test_training_jobs_of_one_name_in_two_regions_are_two() -> None:
+    queue = a_queue(2, 2)
+    queue.training.create({**a_request("same"), "Tags": []})
+    ohio_of(queue).create({**a_request("same"), "Tags": []})
+    queue.tick()
+    assert {job.name for job in queue.repository.external()} == {"same", "same@us-east-2/"}
+    queue.end("same")
+    assert {job.name for job in queue.repository.external()} == {"same@us-east-2/"}
+
+
+def test_a_preempted_job_resumes_where_its_checkpoint_is() -> None:
+    queue = a_queue(1, 1)
+    queue.submit("first")
+    queue.submit("second")
+    ohio_of(queue).run("second-qstamp-1", queue.now)
+    queue.tick(3 * 3600)
+    queue.submit(
+        "urgent",
+        9,
+        ResourceConfig={"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30},
+        Tags=[{"Key": "priority", "Value": "9"}, {"Key": "pools", "Value": "ohio"}],
+    )
+    assert queue.state("second") == "stopping"
+    ohio_of(queue).end("second-qstamp-1", "Stopped")
+    event(queue, "second-qstamp-1")
+    assert queue.job("urgent").site == OHIO and queue.state("second") == "preempted"
+    queue.end("first-qstamp-1")
+    queue.tick()
+    assert queue.state("second") == "preempted"  # a free slot in the other region is of no use to it
+    ohio_of(queue).end("urgent-qstamp-1")
+    event(queue, "urgent-qstamp-1")
+    assert queue.job("second").site == OHIO and queue.job("second").launched == "second-qstamp-2"
+
+
+def test_with_replicated_checkpoints_it_resumes_anywhere() -> None:
+    queue = a_queue(1, 1, checkpoints_replicated=True)
+    queue.submit("first")
+    queue.submit("second")
+    queue.change("second", requeue=True, held=True)
+    ohio_of(queue).end("second-qstamp-1", "Stopped")
+    event(queue, "second-qstamp-1")
+    ohio_of(queue).create({**a_request("theirs"), "Tags": []})
+    queue.end("first-qstamp-1")
+    queue.tick()
+    queue.change("second", held=False)
+    assert queue.state("second") == "running" and queue.job("second").site is None
+
+
+def test_a_job_without_a_bucket_there_stays_home() -> None:
+    queue = a_queue()
+    queue.submit("job1")
+    queue.submit("job2", OutputDataConfig={"S3OutputPath": "s3://elsewhere/output"})
+    assert queue.state("job2") == "pending"
+    queue.end("job1-qstamp-1")
+    assert queue.job("job2").site is None and queue.state("job2") == "running"
+
+
+def test_a_job_with_a_network_stays_home() -> None:
+    queue = a_queue()
+    queue.submit("job1")
+    queue.submit("job2", VpcConfig={"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]})
+    assert queue.state("job2") == "pending"
+
+
+# --- a region that does not respond ------------------------------------------------------------------
+
+
+def test_a_job_that_cannot_be_launched_there_runs_at_home() -> None:
+    queue = a_queue(0, 1)
+    ohio_of(queue).unreachable = True
+    queue.submit("job1")
+    assert queue.state("job1") == "pending"
+    assert why(queue, "job1") == (
+        WaitReason.REGION_UNREACHABLE,
+        why(queue, "job1")[1],
+    )
+    assert why(queue, "job1")[1].startswith("The region of pool ohio does not respond. The next try is at ")
+    queue.repository.apply_policy(json.dumps(a_policy(1, 1)), 1, "ada", queue.now)
+    queue.wake()
+    assert queue.state("job1") == "running" and queue.job("job1").site is None
+
+
+def test_a_region_that_responds_again_is_used_at_once() -> None:
+    queue = a_queue(0, 1)
+    ohio_of(queue).unreachable = True
+    queue.submit("job1")
+    for _ in range(10):
+        queue.tick()
+    assert queue.state("job1") == "pending"
+    ohio_of(queue).unreachable = False
+    queue.tick()
+    assert queue.job("job1").site == OHIO and queue.state("job1") == "running"
+    assert [name for call, name in ohio_of(queue).calls if call == "create"][-1] == "job1-qstamp-1"
+
+
+def test_a_region_that_does_not_respond_delays_no_other_one() -> None:
+    queue = a_queue(2, 1)
+    queue.submit("job1")
+    queue.submit("job2")
+    queue.submit("job3")
+    assert queue.job("job3").site == OHIO
+    ohio_of(queue).unreachable = True
+    queue.training.end("job1-qstamp-1")
+    queue.tick()
+    assert queue.state("job1") == "completed"
+    assert queue.state("job3") == "running"  # it keeps its slot until SageMaker reports otherwise
+    queue.submit("job4")
+    assert queue.job("job4").site is None and queue.state("job4") == "running"
+    ohio_of(queue).end("job3-qstamp-1")
+    queue.tick()
+    assert queue.state("job3") == "running"
+    ohio_of(queue).unreachable = False
+    queue.tick()
+    assert queue.state("job3") == "completed"
+
+
+def test_an_unanswered_launch_in_a_region_is_sent_nowhere_else() -> None:
+    queue = a_queue(0, 1)
+    ohio_of(queue).script = ["lost"]
+    queue.submit("job1")
+    ohio_of(queue).unreachable = True
+    queue.repository.apply_policy(json.dumps(a_policy(1, 1)), 1, "ada", queue.now)
+    for _ in range(30):
+        queue.tick()
+    assert queue.state("job1") == "starting" and not queue.training.jobs
+    ohio_of(queue).unreachable = False
+    queue.tick()
+    queue.tick()
+    assert queue.state("job1") == "running" and list(ohio_of(queue).jobs) == ["job1-qstamp-1"]
+
+
+# --- the policy --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"region": "ohio"}, "is not the name of a region"),
+        ({"role": "arn:aws:iam::1:role/x"}, "is not the ARN of a role"),
+        ({"shared": True}, "is to be shared, which pools of another region or account are not yet"),
+        (
+            {"training_plan": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"},
+            "is in us-east-2, and its training plan is not",
+        ),
+    ],
+)
+def test_a_wrong_pool_is_refused(changes: dict[str, Any], fault: str) -> None:
+    policy = a_policy()
+    policy["pools"][1] |= changes
+    with pytest.raises(InvalidRequest, match=fault):
+        parse_policy(policy)
+
+
+def test_two_roles_in_one_account_and_region_are_refused() -> None:
+    policy = a_policy(role=ROLE_OF_LAB)
+    policy["pools"].append({**policy["pools"][1], "name": "more", "role": ROLE_OF_LAB + "-2"})
+    with pytest.raises(InvalidRequest, match="more has another role than the other pools of us-east-2 of account 2"):
+        parse_policy(policy)
+
+
+def test_projects_may_not_map_two_buckets_to_one() -> None:
+    policy = a_policy()
+    other = {"us-east-1": "bucket-of-others", "us-east-2": "bucket-ohio"}
+    policy["projects"].append({"name": "others", "bucket_by_region": other})
+    with pytest.raises(InvalidRequest, match="jobs of both could write to one place"):
+        parse_policy(policy)
