@@ -117,6 +117,10 @@ class PastAttempt(Answer, frozen=True):
     """The mean share of the instances' memory that was in use."""
     memory_p95_percent: Optional[Count] = None
     """The 95th percentile of that share over time."""
+    region: Optional[str] = None
+    """The region of the training job; null if it is the queue's region."""
+    account: Optional[str] = None
+    """The account of the training job; null if it is the queue's account."""
 
 
 class HistoryPage(Answer, frozen=True):

@@ -384,6 +384,10 @@ class JobSummary(Answer, frozen=True):
     """The number of preemptions after which the job is planned as not preemptible: its tag `max_preemptions`."""
     preemptions: Count = 0
     """The number of times that the job was stopped to make room."""
+    region: Optional[str] = None
+    """The region of the attempt's training job; null if it is the queue's region, or none was launched."""
+    account: Optional[str] = None
+    """The account of the attempt's training job; null if it is the queue's account, or none was launched."""
 
     @property
     def is_carrier(self) -> bool:
@@ -436,6 +440,10 @@ class Attempt(Answer, frozen=True):
     """The training job whose instance the attempt shares, and whose log contains its lines; null if it shares none."""
     failure_class: Annotated[Optional[str], schema(examples=["user_error"])] = None
     """The class of the attempt's failure; null if it did not fail, or an earlier version recorded it."""
+    region: Optional[str] = None
+    """The region of the training job; null if it is the queue's region."""
+    account: Optional[str] = None
+    """The account of the training job; null if it is the queue's account."""
 
 
 class Transition(Answer, frozen=True):
@@ -597,6 +605,10 @@ class PoolStatus(Answer, frozen=True):
     free."""
     drain: Optional[PoolDrain] = None
     """The drain, scheduled or in force; null if there is none."""
+    region: Optional[str] = None
+    """The region of the instances; null if it is the queue's region."""
+    account: Optional[str] = None
+    """The account of the instances; null if it is the queue's account."""
 
 
 class DepartmentStatus(Answer, frozen=True):
@@ -642,6 +654,10 @@ class ExternalJob(Answer, frozen=True):
     forged: bool = False
     """True for a training job that has the queue's tags but no proof that the queue launched it. The queue does not
     stop such a training job."""
+    region: Optional[str] = None
+    """The region of the training job; null if it is the queue's region."""
+    account: Optional[str] = None
+    """The account of the training job; null if it is the queue's account."""
 
 
 class Pause(Answer, frozen=True):

@@ -57,6 +57,8 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         memory_p95_percent=used.memory_p95,
         failure_class=found.failure_class,
         gpu_uuids=found.gpu_uuids or (),
+        region=found.site and found.site.region,
+        account=found.site and found.site.account,
     )
 
 

@@ -41,6 +41,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.failures import FailureAction, chosen_again, remedy_of
+from job_queue.domain.fleet.sites import site_of_pool
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import (
     EndedAttempt,
@@ -123,6 +124,8 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         run_seconds=job.run_seconds,
         max_preemptions=job.max_preemptions,
         preemptions=job.preemptions_in_all,
+        region=job.site and job.site.region,
+        account=job.site and job.site.account,
         **more,
     )
 
@@ -155,7 +158,15 @@ def detail(
     if job.state.holds_slots:
         instances = job.instances if job.allocation is None else None
         attempts.append(
-            Attempt(job.attempt, job.launched, _time(job.started), instances=instances, carrier=job.carrier_attempt)
+            Attempt(
+                job.attempt,
+                job.launched,
+                _time(job.started),
+                instances=instances,
+                carrier=job.carrier_attempt,
+                region=job.site and job.site.region,
+                account=job.site and job.site.account,
+            )
         )
     return summary(
         JobDetail,
@@ -208,6 +219,8 @@ def _attempt(ended: EndedAttempt) -> Attempt:
         ended.instances,
         ended.carrier,
         ended.failure_class,
+        ended.site and ended.site.region,
+        ended.site and ended.site.account,
     )
 
 
@@ -295,6 +308,8 @@ def _pool_status(
         warm=cluster.warm().get(pool.name, 0),
         instance_type=pool.instance_type,
         market=pool.market,
+        region=pool.region,
+        account=site.account if (site := site_of_pool(pool)) else None,
         training_plan=pool.plan_name or None,
         opens=_time(iso(calendar.opens)) if calendar and known else None,
         closes=_time(iso(calendar.closes)) if calendar and known else None,
@@ -359,7 +374,15 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
 
 def _external_job(job: ExternalTrainingJob, policy: Policy) -> ExternalJob:
     slots = slots_of(job.instance_counts, policy, job.plan, job.site)
-    return ExternalJob(job.name, slots, _time(job.since), job.orphan, job.forged)
+    return ExternalJob(
+        job.training_job_name,
+        slots,
+        _time(job.since),
+        job.orphan,
+        job.forged,
+        job.site and job.site.region,
+        job.site and job.site.account,
+    )
 
 
 def _share(

@@ -164,9 +164,9 @@ def unusable_pools(job: Job, policy: Policy) -> str | None:
     own = job.pools or project.pools_for(interactive=job.interactive) or tuple(pool.name for pool in policy.pools)
     types = {instance_type for alternative in job.demand for instance_type in alternative}
     for pool in policy.pools:
-        if pool.name in own and (job.pools or pool.instance_type in types):
-            if why := why_not_there(job, pool, project):
-                return f"It cannot run in {pool.name}: {why}."
+        asked = pool.name in own and (job.pools or pool.instance_type in types)
+        if asked and (why := why_not_there(job, pool, project)):
+            return f"It cannot run in {pool.name}: {why}."
     return None
 
 

@@ -16,6 +16,7 @@ from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain import identity, state_machine
 from job_queue.domain.access.rights import Action
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Refused, Unavailable
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
@@ -181,6 +182,12 @@ class DebuggableTraining(Protocol):
     def enable_remote_debug(self, name: str) -> tuple[UpdateResult, str]: ...  # noqa: D102
 
 
+class DebuggableSites(DebuggableTraining, Protocol):
+    """The same operations, at each site."""
+
+    def at(self, site: Site | None) -> DebuggableTraining: ...  # noqa: D102
+
+
 class RemoteDebugService:
     """The service that enables SageMaker's remote debugging in running attempts, so that a shell can be opened there.
 
@@ -191,7 +198,7 @@ class RemoteDebugService:
     """
 
     def __init__(
-        self, commands: JobCommands, repository: JobRepository, training: DebuggableTraining, clock: Callable[[], float]
+        self, commands: JobCommands, repository: JobRepository, training: DebuggableSites, clock: Callable[[], float]
     ) -> None:
         self._commands = commands
         self._repository = repository

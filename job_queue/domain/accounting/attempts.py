@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
+from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import INTERRUPTED, EndedAttempt, Job, JobRecord, epoch, iso
 from job_queue.domain.policy import project_of
 from job_queue.scheduler import PastUse, Policy, UseLedger
@@ -83,6 +84,7 @@ class AttemptRecord:
     utilization: MeasuredUtilization | None = None  # added some minutes after the end; None: not measured
     failure_class: str | None = None  # None: the attempt did not fail, or an earlier version recorded it
     gpu_uuids: tuple[str, ...] | None = None  # the GPUs that the log of a hardware failure names
+    site: Site | None = None  # the account and region; None: the home site
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:
@@ -122,6 +124,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         carrier=job.allocation.carrier if job.allocation else None,
         carries=job.carries,
         failure_class=ended.failure_class,
+        site=ended.site,
         hung=None if job.hung is None else round(max(0.0, end - max(job.hung, _default(began, launched)))),
     )
 
