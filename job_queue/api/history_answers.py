@@ -5,6 +5,7 @@ from datetime import datetime
 
 from api_contract.history import PastAttempt
 from job_queue.domain.accounting.attempts import AttemptRecord, MeasuredUtilization
+from job_queue.domain.fleet.sites import account_of, region_of
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import epoch
 from job_queue.scheduler import GPUS, WHOLE
@@ -57,8 +58,8 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         memory_p95_percent=used.memory_p95,
         failure_class=found.failure_class,
         gpu_uuids=found.gpu_uuids or (),
-        region=found.site and found.site.region,
-        account=found.site and found.site.account,
+        region=region_of(found.site),
+        account=account_of(found.site),
     )
 
 

@@ -41,7 +41,7 @@ from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.failures import FailureAction, chosen_again, remedy_of
-from job_queue.domain.fleet.sites import site_of_pool
+from job_queue.domain.fleet.sites import account_of, region_of, site_of_pool
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import (
     EndedAttempt,
@@ -124,8 +124,8 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, shows_value
         run_seconds=job.run_seconds,
         max_preemptions=job.max_preemptions,
         preemptions=job.preemptions_in_all,
-        region=job.site and job.site.region,
-        account=job.site and job.site.account,
+        region=region_of(job.site),
+        account=account_of(job.site),
         **more,
     )
 
@@ -164,8 +164,8 @@ def detail(
                 _time(job.started),
                 instances=instances,
                 carrier=job.carrier_attempt,
-                region=job.site and job.site.region,
-                account=job.site and job.site.account,
+                region=region_of(job.site),
+                account=account_of(job.site),
             )
         )
     return summary(
@@ -219,8 +219,8 @@ def _attempt(ended: EndedAttempt) -> Attempt:
         ended.instances,
         ended.carrier,
         ended.failure_class,
-        ended.site and ended.site.region,
-        ended.site and ended.site.account,
+        region_of(ended.site),
+        account_of(ended.site),
     )
 
 
@@ -309,7 +309,7 @@ def _pool_status(
         instance_type=pool.instance_type,
         market=pool.market,
         region=pool.region,
-        account=site.account if (site := site_of_pool(pool)) else None,
+        account=account_of(site_of_pool(pool)),
         training_plan=pool.plan_name or None,
         opens=_time(iso(calendar.opens)) if calendar and known else None,
         closes=_time(iso(calendar.closes)) if calendar and known else None,
@@ -380,8 +380,8 @@ def _external_job(job: ExternalTrainingJob, policy: Policy) -> ExternalJob:
         _time(job.since),
         job.orphan,
         job.forged,
-        job.site and job.site.region,
-        job.site and job.site.account,
+        region_of(job.site),
+        account_of(job.site),
     )
 
 

@@ -46,6 +46,16 @@ def name_in(key: str) -> str:
     return key.partition(_SEPARATOR)[0]
 
 
+def region_of(site: Site | None) -> str | None:
+    """Return the region of a site; None: the region of the stack."""
+    return site.region if site else None
+
+
+def account_of(site: Site | None) -> str | None:
+    """Return the account of a site; None: the account of the stack."""
+    return site.account if site else None
+
+
 def same_place(one: Site | None, other: Site | None) -> bool:
     """Return whether two sites are one account and region, whichever roles they have."""
     return (one.key if one else None) == (other.key if other else None)
