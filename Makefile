@@ -119,15 +119,16 @@ outputs: $(STAMP)  ## Type the tutorials on local clouds, and write what is prin
 site: $(STAMP) $(STAMP_SITE)  ## Build the site of the documentation into build/site, in .venv-site
 	$(BIN)/python -m tools.site
 
-lint: $(STAMP)  ## Check style, types and the template, by cfn-lint
+lint: $(STAMP)  ## Check style, types and the templates, by cfn-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/sam validate --lint
-	$(BIN)/cfn-lint --include-checks I -- template.yaml
+	$(BIN)/sam validate --lint --template-file satellite.yaml
+	$(BIN)/cfn-lint --include-checks I -- template.yaml satellite.yaml
 
-audit: $(STAMP) $(STAMP_AUDIT)  ## Check the template, the files for secrets, and the libraries for known holes, in .venv-audit
-	$(VENV_AUDIT)/bin/checkov --framework cloudformation --file template.yaml --compact --quiet --skip-download
+audit: $(STAMP) $(STAMP_AUDIT)  ## Check the templates, the files for secrets, and the libraries for known holes, in .venv-audit
+	$(VENV_AUDIT)/bin/checkov --framework cloudformation --file template.yaml satellite.yaml --compact --quiet --skip-download
 	mkdir -p build && cp .secrets.baseline build/secrets.baseline
 	$(BIN)/detect-secrets-hook --cores $(WORKERS) --baseline build/secrets.baseline $$(git ls-files ':!.secrets.baseline') \
 	  || test $$? -eq 3  # something known stands in another line

@@ -201,7 +201,7 @@ def dearer(now: Counted, before: Counted, tolerance: float = 0.1) -> list[str]:
 def fixed() -> list[tuple[str, str, float]]:
     """Return the fixed costs: name, formula, dollars a month."""
     resources = yaml_parse((ROOT / "template.yaml").read_text())["Resources"].values()
-    alarms = sum(resource["Type"] == "AWS::CloudWatch::Alarm" for resource in resources)
+    alarms = sum(one["Type"] == "AWS::CloudWatch::Alarm" and "Condition" not in one for one in resources)
     of_queue, of_project = METRICS
     return [
         (

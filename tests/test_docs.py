@@ -370,7 +370,7 @@ def test_help_helps(arguments: list[str]) -> None:
 
 
 def test_every_alarm_is_explained_and_every_explanation_has_its_alarm() -> None:
-    resources = yaml_parse(read("template.yaml"))["Resources"]
+    resources = {**yaml_parse(read("template.yaml"))["Resources"], **yaml_parse(read("satellite.yaml"))["Resources"]}
     alarms = {name for name, one in resources.items() if one["Type"] == "AWS::CloudWatch::Alarm"}
     guide = read("docs/operate/runbook.md")
     assert set(re.findall(r"^### `(\w+Alarm)`$", guide, re.MULTILINE)) == alarms

@@ -110,6 +110,10 @@ def test_parameters_and_their_defaults() -> None:
         "PermissionsBoundaryArn": "",
         "GuardrailPolicyArns": "",
         "VolumeKmsKeyArns": "",
+        "OtherRegions": "",
+        "SatelliteAccounts": "",
+        "SatelliteRoleArns": "",
+        "SatelliteExternalId": "",
         "DeletionProtection": "true",
         "ReservedConcurrency": "0",
         "ReadConcurrency": "10",
@@ -171,6 +175,22 @@ def test_parameters_and_their_defaults() -> None:
         ("TrainingPlanArns", "", True),
         ("TrainingPlanArns", "arn:aws:sagemaker:us-east-1:111122223333:training-plan/winter-*", True),
         ("TrainingPlanArns", "arn:aws:sagemaker:us-east-1:111122223333:training-job/x", False),
+        ("OtherRegions", "", True),
+        ("OtherRegions", "us-east-2,us-gov-west-1,ap-southeast-1", True),
+        ("OtherRegions", "us-east-2, eu-west-1", False),
+        ("OtherRegions", "*", False),
+        ("SatelliteAccounts", "", True),
+        ("SatelliteAccounts", "222222222222,333333333333", True),
+        ("SatelliteAccounts", "22222222222", False),
+        ("SatelliteAccounts", "*", False),
+        ("SatelliteRoleArns", "", True),
+        ("SatelliteRoleArns", "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2", True),
+        ("SatelliteRoleArns", "arn:aws:iam::222222222222:role/sagemaker-queue-*", False),
+        ("SatelliteRoleArns", "arn:aws:iam::*:role/sagemaker-queue-satellite-us-east-2", False),
+        ("SatelliteExternalId", "", True),
+        ("SatelliteExternalId", "3f0c9f3e-6a38-4ad6-9d2e-4f3f8f2b1c55", True),
+        ("SatelliteExternalId", "short", False),
+        ("SatelliteExternalId", "1234567890123456 8", False),
         ("AlarmTopicArn", "", True),
         ("AlarmTopicArn", "arn:aws:sns:eu-west-1:111122223333:ml-operations", True),
         ("AlarmTopicArn", "ops@example.org", False),
@@ -275,13 +295,17 @@ def maxima(partition: str, region: str) -> dict[str, str]:
         "AdminArns": list_of(1000, f"{iam}:user/a"),
         "TrainingPlanArns": list_of(500, f"arn:{partition}:sagemaker:{region}:{account}:training-plan/a"),
         "VolumeKmsKeyArns": list_of(1500, f"arn:{partition}:kms:{region}:{account}:key/{key}"),
+        "OtherRegions": ",".join([region] * (101 // (len(region) + 1))),
+        "SatelliteAccounts": ",".join([account] * 20),
+        "SatelliteRoleArns": list_of(1500, f"{iam}:role/a"),
+        "SatelliteExternalId": "e" * 40,
         "CreateRate": "99.99",
         **{name: str(numbers.stop - 1) for name, numbers in WHOLE_NUMBERS.items()},
     }
     for name, value in values.items():
         parameter = TEMPLATE["Parameters"][name]
         assert re.fullmatch(parameter["AllowedPattern"], value), name
-        assert len(value) == parameter.get("MaxLength", len(value)), name
+        assert len(value) == parameter.get("MaxLength", len(value)) or name == "OtherRegions", name
     return values
 
 
@@ -301,6 +325,8 @@ def test_at_the_maximum_of_all_parameters_policies_and_environment_are_within_th
     for name in ("QueueRole", "ReadRole"):
         policies = filling.fill(resources[name]["Properties"]["Policies"])
         assert sum(size(one["PolicyDocument"]) for one in policies) <= 10_240, "IAM's limit for all policies in a role"
+    elsewhere = filling.fill(resources["OtherSitesPolicy"]["Properties"]["PolicyDocument"])
+    assert size(elsewhere) <= 6_144, "IAM's limit for a managed policy"
     variables = filling.fill(resources["QueueFunction"]["Properties"]["Environment"]["Variables"])
     assert size(variables) <= 4096, "Lambda's limit"
     assert len(variables["ALLOWED_ROLE_ARNS"]) == 2000
@@ -604,14 +630,21 @@ def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Js
         "AWS::Events::EventBusPolicy",
         "AWS::Lambda::Alias",
     }
-    assert not [name for name, one in resources.items() if one["Type"] in ways_around]
+    found = {name: one["Condition"] for name, one in resources.items() if one["Type"] in ways_around}
+    assert found == {"SatelliteEvents": "WithSatelliteAccounts"}
 
 
 def test_training_job_events_reach_the_function(resources: Json) -> None:
     rule = rule_for(resources, "aws.sagemaker")
     assert rule["EventPattern"] == {
         "source": ["aws.sagemaker"],
-        "account": [{"Ref": "AWS::AccountId"}],
+        "account": {
+            "Fn::If": [
+                "WithSatelliteAccounts",
+                {"Fn::Split": [",", {"Fn::Sub": "${AWS::AccountId},${SatelliteAccounts}"}]},
+                [{"Ref": "AWS::AccountId"}],
+            ]
+        },
         "detail-type": ["SageMaker Training Job State Change"],
         "detail": {"TrainingJobStatus": ["Completed", "Failed", "Stopped", "InProgress"]},
     }
@@ -745,8 +778,11 @@ def test_alarms(resources: Json) -> None:
         "UnrecordedJobAlarm": (NAMESPACE, "UnrecordedJobs"),
         "NoCycleAlarm": (NAMESPACE, "CycleTime"),
         "ReconciliationAlarm": (NAMESPACE, Metric.RECONCILIATION_AGE.value[0]),
+        "SilentSiteAlarm": (NAMESPACE, "SilentSites"),
         "ApiErrorAlarm": ("AWS/ApiGateway", "5XXError"),
     }
+    assert {name for name in alarms if "Condition" in resources[name]} == {"SilentSiteAlarm"}
+    assert resources["SilentSiteAlarm"]["Condition"] == "WithOtherSites"
     for name, alarm in alarms.items():
         # No data means that nothing went wrong, except where it means that nothing goes at all.
         signs_of_life = ("NoCycleAlarm", "ReconciliationAlarm")
@@ -787,8 +823,12 @@ def test_alarms_and_dashboard_name_what_there_is(resources: Json) -> None:
 
 
 def dashboard(resources: Json) -> Json:
-    body = resources["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
-    parsed: Json = json.loads(body)
+    body, names = resources["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    condition, more, none = names["MoreAlarms"]["Fn::If"]
+    assert (condition, none) == ("WithOtherSites", "")
+    without: Json = json.loads(body.replace("${MoreAlarms}", none))
+    parsed: Json = json.loads(body.replace("${MoreAlarms}", more["Fn::Sub"]))
+    assert len(text_of(without)) < len(text_of(parsed)), "both are JSON"
     return parsed
 
 
@@ -929,7 +969,9 @@ def test_each_function_has_a_role_without_managed_policies_but_those_given(resou
     assert resources["QueueFunction"]["Properties"]["Role"] == {"Fn::GetAtt": ["QueueRole", "Arn"]}
     assert resources["ReadFunction"]["Properties"]["Role"] == {"Fn::GetAtt": ["ReadRole", "Arn"]}
     assert not of_type(resources, "AWS::IAM::Policy")
-    assert not of_type(resources, "AWS::IAM::ManagedPolicy")
+    (elsewhere,) = of_type(resources, "AWS::IAM::ManagedPolicy").values()
+    assert elsewhere["Roles"] == [{"Ref": "QueueRole"}]
+    assert resources["OtherSitesPolicy"]["Condition"] == "WithRightsElsewhere"
 
 
 def test_every_action_is_named(resources: Json) -> None:
@@ -1098,8 +1140,10 @@ STACK_ARNS = {
     "AWS::CloudWatch::Dashboard": f"arn:aws:cloudwatch::{ANY_ACCOUNT}:dashboard/training-job-queue",
     "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{ANY_REGION}:{ANY_ACCOUNT}:table/sagemaker-queue-lines",
     "AWS::EC2::": f"arn:aws:ec2:{ANY_REGION}:{ANY_ACCOUNT}:vpc-endpoint/vpce-0123456789abcdef0",
+    "AWS::Events::EventBusPolicy": f"arn:aws:events:{ANY_REGION}:{ANY_ACCOUNT}:event-bus/default",
     "AWS::Events::Rule": f"arn:aws:events:{ANY_REGION}:{ANY_ACCOUNT}:rule/training-job-queue-QueueFunctionTick-1A2B",
-    "AWS::IAM::Role": f"arn:aws:iam::{ANY_ACCOUNT}:role/training-job-queue-ReadRole-1A2B",
+    "AWS::IAM::ManagedPolicy": f"arn:aws:iam::{ANY_ACCOUNT}:policy/training-job-queue-OtherSitesPolicy-1A2B",
+    "AWS::IAM::Role": f"arn:aws:iam::{ANY_ACCOUNT}:role/training-job-queue-QueueRole-1A2B",
     "AWS::KMS::Key": f"arn:aws:kms:{ANY_REGION}:{ANY_ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab",
     "AWS::Lambda::EventSourceMapping": f"arn:aws:lambda:{ANY_REGION}:{ANY_ACCOUNT}:event-source-mapping:1234abcd",
     "AWS::Lambda::": f"arn:aws:lambda:{ANY_REGION}:{ANY_ACCOUNT}:function:training-job-queue-QueueFunction-1A2B",
@@ -1112,6 +1156,7 @@ UNUSED = {  # permissions that AWS names for features that the template does not
     "AWS::DynamoDB::Table": r"kinesis:.*|kms:.*|iam:.*|logs:.*|s3:.*",  # no replicas, streams, imports and own keys
     "AWS::EC2::VPCEndpoint": r"vpc-lattice:.*|vpce:AllowMultiRegion",
     "AWS::Events::Rule": r"iam:PassRole",  # targets have policies of their own
+    "AWS::IAM::ManagedPolicy": r"iam:(Attach|Detach)(Group|User)Policy",  # it is attached to a role only
     "AWS::KMS::Key": r"kms:(Enable|Disable)KeyRotation",  # asymmetric keys are not rotated
     "AWS::Lambda::EventSourceMapping": r"kms:.*",
     # no file systems, layers, own keys and signed code; SAM's bucket is in another statement
@@ -1141,13 +1186,13 @@ def test_a_deployer_has_the_permissions_that_aws_names_for_each_resource(resourc
     for kind in sorted(kinds):
         arn = next(arn for prefix, arn in STACK_ARNS.items() if kind.startswith(prefix))
         for action in sorted(named_permissions(kind)):
-            passed = action == "iam:PassRole"
+            passed, of_role = action == "iam:PassRole", action in ("iam:AttachRolePolicy", "iam:DetachRolePolicy")
             request = EvalContext(
                 principal_arn=f"arn:aws:iam::{ANY_ACCOUNT}:user/dana",
                 principal_type="User",
                 principal_account=ANY_ACCOUNT,
                 action=action,
-                resource_arn=STACK_ARNS["AWS::IAM::Role"] if passed else arn,
+                resource_arn=STACK_ARNS["AWS::IAM::Role"] if passed or of_role else arn,
                 region="us-east-1",
                 principal_keys={"aws:calledvia": ["cloudformation.amazonaws.com"]},
                 service_context={"iam:passedtoservice": "lambda.amazonaws.com"} if passed else {},

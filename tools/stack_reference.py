@@ -1,4 +1,4 @@
-"""``python -m tools.stack_reference docs/reference/stack.md``: update the page about the stack from template.yaml.
+"""``python -m tools.stack_reference docs/reference/stack.md``: update the page about the stacks from their templates.
 
 In the page, the text above a comment is written by hand, and the text below that comment is generated.
 """
@@ -14,14 +14,16 @@ from samtranslator.yaml_helper import yaml_parse
 from tools.generated_text import update_page, with_sections
 from tools.markdown import table
 
-TEMPLATE = Path(__file__).parents[1] / "template.yaml"
+ROOT = Path(__file__).parents[1]
+TEMPLATE, SATELLITE = ROOT / "template.yaml", ROOT / "satellite.yaml"
 
 Json = dict[str, Any]
 
 
 def with_stack(page: str) -> str:
-    """Return the page with the present parameters, outputs and resources of the stack."""
-    return with_sections(page, stack_sections(yaml_parse(TEMPLATE.read_text())), "template.yaml")
+    """Return the page with the present parameters, outputs and resources of the stack, and of a satellite."""
+    stack, satellite = (yaml_parse(path.read_text()) for path in (TEMPLATE, SATELLITE))
+    return with_sections(page, [*stack_sections(stack), *satellite_sections(satellite)], "template.yaml")
 
 
 def stack_sections(template: Json) -> Iterator[str]:
@@ -39,6 +41,23 @@ def stack_sections(template: Json) -> Iterator[str]:
     resources = template["Resources"].items()
     rows = [(f"`{name}`", f"`{one['Type']}`", _created(one, template)) for name, one in resources]
     yield table(["resource", "type", "created"], rows)
+
+
+def satellite_sections(template: Json) -> Iterator[str]:
+    """Return the generated sections about the stack of another region or account."""
+    yield "## A satellite: another region or account"
+    yield "The stack made from `satellite.yaml` has these parameters and outputs ([regions](../operate/regions.md))."
+    rows = [(f"`{name}`", _default(one), _one_line(one["Description"])) for name, one in template["Parameters"].items()]
+    yield table(["parameter", "default", "meaning"], rows)
+    outputs = template["Outputs"].items()
+    yield table(["output", "meaning"], [(f"`{name}`", _one_line(one["Description"])) for name, one in outputs])
+
+
+def _default(facts: Json) -> str:
+    """Return the default of a parameter for a table."""
+    if "Default" not in facts:
+        return "required"
+    return f"`{facts['Default']}`" if facts["Default"] else "empty"
 
 
 def _parameter(facts: Json) -> str:
@@ -60,20 +79,22 @@ def _created(resource: Json, template: Json) -> str:
     condition = resource.get("Condition")
     if condition is None:
         return "always"
-    return "with " + " and ".join(f"`{name}`" for name in _parameters_of(template["Conditions"][condition], template))
+    return f"with {_parameters_of(template['Conditions'][condition], template)}"
 
 
-def _parameters_of(condition: Any, template: Json) -> list[str]:
-    """Return the names of the parameters on which a condition depends."""
+def _parameters_of(condition: Any, template: Json) -> str:
+    """Return the parameters on which a condition depends, in words."""
     if isinstance(condition, list):
-        return [name for one in condition for name in _parameters_of(one, template)]
+        return " and ".join(filter(None, (_parameters_of(one, template) for one in condition)))
     if not isinstance(condition, dict):
-        return []
+        return ""
     if "Ref" in condition:
-        return [condition["Ref"]]
+        return f"`{condition['Ref']}`"
     if isinstance(named := condition.get("Condition"), str):
         return _parameters_of(template["Conditions"][named], template)
-    return [name for one in condition.values() for name in _parameters_of(one, template)]
+    if "Fn::Or" in condition:
+        return " or ".join(_parameters_of(one, template) for one in condition["Fn::Or"])
+    return _parameters_of(list(condition.values()), template)
 
 
 def _one_line(text: str) -> str:

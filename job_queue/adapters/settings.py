@@ -24,6 +24,7 @@ class DeploymentSettings:
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
     checkpoint_buckets: tuple[str, ...] = ()  # names or patterns of buckets in which the queue looks up checkpoints
+    satellite_external_id: str = ""  # the queue gives it when it assumes the roles of other sites; empty: no such role
     work_bucket: str = ""  # for carriers' mailboxes; empty: no shared instances
     order_key: str = ""  # ARN of the KMS key that signs orders to agents
     idle_minutes: int = 30  # time after which a job whose GPUs do nothing counts as idle; 0: no look-ups
@@ -52,6 +53,7 @@ class DeploymentSettings:
             create_rate=float(environment.get("CREATE_RATE", cls.create_rate)),
             create_burst=int(environment.get("CREATE_BURST", cls.create_burst)),
             checkpoint_buckets=_split(environment.get("CHECKPOINT_BUCKETS", "")),
+            satellite_external_id=environment.get("SATELLITE_EXTERNAL_ID", cls.satellite_external_id),
             work_bucket=environment.get("WORK_BUCKET", cls.work_bucket),
             order_key=environment.get("ORDER_KEY", cls.order_key),
             idle_minutes=int(environment.get("IDLE_MINUTES", cls.idle_minutes)),

@@ -52,14 +52,15 @@ from tests.jobs import P5, a_job
 from tests.system.conftest import FOREVER, System, send
 
 Json = dict[str, Any]
-TEMPLATE = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
+ROOT = Path(__file__).parents[2]
+TEMPLATE = yaml_parse((ROOT / "template.yaml").read_text())
 TWIN = "twin-of-the-queue"
 PLAN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/reserved"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 # With every permission that there can be.
 PARAMETERS = {"CheckpointBuckets": "system,more.checkpoints", "VolumeKmsKeyArns": KEY}
 DEFAULT_BUCKET, PUBLISHED = f"sagemaker-{REGION}-{ACCOUNT}", f"training-queue-{ACCOUNT}"
-EXAMPLES = Path(__file__).parents[2] / "examples/iam"
+EXAMPLES = ROOT / "examples/iam"
 THROUGH_SAGEMAKER = {"kms_ViaService": f"sagemaker.{REGION}.amazonaws.com"}
 
 
@@ -85,45 +86,35 @@ def without(document: Json, sid: str, action: str) -> Json:
     return document
 
 
-class Twin:
-    """The queue's parts, with the rights of the function's role."""
+class Assumed:
+    """The queue's parts that call SageMaker, with the rights of a role that a test may change.
 
-    def __init__(self, system: System) -> None:
+    :param policy: name of the role's inline policy.
+    :param by: the client of STS that assumes the role.
+    :param options: further arguments of AssumeRole.
+    """
+
+    def __init__(self, system: System, role: str, policy: str, by: Any, **options: str) -> None:
         self.system = system
         self.iam = system.cloud.client("iam")
-        functions = system.cloud.client("lambda")
-        function = functions.get_function_configuration(FunctionName=system.cloud.function_name)
-        self.role = function["Role"].rpartition("/")[2]
-        self.document: Json = self.iam.get_role_policy(RoleName=self.role, PolicyName="queue")["PolicyDocument"]
-        trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
-        made = self.iam.create_role(
-            RoleName=TWIN, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        )
-        reader = functions.get_function_configuration(FunctionName=system.cloud.read_function_name)
-        self.read_log_group = str(reader["LoggingConfig"]["LogGroup"])
-        self.read_document: Json = self.iam.get_role_policy(
-            RoleName=reader["Role"].rpartition("/")[2], PolicyName="read"
-        )["PolicyDocument"]
-        self.arn: str = made["Role"]["Arn"]
-        self.grant(self.document)
-        assumed = system.cloud.client("sts").assume_role(RoleArn=self.arn, RoleSessionName="test")["Credentials"]
+        self.name, self._policy = role, policy
+        self.arn: str = self.iam.get_role(RoleName=role)["Role"]["Arn"]
+        self.document: Json = self.iam.get_role_policy(RoleName=role, PolicyName=policy)["PolicyDocument"]
+        assumed = by.assume_role(RoleArn=self.arn, RoleSessionName="test", **options)["Credentials"]
         self._session = boto3.Session(
             assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"], region_name=REGION
         )
-        self._names = iter(range(10_000))
-        tables = DynamoDBTables(self.client("dynamodb"))
-        attempts = AttemptHistory(tables, "sagemaker-queue-history", 1000)
-        self.store = JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
+        self._names = (f"{role[:4]}{number}" for number in range(10_000))
         self.training = SageMakerTraining(self.client("sagemaker"), self.client("sagemaker"))
-        # The key's own policy names the function's role, so an administrator signs for the twin.
-        orders = KmsOrderKey(system.cloud.client("kms"), self.resource("OrderKey"))
-        number = f"{seal.public_number(seal.private_number()):x}"
-        self.carrier = a_job("carrier", launched="carrier-qstamp-1", carries=8, secret="s", agent_key=number)
-        self.mailboxes = Mailboxes(self.client("s3"), WORK_BUCKET, orders, lambda _: (), {"carrier": self.carrier}.get)
 
     def grant(self, document: Json) -> None:
         """Give the role this policy and no other."""
-        self.iam.put_role_policy(RoleName=TWIN, PolicyName="queue", PolicyDocument=json.dumps(document))
+        self.iam.put_role_policy(RoleName=self.name, PolicyName=self._policy, PolicyDocument=json.dumps(document))
+
+    def granted(self) -> Json:
+        """Return the present policy of the role."""
+        found: Json = self.iam.get_role_policy(RoleName=self.name, PolicyName=self._policy)["PolicyDocument"]
+        return found
 
     def client(self, service: str) -> Any:
         environment = self.system.cloud.environment()
@@ -133,20 +124,49 @@ class Twin:
 
     def new_job(self) -> Job:
         """A job that nobody has seen."""
-        name = f"permitted{next(self._names)}"
+        name = f"permitted-{next(self._names)}"
         return a_job(name, state=JobState.STARTING, launched=f"{name}-qstamp-1", submission="0" * 32, demand=({P5: 1},))
-
-    def new_member(self) -> Job:
-        """Return a member that is recorded on the carrier."""
-        return replace(
-            self.new_job(), carrier_attempt=self.carrier.launched, allocation=GpuAllocation(self.carrier.name, (0,))
-        )
 
     def request(self) -> Json:
         """An attempt of a new job, as the queue asks for it."""
         job = self.new_job()
         details = self.system.request(job.name, "import time; time.sleep(600)")
         return attempt_request(job, json.dumps(details), Policies(1).of(None).policy)
+
+
+class Twin(Assumed):
+    """The queue's parts, with the rights of the function's role."""
+
+    def __init__(self, system: System) -> None:
+        iam, functions = system.cloud.client("iam"), system.cloud.client("lambda")
+        function = functions.get_function_configuration(FunctionName=system.cloud.function_name)
+        self.role = function["Role"].rpartition("/")[2]
+        rights = iam.get_role_policy(RoleName=self.role, PolicyName="queue")["PolicyDocument"]
+        trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+        iam.create_role(
+            RoleName=TWIN, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        )
+        iam.put_role_policy(RoleName=TWIN, PolicyName="queue", PolicyDocument=json.dumps(rights))
+        super().__init__(system, TWIN, "queue", system.cloud.client("sts"))
+        reader = functions.get_function_configuration(FunctionName=system.cloud.read_function_name)
+        self.read_log_group = str(reader["LoggingConfig"]["LogGroup"])
+        self.read_document: Json = self.iam.get_role_policy(
+            RoleName=reader["Role"].rpartition("/")[2], PolicyName="read"
+        )["PolicyDocument"]
+        tables = DynamoDBTables(self.client("dynamodb"))
+        attempts = AttemptHistory(tables, "sagemaker-queue-history", 1000)
+        self.store = JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
+        # The key's own policy names the function's role, so an administrator signs for the twin.
+        orders = KmsOrderKey(system.cloud.client("kms"), self.resource("OrderKey"))
+        number = f"{seal.public_number(seal.private_number()):x}"
+        self.carrier = a_job("carrier", launched="carrier-qstamp-1", carries=8, secret="s", agent_key=number)
+        self.mailboxes = Mailboxes(self.client("s3"), WORK_BUCKET, orders, lambda _: (), {"carrier": self.carrier}.get)
+
+    def new_member(self) -> Job:
+        """Return a member that is recorded on the carrier."""
+        return replace(
+            self.new_job(), carrier_attempt=self.carrier.launched, allocation=GpuAllocation(self.carrier.name, (0,))
+        )
 
     def resource(self, logical: str) -> str:
         """The physical ID of one of the stack's resources."""
@@ -218,33 +238,33 @@ def ends_an_attempt(twin: Twin) -> bool:
     return succeeds(lambda: twin.store.apply(end, time.time()))  # refused, as the queue has no such job
 
 
-def launches(twin: Twin, **changes: Any) -> bool:
+def launches(twin: Assumed, **changes: Any) -> bool:
     answer, words = twin.training.create(twin.request() | changes)
     if answer is not LaunchResult.LAUNCHED:
         assert (answer, words.partition(":")[0]) == (LaunchResult.NOT_NOW, "AccessDeniedException"), words
     return answer is LaunchResult.LAUNCHED
 
 
-def launches_on_a_plan(twin: Twin) -> bool:
+def launches_on_a_plan(twin: Assumed) -> bool:
     resources = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "TrainingPlanArn": PLAN}
     return launches(twin, ResourceConfig=resources)
 
 
-def stops(twin: Twin) -> bool:
+def stops(twin: Assumed) -> bool:
     return twin.training.stop(an_attempt(twin)) is StopResult.ASKED
 
 
-def reads_logs(twin: Twin) -> bool:
+def reads_logs(twin: Assumed) -> bool:
     return succeeds(lambda: AgentLog(twin.client("logs")).key_lines("carrier--nobody-qstamp-1"))
 
 
-def releases_a_warm_pool(twin: Twin) -> bool:
+def releases_a_warm_pool(twin: Assumed) -> bool:
     name = an_attempt(twin)
     update = {"TrainingJobName": name, "ResourceConfig": {"KeepAlivePeriodInSeconds": 0}}
     return succeeds(lambda: twin.client("sagemaker").update_training_job(**update))
 
 
-def an_attempt(twin: Twin) -> str:
+def an_attempt(twin: Assumed) -> str:
     """An attempt of the queue, started by somebody who may."""
     request = twin.request()
     twin.system.sagemaker.create_training_job(**request)
@@ -298,15 +318,15 @@ def queue_arn(twin: Twin) -> str:
     return str(found["Attributes"]["QueueArn"])
 
 
-def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*", **context: str) -> Callable[[Twin], bool]:
+def evaluates(action: str, resource: Callable[[Any], str] = lambda _: "*", **context: str) -> Callable[[Any], bool]:
     """What IAM says of the policy, for what the local cloud does not check as AWS does.
 
     It has no X-Ray and no training plans, and it names a log group where AWS names the stream in it.
     :param context: condition keys, with _ for the colon.
     """
 
-    def use(twin: Twin) -> bool:
-        policy = twin.iam.get_role_policy(RoleName=TWIN, PolicyName="queue")["PolicyDocument"]
+    def use(twin: Assumed) -> bool:
+        policy = twin.granted()
         request = EvalContext(
             principal_arn=twin.arn,
             principal_type="AssumedRole",
@@ -331,20 +351,8 @@ def a_log_stream(twin: Twin) -> str:
     return f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{twin.system.cloud.log_group}:log-stream:today"
 
 
-USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
-    ("KeepTheQueue", "dynamodb:ConditionCheckItem"): commits,
-    ("KeepTheQueue", "dynamodb:DeleteItem"): lambda twin: succeeds(lambda: twin.store.drop_external("nobody")),
-    ("KeepTheQueue", "dynamodb:GetItem"): lambda twin: succeeds(lambda: twin.store.record("nobody")),
-    ("KeepTheQueue", "dynamodb:PutItem"): adds_a_job,
-    ("KeepTheQueue", "dynamodb:Query"): lambda twin: succeeds(twin.store.active),
-    ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.raise_generation),
-    ("KeepTheHistory", "dynamodb:PutItem"): ends_an_attempt,
-    ("KeepTheHistory", "dynamodb:Query"): lambda twin: succeeds(
-        lambda: twin.store.attempts.page(time.time() - 60, time.time(), 1, time.time())
-    ),
-    ("AddUtilizationToTheHistory", "dynamodb:UpdateItem"): lambda twin: succeeds(
-        lambda: twin.store.attempts.note_utilization(an_ended_attempt(), MeasuredUtilization())
-    ),
+# The rights that concern training jobs. The roles of other sites have exactly these (tests/system/test_satellite.py).
+USES_IN_A_SITE: dict[tuple[str, str], Callable[[Assumed], bool]] = {
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
     ("LaunchOnTrainingPlans", "sagemaker:CreateTrainingJob"): launches_on_a_plan,
@@ -363,15 +371,7 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("LetVolumesBeEncrypted", "kms:CreateGrant"): evaluates(
         "kms:CreateGrant", lambda _: KEY, kms_GrantIsForAWSResource="true", **THROUGH_SAGEMAKER
     ),
-    ("AssignMembers", "s3:PutObject"): assigns_a_member,
-    ("HearOfMembers", "s3:GetObject"): hears_of_a_member,
-    ("RemoveOrders", "s3:DeleteObject"): removes_orders,
     ("ReadTheLogsOfTrainingJobs", "logs:FilterLogEvents"): reads_logs,
-    ("ReceiveReports", "sqs:ReceiveMessage"): lambda twin: receives_reports(twin, "ReceiveMessage"),
-    ("ReceiveReports", "sqs:DeleteMessage"): lambda twin: receives_reports(twin, "DeleteMessage"),
-    ("ReceiveReports", "sqs:GetQueueAttributes"): lambda twin: receives_reports(twin, "GetQueueAttributes"),
-    # The local cloud's S3 says that an object is missing without this permission, too.
-    ("SeeThatObjectsAreMissing", "s3:ListBucket"): evaluates("s3:ListBucket", lambda _: f"arn:aws:s3:::{WORK_BUCKET}"),
     ("ListCheckpoints", "s3:ListBucket"): lambda twin: succeeds(
         lambda: twin.client("s3").list_objects_v2(Bucket="system")
     ),
@@ -381,6 +381,30 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("LookWhatGpusDo", "cloudwatch:GetMetricData"): lambda twin: succeeds(
         lambda: GpuUtilization(twin.client("cloudwatch"))(["a/algo-1"], time.time() - 60, time.time(), 60, lambda: True)
     ),
+}
+USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
+    **USES_IN_A_SITE,
+    ("KeepTheQueue", "dynamodb:ConditionCheckItem"): commits,
+    ("KeepTheQueue", "dynamodb:DeleteItem"): lambda twin: succeeds(lambda: twin.store.drop_external("nobody")),
+    ("KeepTheQueue", "dynamodb:GetItem"): lambda twin: succeeds(lambda: twin.store.record("nobody")),
+    ("KeepTheQueue", "dynamodb:PutItem"): adds_a_job,
+    ("KeepTheQueue", "dynamodb:Query"): lambda twin: succeeds(twin.store.active),
+    ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.raise_generation),
+    ("KeepTheHistory", "dynamodb:PutItem"): ends_an_attempt,
+    ("KeepTheHistory", "dynamodb:Query"): lambda twin: succeeds(
+        lambda: twin.store.attempts.page(time.time() - 60, time.time(), 1, time.time())
+    ),
+    ("AddUtilizationToTheHistory", "dynamodb:UpdateItem"): lambda twin: succeeds(
+        lambda: twin.store.attempts.note_utilization(an_ended_attempt(), MeasuredUtilization())
+    ),
+    ("AssignMembers", "s3:PutObject"): assigns_a_member,
+    ("HearOfMembers", "s3:GetObject"): hears_of_a_member,
+    ("RemoveOrders", "s3:DeleteObject"): removes_orders,
+    ("ReceiveReports", "sqs:ReceiveMessage"): lambda twin: receives_reports(twin, "ReceiveMessage"),
+    ("ReceiveReports", "sqs:DeleteMessage"): lambda twin: receives_reports(twin, "DeleteMessage"),
+    ("ReceiveReports", "sqs:GetQueueAttributes"): lambda twin: receives_reports(twin, "GetQueueAttributes"),
+    # The local cloud's S3 says that an object is missing without this permission, too.
+    ("SeeThatObjectsAreMissing", "s3:ListBucket"): evaluates("s3:ListBucket", lambda _: f"arn:aws:s3:::{WORK_BUCKET}"),
     ("Notify", "events:PutEvents"): notifies,
     ("KeepFailedEvents", "sqs:SendMessage"): keeps_a_failed_event,
     ("WriteLogs", "logs:CreateLogStream"): evaluates("logs:CreateLogStream", a_log_stream),
