@@ -108,6 +108,7 @@ class LocalCloud:
         self.sites = all_sites(regions, accounts)
         self.home = self.sites[0]
         self._key_limits = key_limits
+        self.slots = slots
         self._slots = max(slots * len(self.sites), _instances(policy))
         self._policy = policy
         self._auth = auth

@@ -76,7 +76,8 @@ class RuleTargets:
     `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS. Without `queues`, no queue
     receives events.
 
-    :param buses: the event buses of other sites: for each ARN a function that gets the event and the target.
+    :param buses: the event buses of other sites: for each ARN a function that gets the event and the target. If it
+        raises PermissionError, the event goes to the target's dead-letter queue.
     """
 
     def __init__(
@@ -112,14 +113,19 @@ class RuleTargets:
                 forward(event, target)
                 return
             if is_queue:
-                url = self._queues.get_queue_url(QueueName=target["Arn"].rpartition(":")[2])["QueueUrl"]
-                self._queues.send_message(QueueUrl=url, MessageBody=target.get("Input", text))
+                self._send(target["Arn"], target.get("Input", text))
                 return
             self._functions.invoke(
                 FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text)
             )
         except Exception as error:
             _log.warning("An event could not be delivered to %s: %s", target["Arn"], error)
+            if isinstance(error, PermissionError) and self._queues and "DeadLetterConfig" in target:
+                self._send(target["DeadLetterConfig"]["Arn"], text)
+
+    def _send(self, queue_arn: str, text: str) -> None:
+        url = self._queues.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        self._queues.send_message(QueueUrl=url, MessageBody=text)
 
     def _current_rules(self) -> list[tuple[str, list[Target]]]:
         if time.monotonic() - self._read_at > RULE_CACHE_SECONDS:

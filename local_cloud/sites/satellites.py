@@ -40,11 +40,7 @@ def prepare(
             "QueueRoleArn": queue_role,
             "ExternalId": external_id,
             "AllowedRoleArns": job_role,
-            "HomeAccount": home.account,
-            "HomeAccountId": home.account,
             "HomeRegion": home.region,
-            "HomeEventBusArn": home.bus_arn,
-            "EventBusArn": home.bus_arn,
         }
         deploy(client, project / TEMPLATE, site, parameters)
     else:
