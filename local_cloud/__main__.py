@@ -19,7 +19,7 @@ from local_cloud.sagemaker.account.options import (
     parse_rate,
     parse_seconds,
 )
-from local_cloud.sites.site import HOME_REGION, parse_accounts, parse_regions
+from local_cloud.sites.emulated_site import HOME_REGION, parse_accounts, parse_regions
 from local_cloud.user_errors import LocalCloudError
 
 Parsed = TypeVar("Parsed")

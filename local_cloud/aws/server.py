@@ -37,12 +37,13 @@ sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import assumed_roles, event_buses, limits, log_filters, questions, several_sites  # noqa: E402
+from local_cloud.aws import limits, log_filters, questions  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
-from local_cloud.aws.several_sites import SeveralSites  # noqa: E402
 from local_cloud.dynamodb import table_keys  # noqa: E402
 from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
 from local_cloud.dynamodb.requests import MEASURED, MeteredCalls  # noqa: E402
+from local_cloud.sites import assumed_roles, event_buses, server_side  # noqa: E402
+from local_cloud.sites.server_side import ServerSites  # noqa: E402
 
 ENCRYPTION = b"x-amz-server-side-encryption"
 KEY = ENCRYPTION + b"-aws-kms-key-id"
@@ -63,15 +64,15 @@ class AccessControl:
     ministack checks these itself.
     """
 
-    def __init__(self, port: int, token: str, sites: SeveralSites, *, auth: bool, account: str) -> None:
+    def __init__(self, port: int, token: str, sites: ServerSites, *, auth: bool, account: str) -> None:
         self._port = port
         self._sites = sites
         self._endpoints: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             questions.AUTHORIZE: refusal,
-            questions.ACCOUNT: several_sites.account,
-            questions.FORWARD: several_sites.forward,
+            questions.ACCOUNT: server_side.account,
+            questions.FORWARD: server_side.forward,
             questions.OUTAGES: sites.change,
-            questions.EXPIRE: several_sites.expire,
+            questions.EXPIRE: server_side.expire,
         }
         self._account = account.encode()
         self._token = token.encode()
@@ -169,7 +170,7 @@ async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> N
     await app(scope, receive, send)
 
 
-def verify_root_signatures(access: str, sites: SeveralSites) -> None:
+def verify_root_signatures(access: str, sites: ServerSites) -> None:
     """Make ministack verify the root user's signatures as those of all other users.
 
     By default ministack treats several access keys as the root user's: the configured key, `test`, any twelve digits,
@@ -308,7 +309,7 @@ def main(descriptor: int, crashes: Crashes) -> None:
     # Lambda functions inherit the environment and must not have the token.
     token, auth = os.environ.pop("LOCAL_CLOUD_TOKEN"), os.environ["AUTH"] == "true"
     keys = json.loads(os.environ.pop("LOCAL_CLOUD_ROOT_KEYS", "[]"))
-    sites = SeveralSites([tuple(key) for key in keys])
+    sites = ServerSites([tuple(key) for key in keys])
     application = AccessControl(int(os.environ["GATEWAY_PORT"]), token, sites, auth=auth, account=get_account_id())
     if auth:
         verify_root_signatures(os.environ["AWS_ACCESS_KEY_ID"], sites)

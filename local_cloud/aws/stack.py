@@ -28,8 +28,8 @@ from local_cloud.sagemaker.job_processes.log_streams import written_lines
 from local_cloud.sagemaker.remote_debug.service import SessionService, write_plugin
 from local_cloud.sagemaker.training_service import TrainingService
 from local_cloud.sites import satellites
+from local_cloud.sites.emulated_site import HOME_ACCOUNT, HOME_REGION, EmulatedSite, all_sites
 from local_cloud.sites.other_sites import OtherSites
-from local_cloud.sites.site import HOME_ACCOUNT, HOME_REGION, Site, all_sites
 from local_cloud.user_errors import LocalCloudError
 from sagemaker_queue import QueueClient, QueueError
 
@@ -197,7 +197,7 @@ class LocalCloud:
         self.faults.begin()
         self._ministack.begin_crashes()
 
-    def _training_service(self, site: Site, keys: AccountKeys, options: Mapping[str, Any]) -> TrainingService:
+    def _training_service(self, site: EmulatedSite, keys: AccountKeys, options: Mapping[str, Any]) -> TrainingService:
         home = site == self.home
         return TrainingService(
             aws_endpoint=self._ministack.url,
@@ -361,15 +361,15 @@ class LocalCloud:
         """Return a session of this process for this cloud; os.environ is neither read nor changed."""
         return self._new_session()
 
-    def site_session(self, site: Site) -> boto3.Session:
+    def site_session(self, site: EmulatedSite) -> boto3.Session:
         """Return a session of the root user of a site's account, in the site's region. It fails during an outage."""
         return self._new_session(site)
 
-    def training_of(self, site: Site) -> TrainingService:
+    def training_of(self, site: EmulatedSite) -> TrainingService:
         """Return the emulator of SageMaker of a site."""
         return self._others.services[site] if self._others else self.training
 
-    def begin_outage(self, site: Site, *, silent: bool = False) -> None:
+    def begin_outage(self, site: EmulatedSite, *, silent: bool = False) -> None:
         """Let a site not answer from now on. Its jobs continue, and its events are kept.
 
         :param site: any site but the home site.
@@ -380,7 +380,7 @@ class LocalCloud:
             raise ValueError(f"{site} is not one of the other sites")
         self._others.outages.begin(site, silent=silent)
 
-    def end_outage(self, site: Site) -> None:
+    def end_outage(self, site: EmulatedSite) -> None:
         """Let a site answer again, and deliver its kept events."""
         if self._others:
             self._others.outages.end(site)
@@ -427,7 +427,7 @@ class LocalCloud:
     def _nowhere(self) -> Path:
         return self.folder / "no-such-file"
 
-    def _new_session(self, site: Site | None = None) -> boto3.Session:
+    def _new_session(self, site: EmulatedSite | None = None) -> boto3.Session:
         chosen = site or self.home
         return local_session(
             endpoint=self._ministack.url,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from local_cloud.faults.injection import Faults
-from local_cloud.sites.site import Site
+from local_cloud.sites.emulated_site import EmulatedSite
 
 SHORTEST, LONGEST = 1.0, 10.0  # seconds of a random outage
 POLL = 0.1  # seconds
@@ -19,14 +19,14 @@ class Outages:
         each site that does not answer to whether calls wait (True) or lose their connection at once (False).
     """
 
-    def __init__(self, changed: Callable[[Mapping[Site, bool]], None]) -> None:
+    def __init__(self, changed: Callable[[Mapping[EmulatedSite, bool]], None]) -> None:
         self._changed = changed
-        self._out: dict[Site, bool] = {}
+        self._out: dict[EmulatedSite, bool] = {}
         self._changing = threading.Lock()
         self._condition = threading.Condition()
         self._closed = False
 
-    def begin(self, site: Site, *, silent: bool = False) -> None:
+    def begin(self, site: EmulatedSite, *, silent: bool = False) -> None:
         """Begin an outage of a site.
 
         :param silent: let calls wait for the end of the outage or their own timeout. Otherwise the connection is closed
@@ -34,7 +34,7 @@ class Outages:
         """
         self._change(site, silent)
 
-    def end(self, site: Site) -> None:
+    def end(self, site: EmulatedSite) -> None:
         """End the outage of a site, if it has one."""
         self._change(site, None)
 
@@ -45,21 +45,21 @@ class Outages:
             self._out.clear()
             self._condition.notify_all()
 
-    def is_out(self, site: Site) -> bool:
+    def is_out(self, site: EmulatedSite) -> bool:
         """Return whether a site does not answer."""
         return site in self._out
 
-    def is_silent(self, site: Site) -> bool:
+    def is_silent(self, site: EmulatedSite) -> bool:
         """Return whether a site does not answer, and calls wait."""
         return self._out.get(site, False)
 
-    def wait(self, site: Site) -> bool:
+    def wait(self, site: EmulatedSite) -> bool:
         """Wait until a site answers. Return False if the local cloud ends first."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or site not in self._out)
             return not self._closed
 
-    def _change(self, site: Site, silent: bool | None) -> None:
+    def _change(self, site: EmulatedSite, silent: bool | None) -> None:
         with self._changing:
             with self._condition:
                 if self._closed:
@@ -81,7 +81,7 @@ class Partition:
     :param faults: the fault `partition` is the part of the time for which each site does not answer.
     """
 
-    def __init__(self, outages: Outages, sites: Sequence[Site], faults: Faults) -> None:
+    def __init__(self, outages: Outages, sites: Sequence[EmulatedSite], faults: Faults) -> None:
         self._outages = outages
         self._sites = sites
         self._faults = faults
@@ -102,7 +102,7 @@ class Partition:
         for thread in self._threads:
             thread.join()
 
-    def _run(self, site: Site, share: float) -> None:
+    def _run(self, site: EmulatedSite, share: float) -> None:
         random = Random(f"{self._faults.seed}/partition/{site}")
         up = between(random, share) * random.random()  # the cloud starts in the middle of a time without outage
         while not self._closed.wait(POLL):

@@ -13,13 +13,13 @@ from local_cloud.sagemaker.events import Event, Target
 from local_cloud.sagemaker.remote_debug.service import SessionService
 from local_cloud.sagemaker.training_service import TrainingService
 from local_cloud.sagemaker.wire import Api, ConnectionAbort, EmulatedError, SignedCall
-from local_cloud.sites.site import Site
+from local_cloud.sites.emulated_site import EmulatedSite
 
 _CREDENTIAL = re.compile(r"Credential=([^/,]+)/[0-9]{8}/([^/]+)/")
 # As AWS answers in a region that an account has not enabled.
 _NO_SUCH_SITE = EmulatedError("UnrecognizedClientException", "The security token included in the request is invalid.")
 
-MakeService = Callable[[Site, Mapping[str, Any]], TrainingService]
+MakeService = Callable[[EmulatedSite, Mapping[str, Any]], TrainingService]
 
 
 class OtherSites:
@@ -33,7 +33,7 @@ class OtherSites:
 
     def __init__(
         self,
-        sites: Sequence[Site],
+        sites: Sequence[EmulatedSite],
         home: TrainingService,
         make: MakeService,
         questions: Questions,
@@ -75,7 +75,7 @@ class OtherSites:
         for site in self._sites:
             self.services[site].stop()
 
-    def _options(self, site: Site, *, own_rules: bool) -> dict[str, Any]:
+    def _options(self, site: EmulatedSite, *, own_rules: bool) -> dict[str, Any]:
         def forward(event: Event, target: Target) -> None:
             asked = {"role": target.get("RoleArn", ""), "bus": self._home.bus_arn}
             kinds = {"source": event["source"], "detail-type": event["detail-type"]}
@@ -90,7 +90,7 @@ class OtherSites:
         arrives = {"buses": {self._home.bus_arn: forward}} if own_rules else {"deliver": bring}
         return {"front": self._home_service.server, **arrives}
 
-    def _chooser(self, apis: Mapping[Site, Api]) -> Callable[[SignedCall], Api]:
+    def _chooser(self, apis: Mapping[EmulatedSite, Api]) -> Callable[[SignedCall], Api]:
         guarded = {site: api if site == self._home else self._guarded(site, api) for site, api in apis.items()}
 
         def choose(call: SignedCall) -> Api:
@@ -102,7 +102,7 @@ class OtherSites:
 
         return choose
 
-    def _guarded(self, site: Site, api: Api) -> Api:
+    def _guarded(self, site: EmulatedSite, api: Api) -> Api:
         """Return an API whose answers do not arrive while the site does not answer."""
 
         def handle(operation: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -112,19 +112,19 @@ class OtherSites:
 
         return replace(api, handle=handle)
 
-    def _check(self, site: Site) -> None:
+    def _check(self, site: EmulatedSite) -> None:
         """Raise ConnectionAbort if a site does not answer, after the outage if calls have to wait for its end."""
         if self.outages.is_out(site):
             if self.outages.is_silent(site):
                 self.outages.wait(site)
             raise ConnectionAbort
 
-    def _site_of(self, call: SignedCall) -> Site:
+    def _site_of(self, call: SignedCall) -> EmulatedSite:
         """Return the site of a call; the home site for a call without a valid form of signature, which it refuses."""
         authorization = next((value for name, value in call.headers if name.lower() == "authorization"), "")
         if not (found := _CREDENTIAL.search(authorization)):
             return self._home
-        return Site(self._account_of(found[1]) if self._several_accounts else self._home.account, found[2])
+        return EmulatedSite(self._account_of(found[1]) if self._several_accounts else self._home.account, found[2])
 
     def _account_of(self, key: str) -> str:
         """Return the account of an access key, which never changes. The home account refuses an unknown key."""
@@ -137,5 +137,5 @@ class OtherSites:
                 self._accounts[key] = answer["account"]
         return str(answer["account"])
 
-    def _tell(self, out: Mapping[Site, bool]) -> None:
+    def _tell(self, out: Mapping[EmulatedSite, bool]) -> None:
         self._questions.ask(OUTAGES, {"out": [(site.account, site.region, silent) for site, silent in out.items()]})

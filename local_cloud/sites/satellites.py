@@ -13,7 +13,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from local_cloud.aws.deployment import DEPLOYED_WITHIN, expanded
 from local_cloud.sagemaker.events import DETAIL_TYPE
-from local_cloud.sites.site import Site
+from local_cloud.sites.emulated_site import EmulatedSite
 from local_cloud.user_errors import LocalCloudError
 
 TEMPLATE = "satellite.yaml"
@@ -26,7 +26,13 @@ ClientFactory = Callable[[str], Any]
 
 
 def prepare(
-    client: ClientFactory, project: Path, home: Site, site: Site, queue_role: str, external_id: str, job_role: str
+    client: ClientFactory,
+    project: Path,
+    home: EmulatedSite,
+    site: EmulatedSite,
+    queue_role: str,
+    external_id: str,
+    job_role: str,
 ) -> None:
     """Prepare a site. Raise LocalCloudError if satellite.yaml cannot be deployed.
 
@@ -48,7 +54,7 @@ def prepare(
         _create_forwarding(client, home, site)
 
 
-def deploy(client: ClientFactory, template: Path, site: Site, parameters: Mapping[str, str]) -> None:
+def deploy(client: ClientFactory, template: Path, site: EmulatedSite, parameters: Mapping[str, str]) -> None:
     """Deploy the satellite's template to a site, with those of the parameters that it has.
 
     Raise LocalCloudError if this fails, or if the stack has no role of the expected name.
@@ -80,7 +86,7 @@ def deploy(client: ClientFactory, template: Path, site: Site, parameters: Mappin
         raise LocalCloudError(f"{template.name} has made no role {site.role_name} in {site}.")
 
 
-def _create_role(client: ClientFactory, site: Site, queue_role: str, external_id: str, job_role: str) -> None:
+def _create_role(client: ClientFactory, site: EmulatedSite, queue_role: str, external_id: str, job_role: str) -> None:
     trust = {
         "Effect": "Allow",
         "Principal": {"AWS": queue_role},
@@ -105,7 +111,7 @@ def _create_role(client: ClientFactory, site: Site, queue_role: str, external_id
     iam.put_role_policy(RoleName=site.role_name, PolicyName="satellite", PolicyDocument=_policy(rights, passed))
 
 
-def _create_forwarding(client: ClientFactory, home: Site, site: Site) -> None:
+def _create_forwarding(client: ClientFactory, home: EmulatedSite, site: EmulatedSite) -> None:
     """Forward the events of training jobs of this site to the home bus."""
     trust = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}, "Action": "sts:AssumeRole"}
     allowed = {"Effect": "Allow", "Action": "events:PutEvents", "Resource": home.bus_arn}

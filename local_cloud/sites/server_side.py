@@ -26,7 +26,7 @@ POLL = 0.05  # seconds
 INVALID = CredentialResolutionError("InvalidToken", "The provided token is malformed or otherwise invalid.")
 
 
-class SeveralSites:
+class ServerSites:
     """The root users' keys, and the sites that do not answer.
 
     :param keys: access key, secret key, account, and whether the key works during an outage.

@@ -12,7 +12,7 @@ _REGION = r"[a-z]{2}(-[a-z]+)+-[1-9][0-9]?"
 
 
 @dataclass(frozen=True, order=True)
-class Site:
+class EmulatedSite:
     """An account and a region."""
 
     account: str
@@ -37,7 +37,7 @@ class Site:
         return f"arn:aws:events:{self.region}:{self.account}:event-bus/default"
 
 
-def all_sites(regions: Sequence[str], accounts: int) -> tuple[Site, ...]:
+def all_sites(regions: Sequence[str], accounts: int) -> tuple[EmulatedSite, ...]:
     """Return each pair of account and region. The first pair is the home site. Raise ValueError for wrong arguments."""
     if not 1 <= accounts <= MOST_ACCOUNTS:
         raise ValueError(f"a local cloud has from 1 to {MOST_ACCOUNTS} accounts, not {accounts}")
@@ -48,7 +48,7 @@ def all_sites(regions: Sequence[str], accounts: int) -> tuple[Site, ...]:
             raise ValueError(f"{region!r} is not the name of a region, such as us-east-2")
     if twice := sorted({region for region in regions if regions.count(region) > 1}):
         raise ValueError(f"{twice[0]} is given twice")
-    return tuple(Site(account_number(at), region) for at in range(accounts) for region in regions)
+    return tuple(EmulatedSite(account_number(at), region) for at in range(accounts) for region in regions)
 
 
 def account_number(position: int) -> str:
