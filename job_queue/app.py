@@ -94,7 +94,7 @@ class App:
         unshared = DynamoDBTables(dynamodb, consistent=False)
         shared = SharedReads(unshared, time.monotonic)
         shared_rows, fresh_rows = _repository(shared, settings), _repository(unshared, settings)
-        clients = SiteClients(settings.external_id)
+        clients = SiteClients(settings.satellite_external_id)
         training = Training(
             boto3.client("sagemaker", config=with_retries),
             boto3.client("sagemaker", config=no_retries),

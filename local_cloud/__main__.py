@@ -19,6 +19,7 @@ from local_cloud.sagemaker.account.options import (
     parse_rate,
     parse_seconds,
 )
+from local_cloud.sites.emulated_site import HOME_REGION, parse_accounts, parse_regions
 from local_cloud.user_errors import LocalCloudError
 
 Parsed = TypeVar("Parsed")
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         parser().error(f"{options.action} takes no command.")
     if options.action != "demo" and options.seed is not None and not options.faults:
         parser().error("--seed is for --faults.")
+    if options.action != "demo" and "partition" in (options.faults or {}) and one_site(options):
+        parser().error("The fault partition needs another site: add --regions or --accounts.")
     try:
         return act(options, command)
     except LocalCloudError as error:
@@ -63,7 +66,7 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.action == "demo":
         from local_cloud.commands import demo  # noqa: PLC0415
 
-        return demo.main(account, timing(options))
+        return demo.main(account, {**timing(options), **sites(options)}, several=not one_site(options))
     from local_cloud.aws.stack import LocalCloud  # noqa: PLC0415
     from local_cloud.commands import up_and_exec  # noqa: PLC0415
 
@@ -78,6 +81,7 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
         account=account,
         key_limits=options.throttle_keys,
         **timing(options),
+        **sites(options),
     )
     if options.action == "up":
         return up_and_exec.up(cloud, options.env_file)
@@ -110,6 +114,16 @@ def timing(options: argparse.Namespace) -> dict[str, Any]:
     if options.stop_grace is not None:
         times |= {"stop_grace": options.stop_grace, "unhandled_grace": options.stop_grace}
     return times
+
+
+def sites(options: argparse.Namespace) -> dict[str, Any]:
+    """Return LocalCloud's arguments for regions and accounts."""
+    return {"regions": options.regions, "accounts": options.accounts}
+
+
+def one_site(options: argparse.Namespace) -> bool:
+    """Return whether the cloud has only the home site."""
+    return len(options.regions) * int(options.accounts) == 1
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -168,13 +182,25 @@ def parser() -> argparse.ArgumentParser:
         help="behave like a new AWS account, unless other options differ: default quotas and rates, a history, and "
         "instances that take a while",
     )  # fmt: skip
+    group = aws.add_argument_group(
+        "several sites",
+        "Each pair of account and region has its own SageMaker. All other options apply to each of them.",
+    )
+    group.add_argument(
+        "--regions", type=checked(parse_regions), default=(HOME_REGION,), metavar="NAME,...",
+        help=f"regions; the queue is in the first one (default {HOME_REGION})",
+    )  # fmt: skip
+    group.add_argument(
+        "--accounts", type=checked(parse_accounts), default=1, metavar="N",
+        help="number of accounts: the queue's is 000000000000, the others are 111111111111 and so on (default 1)",
+    )  # fmt: skip
     options = argparse.ArgumentParser(add_help=False)
     options.add_argument(
         "--slots",
         type=slots,
         default=2,
         metavar="N",
-        help="instances that the queue may use under any policy (default 2)",
+        help="instances that the queue may use under any policy, for each site (default 2)",
     )
     options.add_argument("--policy", type=Path, metavar="FILE", help="the policy to apply at the start, YAML or JSON")
     options.add_argument(
@@ -205,7 +231,8 @@ def parser() -> argparse.ArgumentParser:
     actions.add_parser("up", parents=[options, aws], help="run the local cloud until Ctrl-C")
     actions.add_parser(
         "exec", parents=[options, aws], help="run a command in a local cloud that lives as long as the command",
-        usage="%(prog)s [--slots N] [--instances TYPE=N ...] [--faults KIND=P,...] [--seed N] [--strict] [...] "
+        usage="%(prog)s [--slots N] [--instances TYPE=N ...] [--faults KIND=P,...] [--seed N] [--strict] "
+        "[--regions NAME,...] [--accounts N] [...] "
         "-- COMMAND ...",
     )  # fmt: skip
     return whole

@@ -30,7 +30,6 @@ class DeploymentSettings:
     idle_minutes: int = 30  # time after which a job whose GPUs do nothing counts as idle; 0: no look-ups
     failure_logs: bool = True  # whether the function may read the log lines of failed attempts
     notice_after_minutes: int = 10  # time in the queue after which a start is news for people
-    external_id: str = ""  # sent when the queue assumes the role of another account or region; empty: none is sent
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
     history_table: str = "sagemaker-queue-history"
@@ -59,7 +58,6 @@ class DeploymentSettings:
             idle_minutes=int(environment.get("IDLE_MINUTES", cls.idle_minutes)),
             failure_logs=environment.get("FAILURE_LOGS", "true") == "true",
             notice_after_minutes=int(environment.get("NOTICE_AFTER_MINUTES", cls.notice_after_minutes)),
-            external_id=environment.get("SATELLITE_EXTERNAL_ID", cls.external_id),
             jobs_table=environment.get("JOBS_TABLE", cls.jobs_table),
             lines_table=environment.get("LINES_TABLE", cls.lines_table),
             history_table=environment.get("HISTORY_TABLE", cls.history_table),

@@ -1,22 +1,24 @@
 """Start and stop of the ministack process, which provides the AWS services of the local cloud."""
 
 import http.client
+import json
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from local_cloud.aws.callers import TOKEN_HEADER
-from local_cloud.aws.session import KNOWN_KEYS, AccountKeys
+from local_cloud.aws.session import KNOWN_KEYS, AccountKeys, RootKey
 from local_cloud.dynamodb.key_throttle import KeyLimits
 from local_cloud.user_errors import LocalCloudError
 
 TOKEN_VARIABLE = "LOCAL_CLOUD_TOKEN"
+ROOT_KEYS_VARIABLE = "LOCAL_CLOUD_ROOT_KEYS"
 SERVER = Path(__file__).resolve().with_name("server.py")
 READY_WITHIN = 300.0  # seconds; the start takes about one second
 
@@ -29,6 +31,7 @@ class Ministack:
     :param crash: the probability that an invocation of a Lambda function ends its process, after `begin_crashes`.
     :param seed: makes the decisions about crashes repeatable.
     :param key_limits: units a second of each partition key in DynamoDB; None: keys are not throttled.
+    :param root_keys: further keys of root users, also of other accounts.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Ministack:
         crash: float = 0.0,
         seed: int = 0,
         key_limits: KeyLimits | None = None,
+        root_keys: Sequence[RootKey] = (),
     ) -> None:
         self.log = folder / "ministack.log"
         self._crashes = folder / "crashes"
@@ -51,6 +55,7 @@ class Ministack:
         self._auth = auth
         self._region = region
         self._keys = keys
+        self._root_keys = [(one.keys.access, one.keys.secret, one.account, one.inside) for one in root_keys]
         self.token = secrets.token_urlsafe(30)  # for ministack's own endpoints; see server.AccessControl
         self._process: subprocess.Popen[bytes] | None = None
         # ministack inherits the bound socket, so no other process can take the port in the meantime.
@@ -130,6 +135,7 @@ class Ministack:
             "AWS_ACCESS_KEY_ID": self._keys.access,
             "AWS_SECRET_ACCESS_KEY": self._keys.secret,
             TOKEN_VARIABLE: self.token,
+            ROOT_KEYS_VARIABLE: json.dumps(self._root_keys),
             "LOG_LEVEL": "INFO",
             "TMPDIR": str(temporary),
             "S3_DATA_DIR": str(temporary / "s3"),

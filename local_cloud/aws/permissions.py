@@ -4,18 +4,13 @@ The emulator runs beside ministack, which knows every access key and policy of t
 So ministack gets each request unchanged, with the actions, resources and condition keys that AWS would evaluate.
 """
 
-import json
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from local_cloud.aws.callers import TOKEN_HEADER
+from local_cloud.aws.questions import AUTHORIZE, Questions
 from local_cloud.sagemaker.wire import EmulatedError, SignedCall
-
-PATH = "/_local_cloud/authorize"  # the endpoint of server.py
-PATIENCE = 10.0  # seconds
 
 Request = Mapping[str, Any]
 Tags = Mapping[str, str]
@@ -39,13 +34,11 @@ class Permissions:
     def __init__(
         self, endpoint: str, region: str, account: str, tags_of: Callable[[str], Tags], token: str = ""
     ) -> None:
-        self._url = endpoint + PATH
+        self._questions = Questions(endpoint, token)
         self._region = region
         self._account = account
         self._prefix = f"arn:aws:sagemaker:{region}:{account}"
         self._tags_of = tags_of
-        self._headers = {TOKEN_HEADER: token}
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     def check(self, call: SignedCall, operation: str, request: Request) -> None:
         """Raise EmulatedError if the caller may not do this."""
@@ -58,10 +51,8 @@ class Permissions:
                 for permission in self.needed(operation, request)
             ],
         }
-        asked = urllib.request.Request(self._url, json.dumps(question).encode(), self._headers, method="POST")  # noqa: S310  (ministack's)
         try:
-            with self._open(asked, timeout=PATIENCE) as answer:
-                refusal = json.load(answer)
+            refusal = self._questions.ask(AUTHORIZE, question)
         except OSError as error:  # ministack is overloaded, as AWS can be
             message = f"The permissions cannot be checked: {error}"
             raise EmulatedError("ServiceUnavailable", message, HTTPStatus.SERVICE_UNAVAILABLE) from error

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -30,17 +31,19 @@ from ministack.core import iam_evaluator, lambda_runtime
 from ministack.core.iam_evaluator import AuthError, enforce, pin_signed_body, pin_signed_request
 from ministack.core.responses import get_account_id, set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import dynamodb, sts
+from ministack.services import dynamodb, s3, sts
 
 sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import bus_policy, limits, log_filters  # noqa: E402
+from local_cloud.aws import bus_policy, limits, log_filters, questions  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
 from local_cloud.dynamodb import table_keys  # noqa: E402
 from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
 from local_cloud.dynamodb.requests import MEASURED, MeteredCalls  # noqa: E402
+from local_cloud.sites import assumed_roles, event_buses, server_side  # noqa: E402
+from local_cloud.sites.server_side import ServerSites  # noqa: E402
 
 ENCRYPTION = b"x-amz-server-side-encryption"
 KEY = ENCRYPTION + b"-aws-kms-key-id"
@@ -48,7 +51,6 @@ AWS_KEY = b"alias/aws/s3"
 OWNER_HEADERS = (b"x-amz-expected-bucket-owner", b"x-amz-source-expected-bucket-owner")
 ANOTHER_OWNER = b"<Error><Code>AccessDenied</Code><Message>The bucket belongs to another account.</Message></Error>"
 
-AUTHORIZE = "/_local_cloud/authorize"
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
@@ -62,8 +64,16 @@ class AccessControl:
     ministack checks these itself.
     """
 
-    def __init__(self, port: int, token: str, *, auth: bool, account: str) -> None:
+    def __init__(self, port: int, token: str, sites: ServerSites, *, auth: bool, account: str) -> None:
         self._port = port
+        self._sites = sites
+        self._endpoints: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            questions.AUTHORIZE: refusal,
+            questions.ACCOUNT: server_side.account,
+            questions.FORWARD: server_side.forward,
+            questions.OUTAGES: sites.change,
+            questions.EXPIRE: server_side.expire,
+        }
         self._account = account.encode()
         self._token = token.encode()
         self._auth = auth
@@ -74,16 +84,26 @@ class AccessControl:
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and (reason := self._refusal(scope)):
             await _answer(send, 403, {"message": f"Forbidden: {reason}."})
+        elif scope["type"] == "http" and await self._sites.keep_from(scope, send):
+            return
         elif scope["type"] == "http" and not self._owns_the_bucket(scope):
             await _send(send, 403, b"application/xml", ANOTHER_OWNER)
-        elif scope["type"] == "http" and scope["path"] == AUTHORIZE:
-            await authorize(receive, send)
+        elif scope["type"] == "http" and (endpoint := self._endpoints.get(scope["path"])):
+            await _answer(send, 200, endpoint(json.loads(await _content(receive))))
         else:
             await with_aws_key(scope, receive, send)
 
     def _owns_the_bucket(self, scope: dict[str, Any]) -> bool:
         """Return False if the request expects another account as the bucket's owner; ministack does not check this."""
-        return all(value == self._account for name, value in scope["headers"] if name.lower() in OWNER_HEADERS)
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        source = urllib.parse.unquote(headers.get(b"x-amz-copy-source", b"").decode("latin-1"))
+        expected = zip(map(headers.get, OWNER_HEADERS), (scope["path"], source), strict=True)
+        return all(owner is None or owner == self._owner(path) for owner, path in expected)
+
+    def _owner(self, path: str) -> bytes:
+        """Return the account of the bucket that a path begins with; the home account if there is no such bucket."""
+        owner: str | None = s3._bucket_owner_account(path.lstrip("/").partition("/")[0])
+        return owner.encode() if owner else self._account
 
     def _refusal(self, scope: dict[str, Any]) -> str | None:
         raw = dict(scope["headers"])
@@ -110,17 +130,16 @@ async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def authorize(receive: Receive, send: Send) -> None:
-    """Answer the emulator of SageMaker: an empty object if a caller has the permissions, else a code and a message."""
+async def _content(receive: Receive) -> bytes:
     content, more = b"", True
     while more:
         part = await receive()
         content, more = content + part.get("body", b""), part.get("more_body", False)
-    await _answer(send, 200, refusal(json.loads(content)))
+    return content
 
 
 def refusal(question: dict[str, Any]) -> dict[str, str]:
-    """Return why a request is refused: a wrong signature or a missing permission. Return an empty object if allowed."""
+    """Answer the emulator of SageMaker: a code and a message if the caller may not do this, else an empty object."""
     headers = {name.lower(): value for name, value in question["headers"]}
     key = extract_access_key_id(headers, {})
     set_request_account_id(_request_account_scope(key))
@@ -151,7 +170,7 @@ async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> N
     await app(scope, receive, send)
 
 
-def verify_root_signatures(access: str) -> None:
+def verify_root_signatures(access: str, sites: ServerSites) -> None:
     """Make ministack verify the root user's signatures as those of all other users.
 
     By default ministack treats several access keys as the root user's: the configured key, `test`, any twelve digits,
@@ -159,7 +178,7 @@ def verify_root_signatures(access: str) -> None:
     """
 
     def is_root(key: str) -> bool:
-        return bool(access) and key == access
+        return (bool(access) and key == access) or sites.is_root(key)
 
     identity_of = iam_evaluator.resolve_caller_identity
 
@@ -289,10 +308,16 @@ def main(descriptor: int, crashes: Crashes) -> None:
     threading.Thread(target=exit_with_parent, daemon=True).start()
     # Lambda functions inherit the environment and must not have the token.
     token, auth = os.environ.pop("LOCAL_CLOUD_TOKEN"), os.environ["AUTH"] == "true"
-    application = AccessControl(int(os.environ["GATEWAY_PORT"]), token, auth=auth, account=get_account_id())
+    keys = json.loads(os.environ.pop("LOCAL_CLOUD_ROOT_KEYS", "[]"))
+    sites = ServerSites([tuple(key) for key in keys])
+    application = AccessControl(int(os.environ["GATEWAY_PORT"]), token, sites, auth=auth, account=get_account_id())
     if auth:
-        verify_root_signatures(os.environ["AWS_ACCESS_KEY_ID"])
+        verify_root_signatures(os.environ["AWS_ACCESS_KEY_ID"], sites)
         table_keys.install()
+        assumed_roles.install()
+    if keys:
+        sites.install()
+    event_buses.install()
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
     limits.install()

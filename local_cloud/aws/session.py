@@ -27,6 +27,18 @@ class AccountKeys:
         return cls("AKIA" + "".join(secrets.choice(_LETTERS) for _ in range(16)), secrets.token_urlsafe(30))
 
 
+@dataclass(frozen=True)
+class RootKey:
+    """A further key of a root user.
+
+    :param inside: whether the key is the emulator's, so that it works during an outage of the account's sites.
+    """
+
+    account: str
+    keys: AccountKeys
+    inside: bool = False
+
+
 KNOWN_KEYS = AccountKeys("test", "test")  # for a ministack that checks no signatures
 
 

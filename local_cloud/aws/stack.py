@@ -2,9 +2,10 @@
 
 import json
 import os
+import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -18,19 +19,23 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local_cloud.aws import deployment
 from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
-from local_cloud.aws.session import AccountKeys, local_session
+from local_cloud.aws.questions import EXPIRE, Questions
+from local_cloud.aws.session import AccountKeys, RootKey, local_session
 from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyLimits
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.options import STRICT_TIMES, TIMES, Account, strict_account
 from local_cloud.sagemaker.job_processes.log_streams import written_lines
 from local_cloud.sagemaker.remote_debug.service import SessionService, write_plugin
 from local_cloud.sagemaker.training_service import TrainingService
+from local_cloud.sites import satellites
+from local_cloud.sites.emulated_site import HOME_ACCOUNT, HOME_REGION, EmulatedSite, all_sites
+from local_cloud.sites.other_sites import OtherSites
 from local_cloud.user_errors import LocalCloudError
 from sagemaker_queue import QueueClient, QueueError
 
 PROJECT = Path(__file__).resolve().parents[2]
-REGION = "us-east-1"
-ACCOUNT = "000000000000"
+REGION = HOME_REGION  # the default home region
+ACCOUNT = HOME_ACCOUNT
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # unused: jobs run as processes of this machine
 INSTANCE_TYPE = "ml.m5.large"  # the instance type for commands that name none
 MOST_INSTANCES = 100_000  # the largest MaxCapacity of the template
@@ -38,14 +43,14 @@ VPC_ENDPOINT = "vpce-00000000000000000"  # the local services ignore it
 
 # Without these settings the SageMaker SDK would call AWS, because the SDK reports each call as telemetry. For the
 # account number in the name of the default bucket, the SDK would ask the real STS, whatever the configured endpoint is.
-SDK_CONFIGURATION = f"""\
+SDK_CONFIGURATION = """\
 SchemaVersion: '1.0'
 SageMaker:
   PythonSDK:
     Modules:
       TelemetryOptOut: true
       Session:
-        DefaultS3Bucket: sagemaker-{REGION}-{ACCOUNT}
+        DefaultS3Bucket: sagemaker-{region}-{account}
 """
 
 
@@ -66,6 +71,10 @@ class LocalCloud:
         instance type that neither `account` nor `instances` names has a quota: the number of instances of the queue.
     :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unhandled_grace` and `startup_delay`.
     :param strict: whether to add the limits and times of an ordinary AWS account.
+    :param regions: regions that have SageMaker. The queue is in the first one.
+    :param accounts: the number of accounts that have SageMaker. The queue is in the first one, 000000000000; the others
+        are 111111111111 and so on. Each pair of account and region is a site. `slots`, `instances` and `account` apply
+        to each site.
     """
 
     always_strict = False  # set by pytest --strict-cloud
@@ -88,14 +97,19 @@ class LocalCloud:
         startup_delay: float | None = None,
         strict: bool | None = None,
         project: Path = PROJECT,
+        regions: Sequence[str] = (HOME_REGION,),
+        accounts: int = 1,
     ) -> None:
         if self.always_strict if strict is None else strict:
             account, times = strict_account(account or Account()), STRICT_TIMES
             key_limits = key_limits or AWS_LIMITS
         else:
             times = TIMES
+        self.sites = all_sites(regions, accounts)
+        self.home = self.sites[0]
         self._key_limits = key_limits
-        self._slots = max(slots, _instances(policy))
+        self.slots = slots
+        self._slots = max(slots * len(self.sites), _instances(policy))
         self._policy = policy
         self._auth = auth
         # If the account does not limit the rate of launches, the queue need not limit the rate either.
@@ -105,7 +119,7 @@ class LocalCloud:
         self._project = project
         self._training_options: dict[str, Any] = {
             "instances": instances,
-            "account_options": account and account.with_slots(self._slots),
+            "account_options": account and account.with_slots(max(slots, _instances(policy))),
             "intercept": intercept,
             "deliver": deliver,
             "stop_grace": times.stop_grace if stop_grace is None else stop_grace,
@@ -114,6 +128,11 @@ class LocalCloud:
             "deletion": times.deletion,
         }
         self.keys = AccountKeys.random()
+        others = sorted({site.account for site in self.sites} - {self.home.account})
+        self._account_keys = {self.home.account: self.keys} | {account: AccountKeys.random() for account in others}
+        self.external_id = f"local-cloud-{secrets.token_hex(8)}"
+        """The external id that the satellites' roles require."""
+        self._others: OtherSites | None = None
         self._cleanup = ExitStack()
         self._making_clients = threading.Lock()
 
@@ -138,41 +157,70 @@ class LocalCloud:
         self.folder = self._cleanup_process.folder
         self.mark = self._cleanup_process.mark
         crash = self.faults.probabilities.get("crash", 0.0)
+        inside = {account: AccountKeys.random() for account in self._account_keys if len(self.sites) > 1}
         self._ministack = Ministack(
             self.folder,
             auth=self._auth,
-            region=REGION,
+            region=self.home.region,
             keys=self.keys,
             crash=crash,
             seed=self.faults.seed,
             key_limits=self._key_limits,
+            root_keys=self._root_keys(inside),
         )
         cleanup.callback(self._ministack.close)
-        self.training = TrainingService(
-            aws_endpoint=self._ministack.url,
-            keys=self.keys,
-            token=self._ministack.token,
-            workdir=self.folder / "training",
-            region=REGION,
-            account=ACCOUNT,
-            faults=self.faults,
-            job_environment=self.mark,
-            auth=self._auth,
-            check_roles=True,
-            **self._training_options,
-        )
+        self.training = self._training_service(self.home, self.keys, {})
+        self._sessions = SessionService(self.training.instance, self.training.permissions)
+        if len(self.sites) > 1:
+            self._others = OtherSites(
+                self.sites,
+                self.training,
+                lambda site, options: self._training_service(site, inside[site.account], options),
+                Questions(self._ministack.url, self._ministack.token),
+                self.faults,
+                own_rules=self._training_options["deliver"] is None,
+            )
+            self._others.share(self._sessions)
         self.training.start()
         cleanup.callback(self.training.stop)
-        self._sessions = cleanup.enter_context(SessionService(self.training.instance, self.training.permissions))
+        cleanup.enter_context(self._sessions)
         self._ministack.start({**self.mark, "AWS_ENDPOINT_URL_SAGEMAKER": self.training.url})
         try:
             self._deploy()
         except (BotoCoreError, ClientError):
             self._ministack.check()  # if ministack has ended, its log explains more than this error
             raise
+        if self._others:
+            self._others.start()
+            cleanup.callback(self._others.stop)
         self.ready_after = time.monotonic() - began  # seconds
         self.faults.begin()
         self._ministack.begin_crashes()
+
+    def _training_service(self, site: EmulatedSite, keys: AccountKeys, options: Mapping[str, Any]) -> TrainingService:
+        home = site == self.home
+        return TrainingService(
+            aws_endpoint=self._ministack.url,
+            keys=keys,
+            token=self._ministack.token,
+            workdir=self.folder / "training" if home else self.folder / f"training-{site.account}-{site.region}",
+            region=site.region,
+            account=site.account,
+            faults=self.faults,
+            job_environment=self.mark,
+            auth=self._auth,
+            check_roles=True,
+            regional=len(self.sites) > 1,
+            **{**self._training_options, **options},
+        )
+
+    def _root_keys(self, inside: Mapping[str, AccountKeys]) -> list[RootKey]:
+        """Return the keys of root users that ministack needs beside the home account's."""
+        outside = {account: keys for account, keys in self._account_keys.items() if account != self.home.account}
+        return [
+            *(RootKey(account, keys) for account, keys in outside.items()),
+            *(RootKey(account, keys, inside=True) for account, keys in inside.items()),
+        ]
 
     def _deploy(self) -> None:
         self._session = self._new_session()
@@ -183,9 +231,11 @@ class LocalCloud:
             {
                 "MaxCapacity": str(self._slots),
                 "AllowedRoleArns": self.role,
-                "AdminArns": f"arn:aws:iam::{ACCOUNT}:root",  # the root user, whose keys are in `environment`
+                # the root user, whose keys are in `environment`
+                "AdminArns": f"arn:aws:iam::{self.home.account}:root",
                 "VpcEndpointIds": VPC_ENDPOINT,
                 "WorkBucket": deployment.create_work_bucket(self.client),
+                **self._parameters_of_sites(),
                 **self._parameters,
             },
         )
@@ -193,12 +243,45 @@ class LocalCloud:
         self.read_function_name = outputs["ReadFunctionName"]
         self._function = self.client("lambda").get_function_configuration(FunctionName=self.function_name)
         self._read_function = self.client("lambda").get_function_configuration(FunctionName=self.read_function_name)
+        self._prepare_sites()
         self.queue_url = f"{self._ministack.url}/restapis/{outputs['ApiId']}/prod/_user_request_"
-        (self.folder / "sagemaker.yaml").write_text(SDK_CONFIGURATION)
+        (self.folder / "sagemaker.yaml").write_text(
+            SDK_CONFIGURATION.format(region=self.home.region, account=self.home.account)
+        )
         self._plugin = write_plugin(self.folder / "bin")
         if self._policy is not None:
             self._apply(self._policy)
         self.tick()  # runs the cold start before the first request, and shows errors of the function early
+
+    def _parameters_of_sites(self) -> dict[str, str]:
+        """Return the template's parameters for other sites; none if there is only the home site."""
+        others = self.sites[1:]
+        accounts = {site.account: None for site in others if site.account != self.home.account}
+        regions = {site.region: None for site in others if site.region != self.home.region}
+        given = {
+            "SatelliteAccounts": ",".join(accounts),
+            "SatelliteRoleArns": ",".join(site.role_arn for site in others),
+            "SatelliteExternalId": self.external_id if others else "",
+            "OtherRegions": ",".join(regions),
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def _prepare_sites(self) -> None:
+        """Make the role of training jobs in each other account, and the satellite in each other site."""
+        roles = {self.home.account: self.role}
+        for site in self.sites[1:]:
+            client = self.site_session(site).client
+            if site.account not in roles:
+                roles[site.account] = deployment.create_training_role(client)  # type: ignore[arg-type]
+            satellites.prepare(
+                client,  # type: ignore[arg-type]
+                self._project,
+                self.home,
+                site,
+                self._function["Role"],
+                self.external_id,
+                roles[site.account],
+            )
 
     def _apply(self, policy: Mapping[str, Any]) -> None:
         try:
@@ -245,8 +328,8 @@ class LocalCloud:
             "AWS_ENDPOINT_URL_SSM": self._sessions.url,
             "AWS_ACCESS_KEY_ID": self.keys.access,
             "AWS_SECRET_ACCESS_KEY": self.keys.secret,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": self.home.region,
+            "AWS_REGION": self.home.region,
             "AWS_CONFIG_FILE": nowhere,
             "AWS_SHARED_CREDENTIALS_FILE": nowhere,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -255,14 +338,56 @@ class LocalCloud:
             "SAGEMAKER_USER_CONFIG_OVERRIDE": str(self.folder / "sagemaker.yaml"),
             "SAGEMAKER_QUEUE_URL": self.queue_url,
             "SAGEMAKER_QUEUE_ROLE": self.role,
-            "SAGEMAKER_QUEUE_IMAGE": IMAGE,
+            "SAGEMAKER_QUEUE_IMAGE": IMAGE.replace(REGION, self.home.region),
             "SAGEMAKER_QUEUE_INSTANCE_TYPE": INSTANCE_TYPE,
             "SAGEMAKER_QUEUE_SESSION_PLUGIN": str(self._plugin),
+            **self._sites_variable(),
         }
+
+    def _sites_variable(self) -> dict[str, str]:
+        if len(self.sites) == 1:
+            return {}
+        described = [
+            {
+                "account": site.account,
+                "region": site.region,
+                "role": None if site == self.home else site.role_arn,
+            }
+            for site in self.sites
+        ]
+        return {"SAGEMAKER_QUEUE_SITES": json.dumps(described)}
 
     def boto_session(self) -> boto3.Session:
         """Return a session of this process for this cloud; os.environ is neither read nor changed."""
         return self._new_session()
+
+    def site_session(self, site: EmulatedSite) -> boto3.Session:
+        """Return a session of the root user of a site's account, in the site's region. It fails during an outage."""
+        return self._new_session(site)
+
+    def training_of(self, site: EmulatedSite) -> TrainingService:
+        """Return the emulator of SageMaker of a site."""
+        return self._others.services[site] if self._others else self.training
+
+    def begin_outage(self, site: EmulatedSite, *, silent: bool = False) -> None:
+        """Let a site not answer from now on. Its jobs continue, and its events are kept.
+
+        :param site: any site but the home site.
+        :param silent: let calls wait for the end of the outage or their own timeout. Otherwise they lose their
+            connection at once. In both cases they do not arrive.
+        """
+        if not self._others or site == self.home:
+            raise ValueError(f"{site} is not one of the other sites")
+        self._others.outages.begin(site, silent=silent)
+
+    def end_outage(self, site: EmulatedSite) -> None:
+        """Let a site answer again, and deliver its kept events."""
+        if self._others:
+            self._others.outages.end(site)
+
+    def expire_sessions(self) -> None:
+        """Let all sessions of assumed roles expire now."""
+        Questions(self._ministack.url, self._ministack.token).ask(EXPIRE, {})
 
     def client(self, service: str, **options: Any) -> Any:
         """Return a boto3 client of this cloud; `options` as for `boto3.Session.client`."""
@@ -302,13 +427,14 @@ class LocalCloud:
     def _nowhere(self) -> Path:
         return self.folder / "no-such-file"
 
-    def _new_session(self) -> boto3.Session:
+    def _new_session(self, site: EmulatedSite | None = None) -> boto3.Session:
+        chosen = site or self.home
         return local_session(
             endpoint=self._ministack.url,
             services={"sagemaker": self.training.url, "ssm": self._sessions.url},
             nowhere=self._nowhere,
-            region=REGION,
-            keys=self.keys,
+            region=chosen.region,
+            keys=self._account_keys[chosen.account],
         )
 
 

@@ -27,6 +27,9 @@ PATIENCE = 600.0  # seconds for one step, which normally takes one or two
 STEP = 0.1  # seconds per training step
 ENDED = ("completed", "failed", "stopped")
 
+# For several sites: two instances in the home site. Without a policy, the queue would use two more for each other site.
+POLICY = {"pools": [{"name": "default", "capacity": 2}], "projects": [{"name": "default", "quota": {"default": 2}}]}
+
 Row = tuple[str, str, int]  # job, state, priority
 
 
@@ -34,13 +37,17 @@ class DemoFailed(LocalCloudError):
     """A difference from the article."""
 
 
-def main(account: Account | None = None, timing: Mapping[str, Any] | None = None) -> int:
-    """Run the demo and return the exit status. `account` and `timing` are for the LocalCloud."""
+def main(account: Account | None = None, options: Mapping[str, Any] | None = None, *, several: bool = False) -> int:
+    """Run the demo and return the exit status.
+
+    :param account: as for LocalCloud, which also gets `options`.
+    :param several: whether the options are for several sites.
+    """
     began = time.monotonic()
     try:
         with Signals() as signals:
             say("Starting AWS on this machine and deploying template.yaml to it, with 2 instances for training ...")
-            with LocalCloud(slots=2, account=account, **(timing or {})) as cloud:
+            with LocalCloud(2, policy=POLICY if several else None, account=account, **(options or {})) as cloud:
                 try:
                     say(f"Ready after {cloud.ready_after:.1f} s. Loading the SageMaker SDK ...")
                     Demo(cloud).run()

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from local_cloud.aws.stack import LocalCloud
+from local_cloud.aws.stack import INSTANCE_TYPE, LocalCloud
 from local_cloud.commands.signals import Interrupted, Signals
 from local_cloud.user_errors import LocalCloudError
 
@@ -63,6 +63,8 @@ def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) ->
             try:
                 write_env_file(cloud, env_file)
                 print(f"local_cloud: up after {cloud.ready_after:.1f} s", file=sys.stderr, flush=True)
+                for line in pool_lines(cloud):
+                    print(line, file=sys.stderr, flush=True)
                 if is_interactive_shell(command):
                     print(WHAT_NEXT, file=sys.stderr, flush=True)
                 return run(cloud, command, signals)
@@ -138,8 +140,30 @@ def fault_lines(cloud: LocalCloud) -> list[str]:
     if not cloud.faults.probabilities:
         return []
     counts = ", ".join(f"{kind} {count}" for kind, count in cloud.fault_counts().items())
-    most = ", ".join(f"{count} {kind}" for kind, count in cloud.training.most_in_use.items())
+    most = ", ".join(in_use(cloud))
     return [f"faults of seed {cloud.faults.seed}: {counts or 'none'}", f"in use at once at most: {most or 'nothing'}"]
+
+
+def in_use(cloud: LocalCloud) -> list[str]:
+    """Return for each instance type, and each site if there are several, the most instances that were in use."""
+    several = len(cloud.sites) > 1
+    return [
+        f"{count} {kind}{f' in {site}' if several else ''}"
+        for site in cloud.sites
+        for kind, count in cloud.training_of(site).most_in_use.items()
+    ]
+
+
+def pool_lines(cloud: LocalCloud) -> list[str]:
+    """Return the pools of a policy with a pool in each site, as YAML; nothing if there is only the home site."""
+    if len(cloud.sites) == 1:
+        return []
+    common = f"instance_type: {INSTANCE_TYPE}, capacity: {cloud.slots}"
+    pools = [f"  - {{name: home, {common}}}"]
+    for site in cloud.sites[1:]:
+        place = f"region: {site.region}, role: {site.role_arn}"
+        pools.append(f"  - {{name: {site.region}-{site.account}, {common}, {place}}}")
+    return ["# A pool in each site, for a policy:", "pools:", *pools]
 
 
 def read_policy(path: Path) -> dict[str, Any]:
@@ -181,6 +205,7 @@ def usage(cloud: LocalCloud, env_file: Path | None) -> str:
     """Return the instructions for a person who uses `cloud`."""
     exports = "\n".join(f"  {line}" for line in export_lines(cloud))
     smq = "smq" if shutil.which("smq") else shlex.quote(str(Path(sys.executable).with_name("smq")))
+    pools = "".join(f"{line}\n" for line in [*pool_lines(cloud), ""]) if len(cloud.sites) > 1 else ""
     shortcut = f"  source {shlex.quote(str(env_file.resolve()))}     # the same\n" if env_file else ""
     return f"""\
 The local cloud is up, after {cloud.ready_after:.1f} s. Ctrl-C ends it and removes all that belongs to it.
@@ -188,7 +213,7 @@ The local cloud is up, after {cloud.ready_after:.1f} s. Ctrl-C ends it and remov
 In the terminal in which you want to use it:
 {exports}
 {shortcut}
-Then, for example:
+{pools}Then, for example:
   {smq} ls
   python your_script.py    # estimators with sagemaker_session=QueueTrainingJobSession()
 

@@ -29,6 +29,7 @@ KINDS = {
     "late": "an event comes late, behind others",
     "lost": "an event is lost",
     "crash": "a process of the queue's function is killed while it works on an invocation",
+    "partition": "each other site does not answer for this part of the time, in outages of 1 to 10 s",
 }
 LATEST = 5.0  # maximum delay of an event, in seconds
 SLOWEST = 2.0  # maximum delay of an answer, in seconds
@@ -78,11 +79,16 @@ class Chance:
             self.count += 1
             return drawn / self._probability
 
+    def record(self) -> None:
+        """Count a fault without a decision."""
+        with self._lock:
+            self.count += 1
+
 
 class Faults:
     """The faults that happen after `begin` and before `end`, and their counts.
 
-    The fault `crash` is chosen in `server.py`, which starts the function's processes.
+    The fault `crash` is chosen in `server.py`, which starts the function's processes, and `partition` in `outages.py`.
 
     :param probabilities: the probability of each kind of fault.
     """
@@ -100,6 +106,15 @@ class Faults:
     def end(self) -> None:
         """Let no fault happen from now on."""
         self._on.clear()
+
+    @property
+    def happen(self) -> bool:
+        """Whether faults may happen now."""
+        return self._on.is_set()
+
+    def record(self, kind: str) -> None:
+        """Count a fault whose time was chosen elsewhere."""
+        self._chances[kind].record()
 
     @property
     def counts(self) -> dict[str, int]:

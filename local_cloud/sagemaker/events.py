@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,6 +40,7 @@ _DETAIL_FIELDS = (
 _TIME_FIELDS = ("CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime")
 
 Event = dict[str, Any]
+Target = dict[str, Any]
 
 
 def state_change(job: EmulatedTrainingJob, region: str, account: str) -> Event:
@@ -70,17 +71,27 @@ def _milliseconds(seconds: float) -> int:
 
 
 class RuleTargets:
-    """Delivery of events to the targets of every enabled rule that matches: Lambda functions and SQS queues.
+    """Delivery of events to the targets of every enabled rule that matches: Lambda functions, SQS queues and buses.
 
-    `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS. Without `queues`, only
-    functions receive events.
+    `events`, `functions` and `queues` are boto3 clients of EventBridge, Lambda and SQS. Without `queues`, no queue
+    receives events.
+
+    :param buses: the event buses of other sites: for each ARN a function that gets the event and the target. If it
+        raises PermissionError, the event goes to the target's dead-letter queue.
     """
 
-    def __init__(self, events: Any, functions: Any, queues: Any = None) -> None:
+    def __init__(
+        self,
+        events: Any,
+        functions: Any,
+        queues: Any = None,
+        buses: Mapping[str, Callable[[Event, Target], None]] | None = None,
+    ) -> None:
         self._events = events
         self._functions = functions
         self._queues = queues
-        self._rules: list[tuple[str, list[dict[str, Any]]]] = []
+        self._buses = buses or {}
+        self._rules: list[tuple[str, list[Target]]] = []
         self._read_at = float("-inf")
 
     def deliver(self, event: Event) -> None:
@@ -89,25 +100,34 @@ class RuleTargets:
         for pattern, targets in self._current_rules():
             if self._events.test_event_pattern(EventPattern=pattern, Event=text)["Result"]:
                 for target in targets:
-                    self._call(target, text)
+                    self._call(target, event, text)
 
-    def _call(self, target: dict[str, Any], text: str) -> None:
+    def _call(self, target: Target, event: Event, text: str) -> None:
+        forward = self._buses.get(target["Arn"])
         is_queue = ":sqs:" in target["Arn"] and self._queues is not None
-        if ":lambda:" not in target["Arn"] and not is_queue:
+        if ":lambda:" not in target["Arn"] and not is_queue and forward is None:
             _log.warning("The local cloud does not deliver SageMaker's events to %s", target["Arn"])
             return
         try:
+            if forward:
+                forward(event, target)
+                return
             if is_queue:
-                url = self._queues.get_queue_url(QueueName=target["Arn"].rpartition(":")[2])["QueueUrl"]
-                self._queues.send_message(QueueUrl=url, MessageBody=target.get("Input", text))
+                self._send(target["Arn"], target.get("Input", text))
                 return
             self._functions.invoke(
                 FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text)
             )
         except Exception as error:
             _log.warning("An event could not be delivered to %s: %s", target["Arn"], error)
+            if isinstance(error, PermissionError) and self._queues and "DeadLetterConfig" in target:
+                self._send(target["DeadLetterConfig"]["Arn"], text)
 
-    def _current_rules(self) -> list[tuple[str, list[dict[str, Any]]]]:
+    def _send(self, queue_arn: str, text: str) -> None:
+        url = self._queues.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        self._queues.send_message(QueueUrl=url, MessageBody=text)
+
+    def _current_rules(self) -> list[tuple[str, list[Target]]]:
         if time.monotonic() - self._read_at > RULE_CACHE_SECONDS:
             self._rules = [
                 (rule["EventPattern"], self._events.list_targets_by_rule(Rule=rule["Name"])["Targets"])

@@ -23,18 +23,19 @@ from local_cloud.sagemaker.account.lookups import AccountLookups
 from local_cloud.sagemaker.account.options import Account
 from local_cloud.sagemaker.account.past_jobs import PastJob, past_jobs
 from local_cloud.sagemaker.account.throttling import Throttle
-from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
+from local_cloud.sagemaker.events import Event, EventWorker, RuleTargets, Target, state_change
 from local_cloud.sagemaker.job_processes.container import image
 from local_cloud.sagemaker.job_processes.execution import Grace
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
+from local_cloud.sagemaker.job_processes.storage import stay_in_region
 from local_cloud.sagemaker.listing import list_jobs
 from local_cloud.sagemaker.registry import AnyJob, JobRegistry
 from local_cloud.sagemaker.search_operation import search
 from local_cloud.sagemaker.training_job import EmulatedTrainingJob
 from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, invalid, service_model
-from local_cloud.sagemaker.wire import AwsJsonServer, ConnectionAbort, EmulatedError
+from local_cloud.sagemaker.wire import Api, AwsJsonServer, ConnectionAbort, EmulatedError
 
 __all__ = ["ConnectionAbort", "EmulatedError", "TrainingService"]
 
@@ -62,6 +63,10 @@ class TrainingService:
     :param job_environment: environment variables for every job.
     :param auth: whether to refuse requests that the caller's IAM policies at `aws_endpoint` do not allow.
     :param check_roles: whether a job's role must exist at `aws_endpoint`.
+    :param front: the server of another site's service, which passes the calls for this site on. By default the service
+        has its own server.
+    :param buses: the event buses of other sites, as for `RuleTargets`.
+    :param regional: whether buckets and images have to be in the region of the job, as on AWS.
     """
 
     def __init__(
@@ -85,6 +90,9 @@ class TrainingService:
         job_environment: Mapping[str, str] | None = None,
         auth: bool = False,
         check_roles: bool = False,
+        front: AwsJsonServer | None = None,
+        buses: Mapping[str, Callable[[Event, Target], None]] | None = None,
+        regional: bool = False,
     ) -> None:
         self._region = region
         self._account = account
@@ -116,12 +124,21 @@ class TrainingService:
         }
         service_model()  # loaded now, because the model is large and the first request would wait
         self.permissions = Permissions(aws_endpoint, region, account, self._tags_of, token) if auth else None
-        self._server = AwsJsonServer(self._handle, self.permissions.check if self.permissions else None)
-        self.url = self._server.url
-        self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
+        self.api = Api(self._handle, self.permissions.check) if self.permissions else Api(self._handle)
+        self.server = front or AwsJsonServer(self.api)
+        self.url = self.server.url
+        self._has_server = front is None
+        self._serving = threading.Thread(target=self.server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
+        self._started = False
         clients = _clients(aws_endpoint, region, self._workdir / "no-such-file", keys)
-        self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"], clients["sqs"]).deliver)
-        self._lookups = AccountLookups(clients["s3"], clients["iam"] if check_roles else None, region)
+        if regional:
+            stay_in_region(clients["s3"])
+        rules = RuleTargets(clients["events"], clients["lambda"], clients["sqs"], buses)
+        self.deliver: Callable[[Event], None] = deliver or rules.deliver
+        self._events = EventWorker(self.deliver)
+        self._lookups = AccountLookups(
+            clients["s3"], clients["iam"] if check_roles else None, region, regional=regional
+        )
         wrappers = self._workdir / "bin"
         self._machine = Machine(
             workdir=self._workdir,
@@ -171,14 +188,18 @@ class TrainingService:
         image.write_programs(self._workdir / "bin")
         self._machine = replace(self._machine, mounted=can_mount(self._workdir / "probe"))
         self._events.start()
-        self._serving.start()
+        if self._has_server:
+            self._serving.start()
+        self._started = True
 
     def stop(self) -> None:
         """Stop the server, kill all processes of all jobs and remove their folders."""
-        if not self._serving.is_alive():
-            self._server.server_close()
+        if not self._started:
+            if self._has_server:
+                self.server.server_close()
             return
-        self._server.stop()
+        if self._has_server:
+            self.server.stop()
         with self._lock:
             runners = list(self._runners)
         for runner in runners:

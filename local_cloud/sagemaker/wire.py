@@ -33,6 +33,17 @@ class SignedCall:
 Authorize = Callable[[SignedCall, str, dict[str, Any]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The operations of a service.
+
+    `authorize(call, operation, request)` is called before `handle(operation, request)` and may raise EmulatedError.
+    """
+
+    handle: Handle
+    authorize: Authorize = lambda call, operation, request: None
+
+
 class EmulatedError(Exception):
     """An error of SageMaker that becomes the answer. botocore shows `code` as `Error.Code`."""
 
@@ -48,18 +59,18 @@ class ConnectionAbort(Exception):  # noqa: N818  a signal, not an error
 
 
 class AwsJsonServer(ThreadingHTTPServer):
-    """A server that passes every request to `handle(operation, request)` and answers with the result or EmulatedError.
+    """A server that passes every request to an API and answers with the result or EmulatedError.
 
-    `authorize(call, operation, request)` is called before `handle` and may raise EmulatedError.
+    `choose(call)` returns the API that gets a call. It may raise EmulatedError or ConnectionAbort. By default, the API
+    with which the server is made gets all calls.
     """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, handle: Handle, authorize: Authorize | None = None) -> None:
+    def __init__(self, api: Api) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.handle = handle
-        self.authorize = authorize or (lambda call, operation, request: None)
+        self.choose: Callable[[SignedCall], Api] = lambda call: api
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
 
@@ -121,8 +132,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, operation: str, body: bytes) -> tuple[int, dict[str, Any]]:
         try:
             request = _parse(body)
-            self.server.authorize(SignedCall(self.headers.items(), body), operation, request)
-            return HTTPStatus.OK, self.server.handle(operation, request)
+            call = SignedCall(self.headers.items(), body)
+            api = self.server.choose(call)
+            api.authorize(call, operation, request)
+            return HTTPStatus.OK, api.handle(operation, request)
         except EmulatedError as error:
             return error.status, {"__type": error.code, "message": error.message}
         except ConnectionAbort:

@@ -1,5 +1,6 @@
 """Checks of CreateTrainingJob in other services: whether the role exists in IAM, and the input data in S3."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,18 +14,24 @@ SSM_AGENT_ACTIONS = [
 ]
 
 Request = Mapping[str, Any]
+_ECR = re.compile(r"[0-9]{12}\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.(?P<suffix>amazonaws\.com(\.cn)?)/")
 
 
 class AccountLookups:
-    """Checks of a request against S3 and IAM. `s3` and `iam` are boto3 clients; roles are not checked without `iam`."""
+    """Checks of a request against S3 and IAM. `s3` and `iam` are boto3 clients; roles are not checked without `iam`.
 
-    def __init__(self, s3: Any, iam: Any | None, region: str) -> None:
+    :param regional: whether the image has to be in this region.
+    """
+
+    def __init__(self, s3: Any, iam: Any | None, region: str, *, regional: bool = False) -> None:
         self._s3 = s3
         self._iam = iam
         self._region = region
+        self._regional = regional
 
     def check(self, request: Request) -> None:
         """Raise a ValidationException, in SageMaker's words, if the role or a channel's data does not exist."""
+        self._check_image(request["AlgorithmSpecification"].get("TrainingImage", ""))
         self._check_role(request["RoleArn"])
         for channel in request.get("InputDataConfig", []):
             source = channel["DataSource"].get("S3DataSource", {})
@@ -37,6 +44,15 @@ class AccountLookups:
             return True
         answer = self._iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=SSM_AGENT_ACTIONS)
         return all(result["EvalDecision"] == "allowed" for result in answer["EvaluationResults"])
+
+    def _check_image(self, image: str) -> None:
+        found = _ECR.match(image)
+        if self._regional and found and found["region"] != self._region:
+            # aws-samples/mlops-amazon-sagemaker issue 9
+            raise invalid(
+                f"Invalid DNS suffix '{found['suffix']}' for region '{found['region']}' in training image. Please "
+                f"provide the valid <region>.<dns-suffix>: '{self._region}.{found['suffix']}'"
+            )
 
     def _check_role(self, arn: str) -> None:
         if self._iam is None:

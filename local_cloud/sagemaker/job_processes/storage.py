@@ -23,8 +23,20 @@ UNSETTLED = 0.05  # seconds after a change in which a file may change again with
 _Signature = tuple[int, int, int]
 
 
+_OTHER_REGION = ("PermanentRedirect", "301")  # the codes of an answer for a bucket of another region
+
+
 class TransferError(Exception):
     """A failed download or upload. The message names the address and the cause."""
+
+
+def stay_in_region(client: Any) -> None:
+    """Make an S3 client refuse buckets of other regions, as SageMaker does, instead of following S3's redirection."""
+
+    def forbid(context: dict[str, Any], **_: Any) -> None:
+        context.get("s3_redirect", {})["redirected"] = True  # botocore follows one redirection only
+
+    client.meta.events.register("before-call.s3", forbid)
 
 
 def split_uri(uri: str) -> tuple[str, str]:
@@ -88,7 +100,7 @@ class Storage:
         try:
             self._client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
         except (BotoCoreError, ClientError) as error:
-            raise TransferError(f"Artifact upload failed:{uri}: {error}") from error
+            raise TransferError(_upload_failed(uri, error)) from error
 
     def upload(self, path: Path, uri: str) -> None:
         """Upload a file of any size that does not change any more."""
@@ -96,7 +108,7 @@ class Storage:
         try:
             self._client.upload_file(str(path), bucket, key, Config=TransferConfig(use_threads=False))
         except (BotoCoreError, ClientError, Boto3Error) as error:
-            raise TransferError(f"Artifact upload failed:{uri}: {error}") from error
+            raise TransferError(_upload_failed(uri, error)) from error
 
     def upload_packed(self, folders: Iterable[Path], uri: str) -> None:
         """Upload the content of the folders as one .tar.gz.
@@ -200,6 +212,15 @@ class CheckpointSync:
                 except FileNotFoundError:
                     continue
         return [(path, name) for _, path, name in sorted(aged)]
+
+
+def _upload_failed(uri: str, error: Exception) -> str:
+    """Return SageMaker's words for a failed upload. Source: aws/amazon-sagemaker-examples issue 3881."""
+    code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
+    if code in _OTHER_REGION or any(f"({code})" in str(error) for code in _OTHER_REGION):
+        reason = "BucketRegionError: bucket must be in the same region as the job"
+        return f"Artifact upload failed:Unable to upload file to {uri} ({reason})"
+    return f"Artifact upload failed:{uri}: {error}"
 
 
 def _signature(path: Path) -> _Signature:

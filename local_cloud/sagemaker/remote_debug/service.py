@@ -17,7 +17,7 @@ from typing import Any, Self
 from local_cloud.aws.permissions import Permissions
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import launcher
-from local_cloud.sagemaker.wire import AwsJsonServer, EmulatedError
+from local_cloud.sagemaker.wire import Api, AwsJsonServer, EmulatedError
 
 _log = logging.getLogger(__name__)
 
@@ -54,22 +54,22 @@ class SessionService:
     """
 
     def __init__(self, find: Find, permissions: Permissions | None, user: str = "root") -> None:
-        self._find = find
         self._user = user
         self._sessions: dict[str, _Session] = {}
         self._lock = threading.Lock()
         self._number = 0
-        self._api = AwsJsonServer(self._handle, permissions.check if permissions else None)
+        self.api = self.api_for(find, permissions)
+        self.server = AwsJsonServer(self.api)
         self._streams = _Streams(self._serve)
-        self.url = self._api.url
+        self.url = self.server.url
 
     def __enter__(self) -> Self:
-        for server, name in ((self._api, "ssm"), (self._streams, "sessions")):
+        for server, name in ((self.server, "ssm"), (self._streams, "sessions")):
             threading.Thread(target=server.serve_forever, args=(0.05,), name=name, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._api.stop()
+        self.server.stop()
         self._streams.shutdown()
         self._streams.server_close()
         with self._lock:
@@ -77,18 +77,26 @@ class SessionService:
         for session in sessions:
             session.ended.set()
 
-    def _handle(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+    def api_for(self, find: Find, permissions: Permissions | None) -> Api:
+        """Return the API for the training jobs of one site; the arguments are as for this class."""
+
+        def handle(operation: str, request: dict[str, Any]) -> dict[str, Any]:
+            return self._handle(operation, request, find)
+
+        return Api(handle, permissions.check) if permissions else Api(handle)
+
+    def _handle(self, operation: str, request: dict[str, Any], find: Find) -> dict[str, Any]:
         if operation == "StartSession":
-            return self._start(request)
+            return self._start(request, find)
         if operation == "TerminateSession":
             return self._terminate(str(request.get("SessionId")))
         raise EmulatedError("UnknownOperationException", f"{operation} of SSM is not emulated in the local cloud.")
 
-    def _start(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _start(self, request: dict[str, Any], find: Find) -> dict[str, Any]:
         target = str(request.get("Target"))
         match = _TARGET.fullmatch(target)
         settings = _session_settings(request)
-        instance = self._find(match["job"], match["host"]) if match else None
+        instance = find(match["job"], match["host"]) if match else None
         if instance is None:
             raise EmulatedError("TargetNotConnected", f"{target} is not connected.")
         session = _Session(f"{self._user}-{secrets.token_hex(8)}", instance, settings)

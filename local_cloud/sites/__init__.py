@@ -1,0 +1,1 @@
+"""Several accounts and regions in one local cloud."""
