@@ -46,6 +46,7 @@ def prepare(
             "QueueRoleArn": queue_role,
             "ExternalId": external_id,
             "AllowedRoleArns": job_role,
+            "HomeAccount": home.account,
             "HomeRegion": home.region,
         }
         deploy(client, project / TEMPLATE, site, parameters)

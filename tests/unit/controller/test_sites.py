@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.fleet.sites import Site
+from job_queue.domain.fleet.sites import Origin, Site
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import WaitReason
 from tests.fake_sagemaker import FakeTraining
@@ -17,7 +17,7 @@ OHIO = Site("us-east-2")
 ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
 LAB = Site("us-east-2", ROLE_OF_LAB)
 BUCKETS = {"us-east-1": "bucket", "us-east-2": "bucket-ohio"}
-CALLER = "arn:aws:iam::123456789012:user/ada"
+ACCOUNT = "123456789012"
 
 
 def a_policy(home: int = 1, ohio: int = 1, role: str | None = None, **project: Any) -> dict[str, Any]:
@@ -40,11 +40,15 @@ def ohio_of(queue: Harness, site: Site = OHIO) -> FakeTraining:
     return queue.training.at(site)
 
 
+def origin(account: str | None, region: str | None) -> Origin:
+    return Origin(account or ACCOUNT, region or "us-east-1", ACCOUNT, "us-east-1")
+
+
 def event(queue: Harness, attempt: str, site: Site = OHIO) -> None:
     """An event of another site arrives."""
     queue.now += 1
     detail = ohio_of(queue, site).event(attempt)
-    queue.controller.training_job_changed(detail, queue.invocation(), (site.account, site.region))
+    queue.controller.training_job_changed(detail, queue.invocation(), origin(site.account, site.region))
 
 
 def why(queue: Harness, name: str) -> tuple[WaitReason, str]:
@@ -102,7 +106,7 @@ def test_an_event_of_another_place_ends_nothing(place: tuple[str | None, str | N
     queue.submit("job1")
     queue.submit("job2")
     forged = {**ohio_of(queue).event("job2-qstamp-1"), "TrainingJobStatus": "Completed", "SecondaryStatus": "Completed"}
-    queue.controller.training_job_changed(forged, queue.invocation(), place)
+    queue.controller.training_job_changed(forged, queue.invocation(), origin(*place))
     assert queue.state("job2") == "running"
 
 
