@@ -35,7 +35,7 @@ from job_queue.controller.waiting.deadlines import MissedStarts, next_deadlines
 from job_queue.controller.waiting.dependencies import Dependencies, has_dependents
 from job_queue.controller.waiting.parking import Parking
 from job_queue.domain.cluster_state import ClusterState, Metadata
-from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, UnrecordedJob
+from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, SilentSites, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.sites import HOME, Origin, Site, site_of_event
 from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
@@ -181,6 +181,8 @@ class Controller(ControllerPart):
             log.exception("reconciliation failed", exc_info=error)
         if compared.reconciled is not None:
             self._repository.notify(ComparisonAge(max(0.0, self._clock() - compared.reconciled)))
+        if compared.silent_sites is not None:
+            self._repository.notify(SilentSites(compared.silent_sites))
         self._run(invocation, None, compared.adoptions)
         if compared.has_carriers and self._listen(invocation):
             self._run(invocation, None, [])

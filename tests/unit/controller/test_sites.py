@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from job_queue.domain.domain_events import DomainEvent, SilentSites
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.fleet.sites import Origin, Site
 from job_queue.domain.policy_validation import parse_policy
@@ -290,3 +291,30 @@ def test_projects_may_not_map_two_buckets_to_one() -> None:
     policy["projects"].append({"name": "others", "bucket_by_region": other})
     with pytest.raises(InvalidRequest, match="jobs of both could write to one place"):
         parse_policy(policy)
+
+
+# --- events that do not come -------------------------------------------------------------------------
+
+
+def test_ends_without_an_event_are_counted_by_site() -> None:
+    told: list[DomainEvent] = []
+    queue = Harness(slots=10, notify=told.append)
+    queue.repository.apply_policy(json.dumps(a_policy(1, 2)), 0, "ada", queue.now)
+    for number in range(3):
+        queue.submit(f"job{number}")
+    queue.tick()
+    ohio_of(queue).end("job1-qstamp-1")
+    queue.tick()
+    ohio_of(queue).end("job2-qstamp-1")
+    event(queue, "job2-qstamp-1")
+    queue.tick()
+    assert [it.count for it in told if isinstance(it, SilentSites)] == [0, 1, 0]
+
+
+def test_without_other_sites_nothing_is_counted() -> None:
+    told: list[DomainEvent] = []
+    queue = Harness(notify=told.append)
+    queue.submit("job1")
+    queue.training.end("job1-qstamp-1")
+    queue.tick()
+    assert not [it for it in told if isinstance(it, SilentSites)]
