@@ -28,7 +28,7 @@ from job_queue.adapters.observers import log_event, notify_all
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.adapters.sites import SiteClients
+from job_queue.adapters.sites.clients import SiteClients
 from job_queue.adapters.telemetry import log
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
@@ -95,7 +95,7 @@ class App:
         unshared = DynamoDBTables(dynamodb, consistent=False)
         shared = SharedReads(unshared, time.monotonic)
         shared_rows, fresh_rows = _repository(shared, settings), _repository(unshared, settings)
-        clients = SiteClients(settings.satellite_external_id)
+        clients = SiteClients(settings.satellite_external_id, time.monotonic)
         training = Training(
             boto3.client("sagemaker", config=with_retries),
             boto3.client("sagemaker", config=no_retries),

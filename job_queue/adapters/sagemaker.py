@@ -11,7 +11,7 @@ from msgspec import convert
 
 from job_queue.adapters.lookups.plan_lookup import plan_parts
 from job_queue.adapters.lookups.training_list import TrainingJobList
-from job_queue.adapters.sites import SiteUnreachableError
+from job_queue.adapters.sites.clients import SiteUnreachableError
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.sites import Origin, Site, key_of, same_place
 from job_queue.domain.fleet.training_plans import PlanPart

@@ -15,7 +15,7 @@ import pytest
 from botocore.httpsession import URLLib3Session
 
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
-from job_queue.adapters.sites import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, SiteClients
+from job_queue.adapters.sites.clients import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, SiteClients
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.sites import Site
 from tests.jobs import a_request
@@ -96,13 +96,13 @@ def training(clients: SiteClients, site: Site) -> SageMakerTraining:
 
 
 def test_without_a_role_the_own_credentials_are_used_in_the_other_region(aws: Aws) -> None:
-    assert training(SiteClients(EXTERNAL_ID), OHIO).create(a_request()) == (LaunchResult.LAUNCHED, "")
+    assert training(SiteClients(EXTERNAL_ID, Clock()), OHIO).create(a_request()) == (LaunchResult.LAUNCHED, "")
     ((operation, signed),) = aws.calls
     assert operation == "CreateTrainingJob" and "AKIAOFTHEQUEUE/" in signed and "/us-east-2/sagemaker/" in signed
 
 
 def test_a_role_is_assumed_once_with_the_external_id(aws: Aws) -> None:
-    api = training(SiteClients(EXTERNAL_ID), LAB)
+    api = training(SiteClients(EXTERNAL_ID, Clock()), LAB)
     assert api.create(a_request())[0] is LaunchResult.LAUNCHED
     assert api.stop("job1-qstamp-1") is StopResult.ASKED
     assert [operation for operation, _ in aws.calls] == ["AssumeRole", "CreateTrainingJob", "StopTrainingJob"]
@@ -114,7 +114,7 @@ def test_a_role_is_assumed_once_with_the_external_id(aws: Aws) -> None:
 def test_a_role_that_may_not_be_assumed_is_no_answer_of_sagemaker(aws: Aws) -> None:
     """SageMaker was not asked, so a launch did not happen, and a stop is not denied."""
     aws.trusts = False
-    api = training(SiteClients(EXTERNAL_ID), LAB)
+    api = training(SiteClients(EXTERNAL_ID, Clock()), LAB)
     result, message = api.create(a_request())
     assert result is LaunchResult.UNREACHABLE
     assert message.startswith("us-east-2 of account 222222222222 cannot be reached: ") and "AccessDenied" in message
@@ -127,7 +127,7 @@ def test_a_role_that_may_not_be_assumed_is_no_answer_of_sagemaker(aws: Aws) -> N
 def test_a_site_that_refuses_connections_is_asked_less_and_less(monkeypatch: pytest.MonkeyPatch, aws: Aws) -> None:
     clock = Clock()
     aws.server_close()  # the port has no server now
-    api = training(SiteClients(clock=clock), OHIO)
+    api = training(SiteClients("", clock), OHIO)
     asked: list[float] = []
     monkeypatch.setattr("botocore.httpsession.URLLib3Session.send", counted(clock, asked))
     for _ in range(200):
@@ -150,7 +150,7 @@ def counted(clock: Clock, asked: list[float]) -> Callable[..., Any]:
 
 def test_a_call_without_an_answer_may_have_taken_effect(aws: Aws) -> None:
     clock = Clock()
-    api = training(SiteClients(clock=clock), OHIO)
+    api = training(SiteClients("", clock), OHIO)
     aws.hangs_up = True
     assert api.create(a_request())[0] is LaunchResult.UNKNOWN
     aws.hangs_up = False
@@ -161,7 +161,7 @@ def test_a_call_without_an_answer_may_have_taken_effect(aws: Aws) -> None:
 
 
 def test_the_pause_of_one_site_is_none_of_another(aws: Aws) -> None:
-    clients = SiteClients(EXTERNAL_ID)
+    clients = SiteClients(EXTERNAL_ID, Clock())
     aws.trusts = False
     assert training(clients, LAB).create(a_request())[0] is LaunchResult.UNREACHABLE
     assert training(clients, Site("eu-west-1")).create(a_request())[0] is LaunchResult.LAUNCHED
