@@ -434,6 +434,7 @@ def test_all_packages_are_looked_at() -> None:
         "InstanceMetrics",
         "LogActivity",
         "NewestObject",
+        "SiteClients",
         "Training",
     }
 
