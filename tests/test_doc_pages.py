@@ -18,8 +18,8 @@ HEADER = re.compile(
     rf"> \*\*({'|'.join(KINDS)})\*\* for ({'|'.join(AUDIENCES)})\. (Look up|\d+ minutes?)\. Before you begin: \S.*\."
 )
 MOST_WORDS = 1_800  # of a page, without generated parts; on pages for developers, also without tables and code
-# Of all pages for users, without generated parts, tables and code. 500 of them are for other regions and accounts: a
-# page of its own, two alarms and five threats.
+# Of all pages for users, without generated parts, tables and code. 500 words are about other regions and accounts: a
+# page of its own, two alarms, and two threats.
 MOST_WORDS_OF_ALL = 30_000 + 500
 STUB = "Not written yet"
 MESSAGES = ("preflight.md", "reasons.md", "errors.md")  # an entry for each message of the program
