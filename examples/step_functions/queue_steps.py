@@ -175,7 +175,9 @@ def look_at(job: str, steps: list[Step]) -> None:
         closed = [step for step in steps if not is_waiting(step)]
         if len(closed) < len(steps):
             forget(closed)
-        elif all([is_over(step) for step in closed]):  # a list: each step is looked at
+            return
+        over = [is_over(step) for step in closed]  # looks at each step, and so notes when each was closed
+        if all(over):
             cancel(job)
 
 
@@ -190,7 +192,7 @@ def is_over(step: Step) -> bool:
     """Return whether a step has not waited for CANCEL_AFTER seconds. Until then, a retry can take the step's place."""
     now = time.time()
     if step.closed is None:
-        values = {":now": round(now)}
+        values = {":now": int(now)}
         table.update_item(Key=step.key, UpdateExpression="SET closed = :now", ExpressionAttributeValues=values)
     return now - (step.closed or now) >= CANCEL_AFTER
 
@@ -242,7 +244,7 @@ def accepted(send: Any, **request: Any) -> bool:
 
 def store(step: Step) -> None:
     """Store a step before its job is submitted."""
-    item = {**step.key, "token": step.token, "service": step.service, "stored": round(step.stored)}
+    item = {**step.key, "token": step.token, "service": step.service, "stored": int(step.stored)}
     table.put_item(Item=item)
 
 
@@ -329,6 +331,7 @@ def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[
             problem = str(error)
         except OSError as error:
             problem = str(error)
+        logger.warning("%s %s: %s", method, path, problem)
         if pause is not None:
             time.sleep(pause)
     raise UnavailableError(f"{method} {path}: {problem}")
@@ -340,5 +343,7 @@ def refusal(error: HTTPError) -> RefusedError:
         body = json.load(error)
     except ValueError:
         body = {}
-    errors = body.get("errors") or [{"code": "Forbidden", "message": body.get("message", str(error))}]
+    errors = body.get("errors") or [
+        {"code": "Forbidden", "message": body.get("message") or body.get("Message") or str(error)}
+    ]
     return RefusedError(errors[0]["code"], " ".join(one["message"] for one in errors))
