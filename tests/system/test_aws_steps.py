@@ -8,6 +8,7 @@ documentation describes. botocore's model of the service checks the answers.
 
 import io
 import json
+import re
 import sys
 import threading
 import time
@@ -151,6 +152,23 @@ def shared_steps(shared_system: System) -> Steps:
 @pytest.fixture
 def steps(system: System, shared_steps: Steps) -> Steps:
     return shared_steps
+
+
+def test_the_role_has_the_rights_that_the_function_uses() -> None:
+    source = (EXAMPLE / "queue_steps.py").read_text()
+    services = {"table": "dynamodb", "step_functions": "states", "sagemaker": "sagemaker"}
+    calls = re.findall(rf"\b({'|'.join(services)})\.([a-z]+_[a-z_]+|query|scan)\b", source)
+    used = {f"{services[client]}:{''.join(part.title() for part in call.split('_'))}" for client, call in calls}
+    role = yaml_parse((EXAMPLE / "template.yaml").read_text())["Resources"]["StepsRole"]["Properties"]
+    statements = role["Policies"][0]["PolicyDocument"]["Statement"]
+    given = {action for statement in statements for action in flat(statement["Action"])}
+    trigger = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}  # Lambda calls them
+    assert given == used | trigger | {"execute-api:Invoke"}
+
+
+def flat(actions: str | list[str]) -> list[str]:
+    """Return the actions of a statement as a list."""
+    return [actions] if isinstance(actions, str) else actions
 
 
 def test_a_step_gets_the_result_of_a_completed_job(steps: Steps) -> None:
