@@ -118,12 +118,15 @@ def receive(message: Mapping[str, Any], receives: int) -> None:
         if answer["state"] in FINISHED:
             settle([step], describe(step.job) or answer)
     except RefusedError as refused:
-        close([step], f"Queue.{refused.code}", str(refused))
+        fail(step, f"Queue.{refused.code}", str(refused))
+        forget([step])
     except Exception as error:
         if receives < MOST_RECEIVES:
             raise
         logger.exception("a message was delivered for the last time")
-        close([step], "Queue.Unavailable", f"The job could not be submitted: {error}")
+        fail(step, "Queue.Unavailable", f"It is not known whether the job was submitted: {error}")
+        if step.job:  # it stays in the table: if the queue has the job, the schedule cancels it
+            note_closed(step)
 
 
 def request_of(arguments: Any) -> dict[str, Any]:
@@ -184,17 +187,22 @@ def look_at(job: str, steps: list[Step]) -> None:
 def is_waiting(step: Step) -> bool:
     """Send a heartbeat, and return whether the step still waits. A step of Pipelines waits until it is answered."""
     if step.service == "pipelines":
-        return True
+        return step.closed is None
     return accepted(step_functions.send_task_heartbeat, taskToken=step.token)
 
 
 def is_over(step: Step) -> bool:
     """Return whether a step has not waited for CANCEL_AFTER seconds. Until then, a retry can take the step's place."""
-    now = time.time()
-    if step.closed is None:
-        values = {":now": int(now)}
-        table.update_item(Key=step.key, UpdateExpression="SET closed = :now", ExpressionAttributeValues=values)
-    return now - (step.closed or now) >= CANCEL_AFTER
+    closed = note_closed(step) if step.closed is None else step.closed
+    return time.time() - closed >= CANCEL_AFTER
+
+
+def note_closed(step: Step) -> float:
+    """Record that a step no longer waits, and return the time."""
+    now = int(time.time())
+    values = {":now": now}
+    table.update_item(Key=step.key, UpdateExpression="SET closed = :now", ExpressionAttributeValues=values)
+    return now
 
 
 def settle(steps: Iterable[Step], detail: Mapping[str, Any]) -> None:
@@ -211,21 +219,21 @@ def settle(steps: Iterable[Step], detail: Mapping[str, Any]) -> None:
             forget([step])
     else:
         reason = (detail.get("reason") or {}).get("message") or f"The job has the state {detail['state']}."
-        close(steps, f"Queue.Job{detail['state'].title()}", f"{detail['job']}: {reason}")
+        for step in steps:
+            fail(step, f"Queue.Job{detail['state'].title()}", f"{detail['job']}: {reason}")
+            forget([step])
 
 
-def close(steps: Iterable[Step], error: str, cause: str) -> None:
-    """Let steps fail.
+def fail(step: Step, error: str, cause: str) -> None:
+    """Let a step fail.
 
     :param error: the name of the error, which Retry and Catch of a state machine can select.
     """
-    for step in steps:
-        if step.service == "pipelines":
-            reason = f"{error}: {cause}"[:LONGEST_REASON]
-            accepted(sagemaker.send_pipeline_execution_step_failure, CallbackToken=step.token, FailureReason=reason)
-        else:
-            accepted(step_functions.send_task_failure, taskToken=step.token, error=error, cause=cause)
-        forget([step])
+    if step.service == "pipelines":
+        reason = f"{error}: {cause}"[:LONGEST_REASON]
+        accepted(sagemaker.send_pipeline_execution_step_failure, CallbackToken=step.token, FailureReason=reason)
+    else:
+        accepted(step_functions.send_task_failure, taskToken=step.token, error=error, cause=cause)
 
 
 def accepted(send: Any, **request: Any) -> bool:

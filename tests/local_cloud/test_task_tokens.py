@@ -34,30 +34,34 @@ class Machine:
 
     def token(self) -> str:
         """Return the next token that is sent."""
-        (message,) = until(lambda: self._sqs.receive_message(QueueUrl=self._url).get("Messages"))
+
+        def received() -> list[Json]:
+            return list(self._sqs.receive_message(QueueUrl=self._url).get("Messages", []))
+
+        (message,) = until(received)
         self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
         return str(json.loads(message["Body"])["token"])
 
     def ended(self) -> Json:
         """Wait until the execution has ended, and return its description."""
 
-        def description() -> Json | None:
+        def description() -> Json:
             found: Json = self.states.describe_execution(executionArn=self.execution)
-            return None if found["status"] == "RUNNING" else found
+            return {} if found["status"] == "RUNNING" else found
 
         return until(description)
 
     def refusals(self, token: str) -> set[str]:
         """Return the codes with which all calls with a token are refused."""
-        calls = (
-            lambda: self.states.send_task_heartbeat(taskToken=token),
-            lambda: self.states.send_task_success(taskToken=token, output="{}"),
-            lambda: self.states.send_task_failure(taskToken=token),
-        )
+        states = self.states
         codes = set()
-        for call in calls:
+        for call, options in (
+            (states.send_task_heartbeat, {}),
+            (states.send_task_success, {"output": "{}"}),
+            (states.send_task_failure, {}),
+        ):
             with pytest.raises(ClientError) as refused:
-                call()
+                call(taskToken=token, **options)
             codes.add(refused.value.response["Error"]["Code"])
         return codes
 

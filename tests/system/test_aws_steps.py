@@ -9,6 +9,7 @@ documentation describes. botocore's model of the service checks the answers.
 import io
 import json
 import re
+import socket
 import sys
 import threading
 import time
@@ -79,9 +80,9 @@ class Steps:
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         )
 
-        def stack() -> Json | None:
+        def stack() -> Json:
             found: Json = cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
-            return None if found["StackStatus"].endswith("_IN_PROGRESS") else found
+            return {} if found["StackStatus"].endswith("_IN_PROGRESS") else found
 
         made = until(stack)
         assert made["StackStatus"] == "CREATE_COMPLETE", made
@@ -133,15 +134,24 @@ class Steps:
     def end(self, execution: str) -> Json:
         """Wait until an execution has ended, and return its description."""
 
-        def ended() -> Json | None:
+        def ended() -> Json:
             found: Json = self.states.describe_execution(executionArn=execution)
-            return None if found["status"] == "RUNNING" else found
+            return {} if found["status"] == "RUNNING" else found
 
         return until(ended)
 
     def waiting(self, job: str) -> list[Json]:
         """Return the items of the steps that wait for a job."""
         return [item for item in self.table.scan(ConsistentRead=True)["Items"] if item["job"] == job]
+
+    def pass_time(self, job: str, seconds: int) -> None:
+        """Move the time at which the only step of a job was closed into the past."""
+        (item,) = self.waiting(job)
+        self.table.update_item(
+            Key={"job": item["job"], "step": item["step"]},
+            UpdateExpression="SET closed = closed - :time",
+            ExpressionAttributeValues={":time": seconds},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +195,7 @@ def test_a_step_gets_the_result_of_a_completed_job(steps: Steps) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_the_token_is_not_part_of_the_job(steps: Steps) -> None:
     steps.start("secret", FOREVER)
     steps.system.wait_state("train-secret", "running")
@@ -220,6 +231,7 @@ def test_a_step_fails_if_the_queue_refuses_its_request(steps: Steps) -> None:
     until(lambda: not steps.waiting("train-refused"))
 
 
+@pytest.mark.thorough
 def test_a_message_that_is_delivered_twice_submits_one_job(steps: Steps, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     script = WAIT.format(file=str(gate))
@@ -246,6 +258,7 @@ def read(steps: Steps) -> int:
     return sum(int(attributes[name]) for name in names)
 
 
+@pytest.mark.thorough
 def test_a_retried_step_waits_for_the_same_job(steps: Steps, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
 
@@ -282,11 +295,7 @@ def test_the_job_of_a_stopped_execution_is_cancelled_after_a_while(steps: Steps)
     (item,) = steps.waiting("train-stopped")
     assert time.time() - 300 < item["closed"] <= time.time()
     assert not steps.system.job("train-stopped").cancel_requested
-    steps.table.update_item(  # five minutes later
-        Key={"job": item["job"], "step": item["step"]},
-        UpdateExpression="SET closed = closed - :time",
-        ExpressionAttributeValues={":time": 300},
-    )
+    steps.pass_time("train-stopped", 300)
     steps.look()
     steps.system.wait_state("train-stopped", "stopped")
     until(lambda: not steps.waiting("train-stopped"))
@@ -299,6 +308,39 @@ def test_a_lost_event_delays_the_answer_until_the_schedule(steps: Steps) -> None
         assert steps.states.describe_execution(executionArn=execution)["status"] == "RUNNING"
         steps.look()
         assert steps.end(execution)["status"] == "SUCCEEDED"
+
+
+@contextmanager
+def unreachable_queue(steps: Steps) -> Iterator[None]:
+    """Give the function an address at which no server listens."""
+    function = steps.outputs["FunctionName"]
+    variables = steps.functions.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    other = {"Variables": {**variables, "QUEUE_URL": address}}
+    steps.functions.update_function_configuration(FunctionName=function, Environment=other)
+    try:
+        yield
+    finally:
+        steps.functions.update_function_configuration(FunctionName=function, Environment={"Variables": variables})
+
+
+@pytest.mark.thorough
+def test_a_job_whose_submission_was_not_answered_is_cancelled(steps: Steps) -> None:
+    script = FOREVER
+    execution = steps.start("unanswered", script, steps.machine(lambda train: train.pop("Retry")))
+    steps.system.wait_state("train-unanswered", "running")
+    (item,) = steps.waiting("train-unanswered")
+    arguments = {"TrainingJobName": "train-unanswered", "request": steps.system.request("replaced", script)}
+    body = json.dumps({"token": item["token"], "arguments": arguments})
+    with unreachable_queue(steps):
+        steps.invoke({"Records": [{"body": body, "attributes": {"ApproximateReceiveCount": "5"}}]})  # the last delivery
+    ended = steps.end(execution)
+    assert (ended["status"], ended["error"]) == ("FAILED", "Queue.Unavailable")
+    steps.pass_time("train-unanswered", 300)
+    steps.look()
+    steps.system.wait_state("train-unanswered", "stopped")
+    until(lambda: not steps.waiting("train-unanswered"))
 
 
 def test_an_event_of_a_job_that_runs_answers_no_step(steps: Steps) -> None:
@@ -339,6 +381,11 @@ class Pipelines(ThreadingHTTPServer):
             self.waiting.add(token)
         self.steps.sqs.send_message(QueueUrl=step["SqsQueueUrl"], MessageBody=json.dumps(message))
 
+    def end(self, token: str) -> tuple[str, Json]:
+        """Wait for the answer to a step: the operation and its request."""
+        until(lambda: token in self.answers)
+        return self.answers[token]
+
     def _value(self, value: Any, execution: str) -> Any:
         if value == {"Get": "Execution.PipelineExecutionId"}:
             return execution
@@ -350,6 +397,7 @@ class Pipelines(ThreadingHTTPServer):
     def answer(self, operation: str, request: Json) -> tuple[int, Json]:
         """Record the answer to a step, as the API documents it."""
         shape = self.service.operation_model(operation).input_shape
+        assert shape is not None
         report = ParamValidator().validate(request, shape)
         assert not report.has_errors(), report.generate_report()
         token = request["CallbackToken"]
@@ -406,16 +454,17 @@ def definition_of(steps: Steps, script: str) -> Json:
 
 def test_a_callback_step_gets_the_result_of_a_completed_job(steps: Steps, pipelines: Pipelines) -> None:
     pipelines.send(definition_of(steps, "pass"), "abcdefghij01", "goodtoken1")
-    operation, request = until(lambda: pipelines.answers.get("goodtoken1"))
+    operation, request = pipelines.end("goodtoken1")
     assert operation == "SendPipelineExecutionStepSuccess"
     outputs = {parameter["Name"]: parameter["Value"] for parameter in request["OutputParameters"]}
     assert outputs["TrainingJobName"] == "train-abcdefghij01-qstamp-1"
     until(lambda: not steps.waiting("train-abcdefghij01"))
 
 
+@pytest.mark.thorough
 def test_a_callback_step_fails_with_a_reason_of_256_characters(steps: Steps, pipelines: Pipelines) -> None:
     pipelines.send(definition_of(steps, "raise SystemExit('x' * 999)"), "abcdefghij02", "badtoken01")
-    operation, request = until(lambda: pipelines.answers.get("badtoken01"))
+    operation, request = pipelines.end("badtoken01")
     assert operation == "SendPipelineExecutionStepFailure"
     assert request["FailureReason"].startswith("Queue.JobFailed: train-abcdefghij02: ")
 
@@ -427,16 +476,17 @@ def test_a_stopped_pipeline_cancels_its_job(steps: Steps, pipelines: Pipelines) 
     steps.look()  # a step of a pipeline has no heartbeat
     assert not steps.system.job("train-abcdefghij03").cancel_requested
     pipelines.send(definition, "abcdefghij03", "stoptoken1", "Stopping")
-    operation, request = until(lambda: pipelines.answers.get("stoptoken1"))
+    operation, request = pipelines.end("stoptoken1")
     assert operation == "SendPipelineExecutionStepFailure"
     assert request["FailureReason"].startswith("Queue.JobStopped: ")
     assert steps.system.state("train-abcdefghij03") == "stopped"
 
 
+@pytest.mark.thorough
 def test_a_stop_that_overtakes_the_first_message_leaves_no_job_alive(steps: Steps, pipelines: Pipelines) -> None:
     definition = definition_of(steps, FOREVER)
     pipelines.send(definition, "abcdefghij04", "latetoken1", "Stopping")
-    operation, _ = until(lambda: pipelines.answers.get("latetoken1"))
+    operation, _ = pipelines.end("latetoken1")
     assert operation == "SendPipelineExecutionStepFailure"
     pipelines.send(definition, "abcdefghij04", "latetoken1")
     until(lambda: pipelines.refused)
