@@ -37,7 +37,7 @@ sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import limits, log_filters, questions  # noqa: E402
+from local_cloud.aws import limits, log_filters, questions, task_tokens  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
 from local_cloud.dynamodb import table_keys  # noqa: E402
 from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
@@ -321,6 +321,7 @@ def main(descriptor: int, crashes: Crashes) -> None:
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
     limits.install()
+    task_tokens.install()
     # ministack creates a session for each lookup of a service's model; one shared session is enough.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()
