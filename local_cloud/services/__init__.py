@@ -1,0 +1,1 @@
+"""Behaviour of AWS services that ministack lacks: filters of logs, tokens of Step Functions, policies of event buses."""
