@@ -1,1 +1,1 @@
-"""Behaviour of AWS services that ministack lacks: filters of logs, tokens of Step Functions, policies of event buses."""
+"""Parts of AWS services that ministack lacks: filters of logs, tokens of Step Functions, policies of event buses."""

@@ -1,8 +1,8 @@
 """The example of steps: state machines of Step Functions and callback steps of Pipelines run jobs of the queue.
 
 Real here: the function in its own process with its role, the table, the SQS queue, the rules, and the queue itself.
-Emulated: Step Functions, by ministack and local_cloud/services/task_tokens.py. Not run: SageMaker Pipelines. The SageMaker
-SDK makes the definition of the pipeline, and this module sends the messages and receives the answers that AWS's
+Emulated: Step Functions, by ministack and local_cloud/services/task_tokens.py. Not run: SageMaker Pipelines. The
+SageMaker SDK makes the definition of the pipeline, and this module sends the messages and receives the answers that AWS's
 documentation describes. botocore's model of the service checks the answers.
 """
 

@@ -51,6 +51,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
     queue.end("high-qstamp-1", "Failed", failure="CapacityError: none left")
     for event in (ForgedAttempt("theirs", "low"), UnrecordedJob("low"), LeaseConflict(), IdleInstances({"p5": 3})):
         measured.metrics.notify(event)
+    measured.metrics.notify(SilentSites(1))
     measured.metrics.add(Metric.LOST_NOTIFICATIONS, 3)
     seen: Json = {}
     queue.training.down = True
@@ -82,6 +83,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         "UnstoppableAttempts": ("Count", False),
         "UnrecordedJobs": ("Count", False),
         "LeaseConflicts": ("Count", False),
+        "SilentSites": ("Count", False),
         "LostNotifications": ("Count", False),
         "IdleInstances": ("Count", False),
     }
