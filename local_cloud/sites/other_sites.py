@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 from local_cloud.aws.questions import ACCOUNT, FORWARD, OUTAGES, Questions
@@ -131,7 +132,11 @@ class OtherSites:
         with self._lock:
             if known := self._accounts.get(key):
                 return known
-        answer = self._questions.ask(ACCOUNT, {"key": key})
+        try:
+            answer = self._questions.ask(ACCOUNT, {"key": key})
+        except OSError as error:  # ministack is overloaded, as AWS can be
+            message = f"The account of the access key cannot be found: {error}"
+            raise EmulatedError("ServiceUnavailable", message, HTTPStatus.SERVICE_UNAVAILABLE) from error
         if answer["known"]:
             with self._lock:
                 self._accounts[key] = answer["account"]
