@@ -19,7 +19,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local_cloud.aws import deployment
 from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
-from local_cloud.aws.questions import EXPIRE, Questions
 from local_cloud.aws.session import AccountKeys, RootKey, local_session
 from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyLimits
 from local_cloud.faults.injection import Faults
@@ -30,6 +29,7 @@ from local_cloud.sagemaker.training_service import TrainingService
 from local_cloud.sites import satellites
 from local_cloud.sites.emulated_site import HOME_ACCOUNT, HOME_REGION, EmulatedSite, all_sites
 from local_cloud.sites.other_sites import OtherSites
+from local_cloud.sites.questions import EXPIRE, Questions
 from local_cloud.user_errors import LocalCloudError
 from sagemaker_queue import QueueClient, QueueError
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from local_cloud.aws.questions import ACCOUNT, FORWARD, OUTAGES, Questions
 from local_cloud.faults.injection import Faults
 from local_cloud.faults.outages import Outages, Partition
 from local_cloud.sagemaker.events import Event, Target
@@ -15,6 +14,7 @@ from local_cloud.sagemaker.remote_debug.service import SessionService
 from local_cloud.sagemaker.training_service import TrainingService
 from local_cloud.sagemaker.wire import Api, ConnectionAbort, EmulatedError, SignedCall
 from local_cloud.sites.emulated_site import EmulatedSite
+from local_cloud.sites.questions import ACCOUNT, FORWARD, OUTAGES, Questions
 
 _CREDENTIAL = re.compile(r"Credential=([^/,]+)/[0-9]{8}/([^/]+)/")
 # As AWS answers in a region that an account has not enabled.

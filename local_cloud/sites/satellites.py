@@ -50,6 +50,7 @@ def prepare(
             "QueueRoleArn": queue_role,
             "ExternalId": external_id,
             "AllowedRoleArns": job_role,
+            "HomeAccount": home.account,
             "HomeRegion": home.region,
         }
         deploy(client, project / TEMPLATE, site, given)

@@ -12,12 +12,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from local_cloud.aws.deployment import create_bucket
-from local_cloud.aws.questions import FORWARD, Questions
 from local_cloud.aws.stack import PROJECT, LocalCloud
 from local_cloud.commands.up_and_exec import fault_lines, pool_lines
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.job_processes.log_streams import written_lines
 from local_cloud.sites.emulated_site import EmulatedSite
+from local_cloud.sites.questions import FORWARD, Questions
 from tests.local_cloud.emulator import ENDED, request
 from tests.waiting import until
 
