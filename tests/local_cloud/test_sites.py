@@ -12,12 +12,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from local_cloud.aws.deployment import create_bucket
-from local_cloud.aws.questions import FORWARD, Questions
 from local_cloud.aws.stack import PROJECT, LocalCloud
 from local_cloud.commands.up_and_exec import fault_lines, pool_lines
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.job_processes.log_streams import written_lines
 from local_cloud.sites.emulated_site import EmulatedSite
+from local_cloud.sites.questions import FORWARD, Questions
 from tests.local_cloud.emulator import ENDED, request
 from tests.waiting import until
 
@@ -573,25 +573,29 @@ def test_other_sites_get_the_stack_of_the_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_random_outages_come_and_go_with_the_faults(tmp_path: Path) -> None:
+def test_random_outages_come_and_go_and_one_site_is_throttled() -> None:
     faults = Faults({"partition": 0.5}, seed=1)
-    with LocalCloud(regions=("us-east-1", "us-east-2"), faults=faults) as cloud:
-        ohio = root(cloud, OHIO, "sagemaker", read_timeout=1)
+    regions = ("us-east-1", "us-east-2", "us-west-2")
+    west = EmulatedSite("000000000000", "us-west-2")
+    with LocalCloud(regions=regions, faults=faults, site_faults={west: Faults({"throttle": 1.0})}) as cloud:
 
-        def answers() -> bool:
+        def outcome(site: EmulatedSite) -> str:
             try:
-                ohio.list_training_jobs()
+                root(cloud, site, "sagemaker", read_timeout=1).list_training_jobs()
             except (ConnectionClosedError, ReadTimeoutError):
-                return False
-            return True
+                return "none"
+            except ClientError as error:
+                return str(error.response["Error"]["Code"])
+            return "answered"
 
-        until(lambda: not answers())
-        until(answers)
-        until(lambda: not answers())
+        until(lambda: outcome(OHIO) == "none")
+        until(lambda: outcome(OHIO) == "answered")
+        until(lambda: outcome(OHIO) == "none")
         assert cloud.fault_counts()["partition"] >= 2
-        cloud.client("sagemaker").list_training_jobs()
+        assert outcome(HOME) == "answered"
         faults.end()
-        until(answers)
+        until(lambda: outcome(OHIO) == "answered")
+        until(lambda: outcome(west) == "ThrottlingException")
 
 
 def test_one_site_makes_no_difference() -> None:

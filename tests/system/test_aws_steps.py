@@ -2,8 +2,8 @@
 
 Real here: the function in its own process with its role, the table, the SQS queue, the rules, and the queue itself.
 Emulated: Step Functions, by ministack and local_cloud/services/task_tokens.py. Not run: SageMaker Pipelines. The
-SageMaker SDK makes the definition of the pipeline, and this module sends the messages and receives the answers that AWS's
-documentation describes. botocore's model of the service checks the answers.
+SageMaker SDK makes the definition of the pipeline, and this module sends the messages and receives the answers that
+AWS's documentation describes. botocore's model of the service checks the answers.
 """
 
 import io

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric, QueueMetrics
-from job_queue.domain.domain_events import ForgedAttempt, IdleInstances, LeaseConflict, UnrecordedJob
+from job_queue.domain.domain_events import ForgedAttempt, IdleInstances, LeaseConflict, SilentSites, UnrecordedJob
 from job_queue.domain.job import STOP_DENIED_SECONDS, waiting_queue
 from tests.jobs import P5, a_job
 from tests.queue_harness import Harness
