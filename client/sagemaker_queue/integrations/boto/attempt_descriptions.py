@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.errors import NoAccountProfile
-from sagemaker_queue.integrations.boto import combined_attempts, job_descriptions
+from sagemaker_queue.integrations.boto import combined_attempts, job_descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.queue.attempt_clients import is_elsewhere
@@ -38,7 +38,11 @@ def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
         if is_elsewhere(job):  # the job's ARN stays the same, wherever its attempts run
             answer["TrainingJobArn"] = job_descriptions.arn_of(job, call.region)
         return answer
-    return job_descriptions.from_record(job, call.region, known)
+    answer = job_descriptions.from_record(job, call.region, known)
+    if "ModelArtifacts" in answer and is_elsewhere(job):
+        model = outputs.in_buckets(answer["ModelArtifacts"]["S3ModelArtifacts"], jobs.buckets_of(job))
+        answer["ModelArtifacts"] = {"S3ModelArtifacts": model}
+    return answer
 
 
 def _present(call: Call, job: JobDetail) -> Answer | None:

@@ -147,7 +147,7 @@ def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
 
 def use_outputs(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer a call that reads outputs, such as CreateModel, with corrected addresses (see ``outputs``)."""
-    translated = outputs.with_true_addresses(jobs.find, call.parameters)
+    translated = outputs.with_true_addresses(jobs.find, call.parameters, jobs.buckets_of)
     if translated == call.parameters:
         return None
     client = call.client()
