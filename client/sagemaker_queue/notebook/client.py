@@ -194,7 +194,8 @@ class QueueClient(client.QueueClient):
         """Sum the usage of attempts that ended in a period, as ``smq usage`` does.
 
         ``by`` is ``project``, ``owner``, ``group``, ``pool``, ``department``, ``region``, ``account``, ``day`` or
-        ``cause`` (such as useful or lost). ``project``, ``owner`` and ``group`` are patterns that select attempts. ``history`` describes the times.
+        ``cause`` (such as useful or lost). ``project``, ``owner`` and ``group`` are patterns that select attempts.
+        ``history`` describes the times.
         """
         meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
         attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
