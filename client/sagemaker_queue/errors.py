@@ -2,6 +2,7 @@
 
 QueueError              root of all errors of this package
 ├── ConfigError         the queue's address is missing or wrong
+│   └── NoAccountProfile    a job is in another account, and no AWS profile is set for that account
 ├── NotAuthenticated    no AWS credentials to sign the request with
 ├── InvalidRequest      the training job request is wrong; ``field`` names the member
 ├── TooLarge            the request is over the queue's size limit
@@ -56,6 +57,10 @@ class QueueError(Exception):
 
 class ConfigError(QueueError):
     """The queue's address is missing or wrong."""
+
+
+class NoAccountProfile(ConfigError):
+    """A job is in another account, and the setting ``account_profiles`` has no usable AWS profile of that account."""
 
 
 class NotAuthenticated(QueueError):

@@ -42,22 +42,25 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
 
     def download_data(self, path: str, bucket: str, key_prefix: str = "", extra_args: Any = None) -> list[str]:
         """Download a file or folder of S3. A path with a job's name is resolved to its last attempt's output."""
-        found: list[str] = super().download_data(path, bucket, self._true_key(bucket, key_prefix), extra_args)
+        found: list[str] = super().download_data(path, *self._true_place(bucket, key_prefix), extra_args)
         return found
 
     def list_s3_files(self, bucket: str, key_prefix: str) -> list[str]:
         """List the files below a prefix of S3, which is resolved as for ``download_data``."""
-        found: list[str] = super().list_s3_files(bucket, self._true_key(bucket, key_prefix))
+        found: list[str] = super().list_s3_files(*self._true_place(bucket, key_prefix))
         return found
 
     def read_s3_file(self, bucket: str, key_prefix: str) -> str:
         """Read a file of S3, whose key is resolved as for ``download_data``."""
-        text: str = super().read_s3_file(bucket, self._true_key(bucket, key_prefix))
+        text: str = super().read_s3_file(*self._true_place(bucket, key_prefix))
         return text
 
-    def _true_key(self, bucket: str, key: str) -> str:
-        address = outputs.true_address(self._hooks.jobs.find_recent, f"s3://{bucket}/{key}")
-        return address.removeprefix(f"s3://{bucket}/")
+    def _true_place(self, bucket: str, key: str) -> tuple[str, str]:
+        """Return bucket and key, with a job's name resolved to its last attempt's output."""
+        jobs = self._hooks.jobs
+        address = outputs.true_address(jobs.find_recent, f"s3://{bucket}/{key}", jobs.buckets_of)
+        own, _, own_key = address.removeprefix("s3://").partition("/")
+        return own, own_key
 
     @property
     def queue(self) -> QueueClient:

@@ -193,8 +193,9 @@ class QueueClient(client.QueueClient):
     ) -> UsageReport:
         """Sum the usage of attempts that ended in a period, as ``smq usage`` does.
 
-        ``by`` is ``project``, ``owner``, ``group``, ``pool``, ``department``, ``day`` or ``cause`` (such as useful or
-        lost). ``project``, ``owner`` and ``group`` are patterns that select attempts. ``history`` describes the times.
+        ``by`` is ``project``, ``owner``, ``group``, ``pool``, ``department``, ``region``, ``account``, ``day`` or
+        ``cause`` (such as useful or lost). ``project``, ``owner`` and ``group`` are patterns that select attempts.
+        ``history`` describes the times.
         """
         meant = Selection(projects=_several(project), owners=_several(owner), groups=_several(group))
         attempts = past_attempts(self, meant, _time(since), None if until is None else _time(until))
@@ -338,7 +339,7 @@ class QueueClient(client.QueueClient):
         chosen = prunable(listed, keep)
         if not dry_run:
             remove_checkpoints(self, listed, chosen, _transfer("Removing", silent=silent))
-        return JobCheckpoints(listed.job, listed.address, tuple(chosen))
+        return JobCheckpoints(listed.job, listed.address, tuple(chosen), storage=listed.storage)
 
     @contextmanager
     def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, S3Storage]]:

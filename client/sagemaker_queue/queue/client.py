@@ -71,12 +71,24 @@ class QueueClient:
 
     @property
     def region(self) -> str:
-        """The AWS region of the queue and of its jobs."""
+        """The AWS region of the queue, and of all jobs without a region of their own."""
         return self._transport.region
 
-    def aws_client(self, service: str) -> Any:
-        """Return a boto3 client of an AWS service, such as ``logs``, with this client's credentials and region."""
-        return self._transport.aws_client(service)
+    def aws_client(
+        self, service: str, region: str | None = None, account: str | None = None, *, job: str | None = None
+    ) -> Any:
+        """Return a boto3 client of an AWS service, such as ``logs``.
+
+        The default ``region`` and ``account`` are those of the queue. In the queue's account, the client has this
+        client's credentials. In another account, it has those of the profile that the setting ``account_profiles``
+        names. Raises NoAccountProfile without such a profile; the message names ``job``.
+        """
+        create: Any = self.aws_session(account, job=job).client
+        return create(service, region_name=region or self.region)
+
+    def aws_session(self, account: str | None = None, *, job: str | None = None) -> boto3.Session:
+        """Return the boto3 session for an account (default: the queue's); the errors are as for ``aws_client``."""
+        return self._transport.aws_session(account, job=job)
 
     def impatient(self, seconds: float) -> QueueClient:
         """Return a client of the same queue without retries, with ``seconds`` as timeout of connection and answer."""

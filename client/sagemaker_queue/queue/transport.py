@@ -27,8 +27,8 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError, Unavailable
-from sagemaker_queue.queue.config.queue_config import QueueConfig
+from sagemaker_queue.errors import ConfigError, NoAccountProfile, NotAuthenticated, QueueError, Unavailable
+from sagemaker_queue.queue.config.queue_config import ACCOUNT_PROFILES_VARIABLE, QueueConfig
 from sagemaker_queue.queue.error_mapping import refusal
 
 logger = logging.getLogger(__name__)
@@ -79,9 +79,12 @@ class Transport:
         """Return the ARN of the credentials that sign requests, as known to STS; the queue sees the same ARN."""
         return self._signature.caller_arn()
 
-    def aws_client(self, service: str) -> Any:
-        """Return a client of an AWS service, in the queue's region and with the credentials that sign requests."""
-        return self._signature.aws_client(service)
+    def aws_session(self, account: str | None = None, *, job: str | None = None) -> boto3.Session:
+        """Return the session that signs requests, or the session of another account's profile.
+
+        Raises NoAccountProfile for an account without a profile; its message names ``job``.
+        """
+        return self._signature.session_of(account, job)
 
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
@@ -204,6 +207,24 @@ class Signature(AuthBase):
                 "The queue's AWS region is not known: set AWS_DEFAULT_REGION, or region in the queue's profile."
             )
         self.region = region
+        self._profiles = config.profile_by_account
+        self._sessions: dict[str, boto3.Session] = {}  # by account
+
+    def session_of(self, account: str | None, job: str | None) -> boto3.Session:
+        """Return the session of the queue's account (None), or of another account's profile."""
+        if account is None:
+            return self._session
+        if account not in self._sessions:
+            profile = self._profiles.get(account)
+            if profile is None:
+                raise NoAccountProfile(_no_profile(account, job))
+            try:
+                self._sessions[account] = boto3.Session(profile_name=profile)
+            except BotoCoreError as error:
+                raise NoAccountProfile(
+                    f"AWS profile {profile!r} of account {account} cannot be used: {error}."
+                ) from error
+        return self._sessions[account]
 
     def caller_arn(self) -> str:
         """Return the ARN that STS names for the credentials. Raises NotAuthenticated if STS names none."""
@@ -212,11 +233,6 @@ class Signature(AuthBase):
             return str(sts.get_caller_identity()["Arn"])
         except (BotoCoreError, ClientError) as error:
             raise NotAuthenticated(f"AWS (STS) does not say whose credentials these are: {error}") from error
-
-    def aws_client(self, service: str) -> Any:
-        """Create a client of an AWS service with the credentials that sign requests."""
-        create: Any = self._session.client
-        return create(service, region_name=self.region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add the signature to the request's headers. Raises NotAuthenticated if there are no usable credentials."""
@@ -235,6 +251,15 @@ class Signature(AuthBase):
         SigV4Auth(frozen, "execute-api", self.region).add_auth(to_sign)
         request.headers.update(dict(to_sign.headers))
         return request
+
+
+def _no_profile(account: str, job: str | None) -> str:
+    """Return a message about an account without a profile, and how to set one."""
+    where = f"{job} is in account {account}" if job else f"The client is to be one of account {account}"
+    return (
+        f"{where}, and no AWS profile of that account is set. Set one of ~/.aws/config: smq config set"
+        f" account_profiles {account}=PROFILE; or set {ACCOUNT_PROFILES_VARIABLE}."
+    )
 
 
 def region_of(url: str) -> str | None:

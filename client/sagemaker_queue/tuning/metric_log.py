@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from api_contract.models import Attempt, JobDetail
+from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.tuning.metric import SearchMetric
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog
 
@@ -15,9 +15,9 @@ GRACE_SECONDS = 60.0  # seconds until the last lines of an ended attempt have re
 
 
 class MetricLog:
-    """The metric's values of one job. ``logs`` is a boto3 client of CloudWatch Logs."""
+    """The metric's values of one job. ``logs`` has the clients of CloudWatch Logs."""
 
-    def __init__(self, logs: Any, metric: SearchMetric, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, logs: AttemptClients, metric: SearchMetric, clock: Callable[[], float] = time.monotonic) -> None:
         self._logs = logs
         self._metric = metric
         self._clock = clock
@@ -38,7 +38,7 @@ class MetricLog:
         for attempt in job.attempts:
             name = attempt.training_job_name
             if name is not None and name not in self._read:
-                figures += self._figures(attempt, name, attempt.instances or job.instances)
+                figures += self._figures(job, attempt, name)
         return figures
 
     def is_complete(self, job: JobDetail) -> bool:
@@ -52,10 +52,11 @@ class MetricLog:
         waited = all(self._clock() - self._ended[name] > GRACE_SECONDS for name in names)
         return waited or (self._last is not None and self._read >= names)
 
-    def _figures(self, attempt: Attempt, name: str, instances: int) -> list[tuple[int, float]]:
+    def _figures(self, job: JobDetail, attempt: Attempt, name: str) -> list[tuple[int, float]]:
         log = self._attempts.get(name)
         if log is None:
-            log = self._attempts[name] = AttemptLog(self._logs, attempt.attempt, name, instances, attempt.carrier)
+            client, instances = self._logs.of(attempt, job.job), attempt.instances or job.instances
+            log = self._attempts[name] = AttemptLog(client, attempt.attempt, name, instances, attempt.carrier)
         figures = []
         for line in log.new_lines():
             for step, value in self._metric.find(line.message):

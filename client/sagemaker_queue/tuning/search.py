@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from api_contract.models import JobDetail
 from sagemaker_queue.errors import NameTaken, NotFound
+from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace
 from sagemaker_queue.tuning.metric_log import MetricLog
@@ -57,7 +58,7 @@ SearchEvent = Union[TrialChanged, SearchProgress, Outage]
 class Search:
     """A run of a study's trials: ``trials`` in all, and at most ``parallel`` at the same time.
 
-    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are polled at the pace of
+    ``logs`` is a boto3 client of CloudWatch Logs in the queue's region and account. The jobs are polled at the pace of
     ``sagemaker_queue.queue.config.pace``, with pauses of at least ``poll`` seconds.
     """
 
@@ -76,7 +77,7 @@ class Search:
     ) -> None:
         self._study = study
         self._queue = queue
-        self._logs = logs
+        self._logs = AttemptClients(queue, "logs", logs)
         self._submit = submit
         self._trials = trials
         self._parallel = parallel

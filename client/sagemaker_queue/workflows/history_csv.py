@@ -30,7 +30,7 @@ _CSV = (
     *("waited_s", "provisioned_s", "ran_s", "borrowed", "lost_s", "made_room_for", "image", "carrier", "carries"),
     *("gpu_mean_percent", "gpu_p95_percent", "gpu_memory_mean_percent", "gpu_memory_p95_percent"),
     *("memory_mean_percent", "memory_p95_percent"),
-    "failure_class",
+    *("failure_class", "region", "account"),
 )
 
 
@@ -78,4 +78,6 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
         "memory_mean_percent": attempt.memory_mean_percent,
         "memory_p95_percent": attempt.memory_p95_percent,
         "failure_class": attempt.failure_class,
+        "region": attempt.region,  # empty: the queue's
+        "account": attempt.account,
     }

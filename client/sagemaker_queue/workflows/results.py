@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.errors import NotFound, QueueError, StorageError
 from sagemaker_queue.jobs.formatting import amount, file_size
 from sagemaker_queue.queue.data_links import S3Address
-from sagemaker_queue.workflows.submission import storage_of
+from sagemaker_queue.workflows.attempt_storage import address_there, last_launched, storage_there
 
 if TYPE_CHECKING:
     from api_contract.models import JobDetail
@@ -62,11 +62,12 @@ def fetch_results(
     from sagemaker_queue.jobs.packaging.download import fetch_all  # noqa: PLC0415  # boto3
 
     job = queue.job(name)
-    source = checkpoints_of(job) if checkpoints else results_of(job)
+    place = last_launched(job)
+    source = address_there(queue, job, place, checkpoints_of(job) if checkpoints else results_of(job))
     target = to or Path(f"{job.job}-checkpoints" if checkpoints else job.job)
     if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
         raise StorageError(f"{target} exists already, and no file is overwritten: name another folder.")
-    storage = storage_of(queue)
+    storage = storage_there(queue, job, place, source)
     found = [stored for stored in storage.objects(source) if not stored.address.key.endswith("/")]
     if not found:
         raise NotFound(
@@ -95,9 +96,9 @@ def _where_checkpoints_are(job: JobDetail) -> str:
 
 
 def results_of(job: JobDetail) -> S3Address:
-    """Return the S3 folder with the results of a job's last attempt. Raises QueueError while the job has not finished.
+    """Return the S3 folder with the results of a job's last attempt, in the bucket that the request names.
 
-    Raises NotFound if no attempt ran.
+    Raises QueueError while the job has not finished, and NotFound if no attempt ran.
     """
     if not job.finished:
         raise QueueError(
@@ -112,7 +113,10 @@ def results_of(job: JobDetail) -> S3Address:
 
 
 def checkpoints_of(job: JobDetail) -> S3Address:
-    """Return the S3 folder in which a job saves its checkpoints. Raises NotFound if the job saves none."""
+    """Return the S3 folder in which a job saves its checkpoints, in the bucket that the request names.
+
+    Raises NotFound if the job saves none.
+    """
     place = job.request.get("CheckpointConfig", {}).get("S3Uri")
     if not place:
         raise NotFound(f"{job.job} saves no checkpoints (smq submit --checkpoint).")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from posixpath import basename
@@ -26,6 +26,7 @@ from sagemaker_queue.jobs.checkpoint_layouts import (
 )
 from sagemaker_queue.jobs.formatting import amount
 from sagemaker_queue.queue.data_links import S3Address
+from sagemaker_queue.workflows.attempt_storage import address_there, last_launched, storage_there
 from sagemaker_queue.workflows.results import checkpoints_of
 from sagemaker_queue.workflows.submission import storage_of
 
@@ -50,6 +51,7 @@ class JobCheckpoints:
     address: str  # the job's checkpoint folder in S3
     checkpoints: tuple[Checkpoint, ...]  # by folder, then by step
     others: tuple[CheckpointFile, ...] = ()  # files that belong to no recognised checkpoint
+    storage: S3Storage | None = field(default=None, repr=False, compare=False)  # S3 with credentials for the address
 
     def __iter__(self) -> Iterator[Checkpoint]:
         """Yield the checkpoints."""
@@ -92,13 +94,14 @@ def checkpoint_json(one: Checkpoint) -> dict[str, object]:
 def list_checkpoints(queue: QueueClient, name: str) -> JobCheckpoints:
     """Return a job's checkpoints in S3. Raises NotFound if the job has no checkpoint folder."""
     job = queue.job(name)
-    address = checkpoints_of(job).folder
-    storage = storage_of(queue)
+    place = last_launched(job)
+    address = address_there(queue, job, place, checkpoints_of(job).folder)
+    storage = storage_there(queue, job, place, address)
     files = list(_files_below(address, storage))
     found = recognise(files)
     if latest := latest_files(found.others)[:_MOST_LATEST]:
         found = recognise(files, {file.path: _text(storage, address / file.path, file.size) for file in latest})
-    return JobCheckpoints(job.job, str(address), found.checkpoints, found.others)
+    return JobCheckpoints(job.job, str(address), found.checkpoints, found.others, storage)
 
 
 def prunable(listed: JobCheckpoints, keep: int, now: datetime | None = None) -> list[Checkpoint]:
@@ -112,7 +115,7 @@ def remove_checkpoints(
     queue: QueueClient, listed: JobCheckpoints, removed: Iterable[Checkpoint], shown: Shown
 ) -> tuple[int, int]:
     """Remove checkpoints, the oldest first, with a call for each REMOVED_AT_ONCE files. Return files and bytes."""
-    storage, address = storage_of(queue), S3Address.parse(listed.address)
+    storage, address = listed.storage or storage_of(queue), S3Address.parse(listed.address)
     files = [file for one in removed for file in in_order_of_removal(one.files)]
     with shown(sum(file.size for file in files)) as progress:
         for start in range(0, len(files), REMOVED_AT_ONCE):
@@ -152,6 +155,7 @@ def copy_step(
 
     source, target = S3Address.parse(listed.address), S3Address.parse(request["CheckpointConfig"]["S3Uri"]).folder
     storage = storage_of(queue)
+    storage_of_source = listed.storage or storage
     chosen = choose_step(listed, step)
     copies = [(file.path, file.path) for one in chosen for file in one.files]
     copies += [pair for one in chosen for pair in _copies_as_last(listed, one)]
@@ -163,8 +167,8 @@ def copy_step(
             f"{target} has {amount(len(unexpected), 'other file')} already, such as {min(map(str, unexpected))}:"
             " give the new job another --name."
         )
-    stored = {it.address.key: it for it in storage.objects(source)}
-    copier = Copier(storage, storage)
+    stored = {it.address.key: it for it in storage_of_source.objects(source)}
+    copier = Copier(storage_of_source, storage)
     with shown(sum(file.size for one in chosen for file in one.files)) as progress:
         for path, to in copies:
             original = stored.get((source / path).key)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from api_contract.models import Attempt, JobDetail
-from sagemaker_queue.integrations.boto import combined_attempts, job_descriptions
+from sagemaker_queue.errors import NoAccountProfile
+from sagemaker_queue.integrations.boto import combined_attempts, job_descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.queue.attempt_clients import is_elsewhere
+
+logger = logging.getLogger(__name__)
 
 MOST_ASKED = 25
 """Maximum number of earlier attempts of one job whose descriptions are read from SageMaker: the first and the latest
@@ -20,18 +25,37 @@ _MOST_KEPT = 1000
 
 def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
     """Describe a job of the queue as SageMaker would describe a training job of that name."""
-    client = call.client()
     present = None
     if job_descriptions.is_described_by_its_attempt(job):
-        present = _described(client, str(job.training_job_name))
-    known = _earlier(jobs, client, job)
+        present = _present(call, job)
+    known = _earlier(jobs, call, job)
     if job.attempt and present is not None:
         known[job.attempt] = present
     elif job_descriptions.is_described_by_its_attempt(job):
         known[job.attempt] = None
     if present is not None and job_descriptions.is_status_of_job(job, present["TrainingJobStatus"]):
-        return job_descriptions.from_attempt(job, present, known)
-    return job_descriptions.from_record(job, call.region, known)
+        answer = job_descriptions.from_attempt(job, present, known)
+        if is_elsewhere(job):  # the job's ARN stays the same, wherever its attempts run
+            answer["TrainingJobArn"] = job_descriptions.arn_of(job, call.region)
+        return answer
+    answer = job_descriptions.from_record(job, call.region, known)
+    if "ModelArtifacts" in answer and is_elsewhere(job):
+        model = outputs.in_buckets(answer["ModelArtifacts"]["S3ModelArtifacts"], jobs.buckets_of(job))
+        answer["ModelArtifacts"] = {"S3ModelArtifacts": model}
+    return answer
+
+
+def _present(call: Call, job: JobDetail) -> Answer | None:
+    """Return SageMaker's description of the job's present attempt; None if SageMaker does not know the attempt.
+
+    If the attempt is in an account without a profile, return None too: the queue's record describes the job.
+    """
+    try:
+        client = call.client_of(job, job.job)
+    except NoAccountProfile as error:
+        logger.warning("%s is described by the queue's record. %s", job.job, error)
+        return None
+    return _described(client, str(job.training_job_name))
 
 
 def is_missing(error: ClientError) -> bool:
@@ -39,7 +63,7 @@ def is_missing(error: ClientError) -> bool:
     return error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")
 
 
-def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[str, Any] | None]:
+def _earlier(jobs: JobLookup, call: Call, job: JobDetail) -> dict[int, Mapping[str, Any] | None]:
     """Return SageMaker's descriptions of earlier attempts by number, from the process's cache where possible.
 
     The value None means that SageMaker no longer knows the attempt. Attempts that were not read are left out.
@@ -50,8 +74,9 @@ def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[
         name = str(attempt.training_job_name)
         if name not in jobs.ended:
             try:
-                described = _described(client, name)
-            except ClientError:  # throttled or denied: use the queue's record
+                described = _described(call.client_of(attempt, job.job), name)
+            # Throttled, denied, or in another account without a profile: use the queue's record.
+            except (ClientError, NoAccountProfile):
                 continue
             if described is not None and described["TrainingJobStatus"] in ("InProgress", "Stopping"):
                 continue  # SageMaker's description is out of date: the attempt has ended

@@ -7,6 +7,7 @@ from typing import Any, Optional
 import boto3
 
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.queue.attempt_clients import Place, is_elsewhere
 
 Answer = dict[str, Any]
 
@@ -22,6 +23,14 @@ class Call:
     preflight: bool
     client: Callable[[], Any]
     """Returns a client of the same service, region and endpoint as the client that is called."""
+    elsewhere: Callable[[Place, str], Any]
+    """Returns a client of the same service for an attempt of the named job in another region or account.
+
+    Raises NoAccountProfile."""
+
+    def client_of(self, place: Place, job: str) -> Any:
+        """Return the client for an attempt of a job, wherever the attempt runs. Raises NoAccountProfile."""
+        return self.elsewhere(place, job) if is_elsewhere(place) else self.client()
 
 
 Handler = Callable[[JobLookup, Call], Optional[Answer]]

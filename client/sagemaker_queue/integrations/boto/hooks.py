@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from sagemaker_queue.errors import ConfigError, Forbidden, NameTaken, NotAuthenticated, QueueError, TooMany, Unavailable
@@ -25,10 +26,13 @@ from sagemaker_queue.integrations.boto import training_calls, unqueued_calls
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.cloudwatch import insights, logs, metrics
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.queue.attempt_clients import Place
 from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.queue.config.queue_config import is_loopback
 from sagemaker_queue_startup import PARAMETERS, pass_all_calls
 
 logger = logging.getLogger(__name__)
+_Config: Any = Config  # Config's types lack the option ignore_configured_endpoint_urls
 
 # Handlers by service and operation. sagemaker_queue_startup.OPERATIONS lists the same operations.
 HANDLERS: Mapping[str, Mapping[str, Handler]] = {
@@ -90,7 +94,7 @@ class Hooks:
         self.active = True  # False after uninstall: existing clients keep their handlers, which then let all calls pass
         self.session = session
         self._leave_other_regions = leave_other_regions
-        self._clients: dict[tuple[str, str, str], Any] = {}
+        self._clients: dict[tuple[str, str, str | None, str | None], Any] = {}
         self._lock = threading.Lock()
         _ALIVE.add(self)
 
@@ -106,13 +110,16 @@ class Hooks:
         if self.view == ATTEMPTS and model.name in _VIEWS:
             return None
         address = urlsplit(params["url"])
+        endpoint, config = f"{address.scheme}://{address.netloc}", context["client_config"]
         service = model.service_model
 
         def client() -> Any:
-            endpoint = f"{address.scheme}://{address.netloc}"
-            return self._client(service.service_name, region, endpoint, context["client_config"])
+            return self._client(service.service_name, region, None, endpoint, config)
 
-        call = Call(model.name, context[PARAMETERS], region, self.session, self.preflight, client)
+        def elsewhere(place: Place, job: str) -> Any:
+            return self._client_elsewhere(service.service_name, place, job, endpoint, config)
+
+        call = Call(model.name, context[PARAMETERS], region, self.session, self.preflight, client, elsewhere)
         try:
             answer = HANDLERS[service.service_id.hyphenize()][model.name](self.jobs, call)
         except QueueError as error:
@@ -133,15 +140,36 @@ class Hooks:
             )
         return operation != _CREATE or self._leave_other_regions
 
-    def _client(self, service: str, region: str, endpoint: str, config: Any) -> Any:
-        key = (service, region, endpoint)
+    def _client(
+        self, service: str, region: str, account: str | None, endpoint: str | None, config: Any, job: str | None = None
+    ) -> Any:
+        """Return a client of AWS; an ``account`` other than the queue's, and an endpoint of None, mean the profile's.
+
+        Raises NoAccountProfile, whose message names ``job``.
+        """
+        key = (service, region, account, endpoint)
         with self._lock:  # boto3 sessions are not thread-safe while creating a client
             if key not in self._clients:
-                create: Any = self.session.client
+                session = self.session if account is None else self.jobs.queue.aws_session(account, job=job)
+                create: Any = session.client
                 made = create(service, region_name=region, endpoint_url=endpoint, config=config)
+                if endpoint is None and is_loopback(urlsplit(made.meta.endpoint_url).hostname or ""):
+                    # The setting of the endpoint names a proxy of the queue, which must not call itself.
+                    direct = config.merge(_Config(ignore_configured_endpoint_urls=True))
+                    made = create(service, region_name=region, config=direct)
                 pass_all_calls(made.meta.events)  # calls of this client go to AWS
                 self._clients[key] = made
             return self._clients[key]
+
+    def _client_elsewhere(self, service: str, place: Place, job: str, endpoint: str, config: Any) -> Any:
+        """Return a client for an attempt in another region or account than the called client, whose endpoint is given.
+
+        A local cloud has one endpoint for all regions and accounts. Elsewhere, each region has endpoints of its own.
+        """
+        on_this_machine = is_loopback(urlsplit(endpoint).hostname or "")
+        region = place.region or self.jobs.queue.region
+        own = config.merge(Config(region_name=region))
+        return self._client(service, region, place.account, endpoint if on_this_machine else None, own, job)
 
     def renew(self) -> None:
         """Replace the lock and the clients in a forked process.

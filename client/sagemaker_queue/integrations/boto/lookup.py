@@ -15,9 +15,11 @@ from typing import Any
 from api_contract.models import JobDetail, JobSummary
 from sagemaker_queue.errors import NotFound, Unavailable
 from sagemaker_queue.queue.client import QueueClient
+from sagemaker_queue.workflows.attempt_storage import bucket_by_region, last_launched
 
 RECENT_SECONDS = 2.0
 LISTED_SECONDS = 60.0
+_POLICY_SECONDS = 60.0  # time for which the buckets in the policy are reused
 """Time for which a list of the queue's jobs is reused to answer calls for further pages."""
 MOST_LISTED = 10_000
 """Maximum number of jobs in one list, with all live jobs first. A list takes at most 20 calls of the queue."""
@@ -57,7 +59,23 @@ class JobLookup:
         """SageMaker's final descriptions of ended attempts; None: SageMaker no longer knows the attempt."""
         self._known: dict[str, tuple[float, JobDetail | None]] = {}
         self._listed: dict[tuple[str, datetime | None], JobListing] = {}
+        self._policy: tuple[float, Mapping[str, Any]] = (float("-inf"), {})
         self._lock = threading.Lock()
+
+    def buckets_of(self, job: JobDetail) -> Mapping[str, str]:
+        """Return the bucket of the last attempt's region for each bucket of the project; empty in the queue's region.
+
+        The policy is read only for a job whose last attempt is in another region. Raises QueueError.
+        """
+        region = last_launched(job).region
+        if region is None:
+            return {}
+        read_at, policy = self._policy
+        if time.monotonic() - read_at > _POLICY_SECONDS:
+            policy = self.queue.policy().policy
+            self._policy = time.monotonic(), policy
+        buckets = bucket_by_region(policy, job.project)
+        return dict.fromkeys(buckets.values(), buckets[region]) if region in buckets else {}
 
     def listed(self, states: str, since: datetime | None = None, *, again: bool = False) -> JobListing:
         """Return the jobs in these states, without jobs that ended before ``since``. Raises QueueError.

@@ -15,31 +15,43 @@ from api_contract.models import JobDetail
 Find = Callable[[str], Optional[JobDetail]]
 """Returns the job with a name; None if there is no such job."""
 
+BucketsOf = Callable[[JobDetail], Mapping[str, str]]
+"""Returns the buckets of a job's request that its last attempt did not use, each with the bucket that it used."""
+
 # The folders that SageMaker creates below the name of a training job: model and output, and output of other tools.
 _BELOW = ("output", "debug-output", "profiler-output", "rule-output", "tensorboard-output")
 _FOLDERS = ("OutputDataConfig", "DebugHookConfig", "ProfilerConfig", "TensorBoardOutputConfig")
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
 
-def true_address(find: Find, address: str) -> str:
+def true_address(find: Find, address: str, buckets_of: BucketsOf) -> str:
     """Return the address with the job's name replaced by the name of its last attempt.
+
+    If this attempt is in another region, the bucket is replaced too: ``buckets_of`` returns the new buckets.
 
     Only addresses below an output folder of the job's request are changed. Other addresses are returned unchanged.
     """
     for folder, name, rest in _parts(address):
         job = find(name)
         if job is not None and job.training_job_name and folder in _folders(job):
-            return f"{folder}/{job.training_job_name}{rest}"
+            return f"{in_buckets(folder, buckets_of(job))}/{job.training_job_name}{rest}"
     return address
 
 
-def with_true_addresses(find: Find, value: Any) -> Any:
+def in_buckets(address: str, buckets: Mapping[str, str]) -> str:
+    """Return an address in S3 with its bucket replaced, if ``buckets`` has a new bucket for it."""
+    scheme, _, rest = address.partition("://")
+    bucket, slash, key = rest.partition("/")
+    return f"{scheme}://{buckets.get(bucket, bucket)}{slash}{key}"
+
+
+def with_true_addresses(find: Find, value: Any, buckets_of: BucketsOf) -> Any:
     """Return a copy of a request with ``true_address`` applied to each text in it."""
     if isinstance(value, Mapping):
-        return {name: with_true_addresses(find, member) for name, member in value.items()}
+        return {name: with_true_addresses(find, member, buckets_of) for name, member in value.items()}
     if isinstance(value, list):
-        return [with_true_addresses(find, member) for member in value]
-    return true_address(find, value) if isinstance(value, str) else value
+        return [with_true_addresses(find, member, buckets_of) for member in value]
+    return true_address(find, value, buckets_of) if isinstance(value, str) else value
 
 
 def _parts(address: str) -> Iterator[tuple[str, str, str]]:

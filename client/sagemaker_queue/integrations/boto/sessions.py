@@ -160,7 +160,8 @@ def output_address(address: str, *, queue: QueueClient | None = None) -> str:
     ``output_data`` of the v3 name empty folders. Other addresses are returned unchanged. ``queue`` is as for
     ``boto_session``. Raises QueueError.
     """
-    return outputs.true_address(JobLookup(queue or QueueClient()).find_recent, address)
+    jobs = JobLookup(queue or QueueClient())
+    return outputs.true_address(jobs.find_recent, address, jobs.buckets_of)
 
 
 def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:

@@ -11,7 +11,7 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from api_contract.models import JobDetail
-from sagemaker_queue.errors import InvalidRequest, NotFound
+from sagemaker_queue.errors import InvalidRequest, NoAccountProfile, NotFound
 from sagemaker_queue.integrations.boto import attempt_descriptions, job_descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.combined_attempts import ENDED
@@ -20,6 +20,7 @@ from sagemaker_queue.integrations.boto.listing.training_jobs import list_jobs
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.jobs import preflight
 from sagemaker_queue.jobs.formatting import state_sentence
+from sagemaker_queue.queue.attempt_clients import is_elsewhere
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +77,8 @@ def update(jobs: JobLookup, call: Call) -> Answer | None:
     if job is None:
         return None
     attempt = _attempt(job, "A job can be updated")
-    answer = call.client().update_training_job(**{**call.parameters, "TrainingJobName": attempt})
-    return {**answer, "TrainingJobArn": job_descriptions.renamed(answer["TrainingJobArn"], job.job)}
+    answer = call.client_of(job, job.job).update_training_job(**{**call.parameters, "TrainingJobName": attempt})
+    return {**answer, "TrainingJobArn": _own_arn(job, answer["TrainingJobArn"], call)}
 
 
 def delete(jobs: JobLookup, call: Call) -> Answer | None:
@@ -94,7 +95,8 @@ def delete(jobs: JobLookup, call: Call) -> Answer | None:
         raise InvalidRequest(f"{state_sentence(job)}. A job can be deleted after its end.")
     if job.training_job_name is None:
         raise NotFound("Requested resource not found.")
-    answer: Answer = call.client().delete_training_job(TrainingJobName=job.training_job_name)
+    client = call.client_of(job, job.job)
+    answer: Answer = client.delete_training_job(TrainingJobName=job.training_job_name)
     return answer
 
 
@@ -106,9 +108,11 @@ def list_tags(jobs: JobLookup, call: Call) -> Answer | None:
     tags = job.request.get("Tags", [])
     if job_descriptions.is_described_by_its_attempt(job):
         try:
-            client = call.client()
+            client = call.client_of(job, job.job)
             answers = client.get_paginator("list_tags").paginate(ResourceArn=_attempt_arn(client, job))
             tags = [tag for answer in answers for tag in answer["Tags"]]
+        except NoAccountProfile as error:
+            logger.warning("%s: the tags are those of its request. %s", job.job, error)
         except ClientError as error:
             if not attempt_descriptions.is_missing(error):
                 raise
@@ -133,7 +137,7 @@ def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
             job.job,
             job.training_job_name,
         )
-    client = call.client()
+    client = call.client_of(job, job.job)
     change = client.add_tags if call.operation == "AddTags" else client.delete_tags
     answer: Answer = change(**{**call.parameters, "ResourceArn": _attempt_arn(client, job)})
     if "Tags" in answer:
@@ -143,7 +147,7 @@ def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
 
 def use_outputs(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer a call that reads outputs, such as CreateModel, with corrected addresses (see ``outputs``)."""
-    translated = outputs.with_true_addresses(jobs.find, call.parameters)
+    translated = outputs.with_true_addresses(jobs.find, call.parameters, jobs.buckets_of)
     if translated == call.parameters:
         return None
     client = call.client()
@@ -180,6 +184,11 @@ def _attempt(job: JobDetail, what: str) -> str:
     if job.training_job_name is None or not job_descriptions.is_described_by_its_attempt(job):
         raise InvalidRequest(f"{state_sentence(job)}. {what} once it runs.")
     return job.training_job_name
+
+
+def _own_arn(job: JobDetail, arn: str, call: Call) -> str:
+    """Return the ARN under which users see a job; ``arn`` is the ARN of its attempt."""
+    return job_descriptions.arn_of(job, call.region) if is_elsewhere(job) else job_descriptions.renamed(arn, job.job)
 
 
 def _attempt_arn(client: Any, job: JobDetail) -> str:

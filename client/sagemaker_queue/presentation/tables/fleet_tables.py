@@ -17,7 +17,7 @@ from api_contract.models import (
 )
 from sagemaker_queue.jobs.formatting import age, amount, moment, short_owner
 
-POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
+_FIGURES = ["Capacity", "Used", "External", "Free", "Stopping"]
 _MARKETS = {"spot": "spot", "training_plan": "training plan"}
 _MARKET_HEADERS = ["Pool", "Market", "Training Plan", "Starts (UTC)", "Taken Back (UTC)"]
 _DRAIN_HEADERS = ["Pool", "Drained From (UTC)", "By", "Stops", "Reason"]
@@ -45,7 +45,7 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
     """
     yield Part(headline(status))
     if status.pools:
-        yield Part("", POOL_HEADERS, tuple(map(pool_row, status.pools)))
+        yield Part("", pool_headers(status), tuple(pool_row(pool, status) for pool in status.pools))
     if drains := [_drain_row(pool) for pool in status.pools if pool.drain]:
         yield Part("Drained: no job starts there until smq undrain", _DRAIN_HEADERS, tuple(drains))
     if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
@@ -89,9 +89,27 @@ def headline(status: QueueStatus) -> str:
     return f"{policy}; {jobs}"
 
 
-def pool_row(pool: PoolStatus) -> list[object]:
-    """Return the pool's row below ``POOL_HEADERS``."""
-    return [pool.name, pool.instance_type or "any", pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+def pool_headers(status: QueueStatus) -> list[str]:
+    """Return the headers of the pools. Region and account have columns if they are not always the queue's."""
+    sites = [title for title, has in zip(("Region", "Account"), _sites(status)) if has]
+    return ["Pool", "Instance Type", *sites, *_FIGURES]
+
+
+def pool_row(pool: PoolStatus, status: QueueStatus) -> list[object]:
+    """Return the pool's row below ``pool_headers``."""
+    sites = [value for value, has in zip((pool.region, pool.account), _sites(status)) if has]
+    figures = [pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+    return [pool.name, pool.instance_type or "any", *sites, *figures]
+
+
+def _sites(status: QueueStatus) -> tuple[bool, bool]:
+    """Return whether a pool is in another region, and whether one is in another account, than the queue."""
+    return any(pool.region for pool in status.pools), any(pool.account for pool in status.pools)
+
+
+def site_text(region: str | None, account: str | None) -> str:
+    """Return a region and an account for people; empty if both are the queue's."""
+    return ", ".join(part for part in (region, account and f"account {account}") if part)
 
 
 def drain_text(drain: PoolDrain) -> str:
@@ -155,10 +173,15 @@ def _pause_row(pause: Pause) -> list[object]:
 
 def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
     """Yield a row for each pool of an external job; only the first row has name and time."""
+    site = site_text(job.region, job.account)
     stray = " (left over by the queue, being stopped)" if job.stopping else ""
     stray = " (has the queue's tags, but the queue did not launch it)" if job.forged else stray
     for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
-        name, seen = (job.training_job_name + stray, age(job.since)) if index == 0 else (None, None)
+        name, seen = (
+            (f"{job.training_job_name}{f' in {site}' if site else ''}{stray}", age(job.since))
+            if index == 0
+            else (None, None)
+        )
         yield [name, pool, count, seen]
 
 

@@ -174,6 +174,8 @@ COLUMNS: dict[str, Column] = {
     "type": ("Type", lambda job: ", ".join(job.instance_types)),
     "when": ("Starts", start_cell),
     "ends": ("Ends", end_cell),
+    "region": ("Region", lambda job: job.region),
+    "account": ("Account", lambda job: job.account),
     "failure": ("Failure", lambda job: job.failure_class),
     "reason": ("Reason", _reason),
 }
@@ -212,6 +214,8 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Submitted": moment(job.entry_time),
         **(_times(job) if isinstance(job, JobDetail) else {}),
         "Training job": job.training_job_name,
+        "Region": job.region,
+        "Account": job.account,
     }
 
 
@@ -246,15 +250,25 @@ def _start_by(job: JobSummary) -> str | None:
 
 
 def attempt_headers(job: JobDetail) -> list[str]:
-    """Return the headers of ``attempt_rows``."""
-    return ["No.", "Training Job", *(["Instances"] if job.sizes else []), "Started", "Ended", "Ran", "Outcome"]
+    """Return the headers of ``attempt_rows``. Region and account have columns if they are not always the queue's."""
+    sites = [title for title, has in zip(("Region", "Account"), _sites(job)) if has]
+    return ["No.", "Training Job", *sites, *(["Instances"] if job.sizes else []), "Started", "Ended", "Ran", "Outcome"]
+
+
+def _sites(job: JobDetail) -> tuple[bool, bool]:
+    """Return whether an attempt was in another region, and whether one was in another account."""
+    return any(run.region for run in job.attempts), any(run.account for run in job.attempts)
 
 
 def attempt_rows(job: JobDetail) -> list[list[object]]:
-    """Return a row for each attempt."""
+    """Return a row for each attempt; region and account are empty where they are the queue's."""
+    has_region, has_account = _sites(job)
     return [
         [
-            *[run.attempt, run.training_job_name, *([run.instances] if job.sizes else [])],
+            *[run.attempt, run.training_job_name],
+            *([run.region] if has_region else []),
+            *([run.account] if has_account else []),
+            *([run.instances] if job.sizes else []),
             *[moment(run.started), moment(run.ended), age(run.started, run.ended)],
             outcome(run.outcome, run.failure_class),
         ]
@@ -324,9 +338,13 @@ def _command(request: Any) -> str | None:
 
 def _output(job: JobDetail) -> str | None:
     """Return the S3 folder of the latest attempt's output; before the first attempt, the request's S3OutputPath."""
-    folder = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
-    names = [run.training_job_name for run in job.attempts if run.training_job_name]
-    return f"{folder.rstrip('/')}/{names[-1]}/output/" if folder and names else folder
+    folder: str | None = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
+    launched = [run for run in job.attempts if run.training_job_name]
+    if not folder or not launched:
+        return folder
+    # The policy names the project's bucket in the other region; this page does not read the policy.
+    there = f" (in the project's bucket of {launched[-1].region})" if launched[-1].region else ""
+    return f"{folder.rstrip('/')}/{launched[-1].training_job_name}/output/{there}"
 
 
 def request_facts(job: JobDetail) -> dict[str, object]:

@@ -10,11 +10,11 @@ from enum import Enum, auto
 from api_contract.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
 from sagemaker_queue.jobs.formatting import amount, cut
 from sagemaker_queue.presentation.tables.fleet_tables import (
-    POOL_HEADERS,
     SHARE_HEADERS,
     at_least,
     departments_and_projects,
     headline,
+    pool_headers,
     pool_row,
     share_rows,
     shared_gpus,
@@ -117,8 +117,8 @@ def top_page(
 
 def _pools(status: QueueStatus, width: int | None, room: int | None) -> list[Line]:
     bars = width is None or width >= NARROW
-    rows = [[*pool_row(pool), *([_bar(pool)] if bars else [])] for pool in status.pools]
-    return _table([*POOL_HEADERS, *(["In Use"] if bars else [])], rows, width, room)
+    rows = [[*pool_row(pool, status), *([_bar(pool)] if bars else [])] for pool in status.pools]
+    return _table([*pool_headers(status), *(["In Use"] if bars else [])], rows, width, room)
 
 
 def _bar(pool: PoolStatus) -> str:

@@ -18,6 +18,7 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the file that 
     account = "123456789012"  # optional: the account that owns the buckets, where STS is not reachable
     bucket_owners = "datasets=111122223333"  # optional: buckets of other accounts
     columns = "job,state,reason"  # optional: the columns of smq ls on a terminal
+    account_profiles = "222222222222=lab"  # optional: AWS profiles for other accounts in which jobs run
 
 The file may also contain defaults for the jobs of ``smq submit``: see ``job_defaults``.
 """
@@ -52,6 +53,8 @@ PROFILE_VARIABLE = "SAGEMAKER_QUEUE_PROFILE"
 """The profile to use. Default: `default` in the profile file."""
 FILE_VARIABLE = "SAGEMAKER_QUEUE_CONFIG"
 """The path of the profile file. Default: `~/.config/sagemaker-queue/config.toml`."""
+ACCOUNT_PROFILES_VARIABLE = "SAGEMAKER_QUEUE_ACCOUNT_PROFILES"
+"""AWS profiles for other accounts in which jobs run, such as `222222222222=lab`. Default: the profile's setting."""
 ANY_ACCOUNT = "any"
 _ACCOUNT = re.compile("[0-9]{12}")
 _ANY_URL = "https://any.example"  # stands for the address of a profile without one
@@ -75,6 +78,8 @@ class QueueConfig:
     """Buckets of other accounts, such as `datasets=111122223333 open-data=any`. Default: none."""
     columns: str | None = None
     """The columns of `smq ls` on a terminal, such as `job,user,state`. Default: the built-in columns."""
+    account_profiles: str | None = None
+    """Profiles of `~/.aws/config` for other accounts in which jobs run, such as `222222222222=lab`. Default: none."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for an address to which no request could be sent, and for invalid accounts."""
@@ -102,7 +107,8 @@ class QueueConfig:
         if self.account and not _ACCOUNT.fullmatch(self.account):
             raise ConfigError(f"account must be the 12 digits of an AWS account, not {self.account!r}.")
         _parse_owners(self.bucket_owners or "")
-        if parts.scheme == "http" and not _is_loopback(host):
+        _parse_account_profiles(self.account_profiles or "")
+        if parts.scheme == "http" and not is_loopback(host):
             raise ConfigError(
                 f"{self.url!r} begins with http: other people could read signature and session token. Begin it with "
                 "https; http is only for this machine, such as http://127.0.0.1."
@@ -111,12 +117,30 @@ class QueueConfig:
     @property
     def on_this_machine(self) -> bool:
         """Whether the queue's address is on this machine, like the address of a local cloud."""
-        return _is_loopback(urlsplit(self.url).hostname or "")
+        return is_loopback(urlsplit(self.url).hostname or "")
 
     @property
     def owners(self) -> Mapping[str, str | None]:
         """The expected account of each bucket in ``bucket_owners``, by the bucket's name; None: any account."""
         return _parse_owners(self.bucket_owners or "")
+
+    @property
+    def profile_by_account(self) -> Mapping[str, str]:
+        """The AWS profile for each account in ``account_profiles``."""
+        return _parse_account_profiles(self.account_profiles or "")
+
+
+def _parse_account_profiles(text: str) -> dict[str, str]:
+    profiles: dict[str, str] = {}
+    for word in text.replace(",", " ").split():
+        account, _, profile = word.partition("=")
+        if not profile or not _ACCOUNT.fullmatch(account):
+            raise ConfigError(
+                f"account_profiles must look like '222222222222=lab,333333333333=shared': an account's 12 digits and"
+                f" a profile of ~/.aws/config, not {word!r}."
+            )
+        profiles[account] = profile
+    return profiles
 
 
 def _parse_owners(text: str) -> dict[str, str | None]:
@@ -132,7 +156,7 @@ def _parse_owners(text: str) -> dict[str, str | None]:
     return owners
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return whether a host is this machine, without a DNS lookup."""
     try:
         return ip_address(host).is_loopback
@@ -155,17 +179,30 @@ def find_config(
 
     An ``api_id`` or ``region`` given here overrides the profile's. ``SAGEMAKER_QUEUE_API_ID`` applies only to an
     address that is given directly, never to a profile. Raises ConfigError, with a remedy, if no queue is named or a
-    setting is invalid.
+    setting is invalid. ``SAGEMAKER_QUEUE_ACCOUNT_PROFILES`` overrides the profile's setting.
     """
     environ = os.environ if environ is None else environ
     if url and profile:
         raise ConfigError("Give the queue's address or a profile, not both.")
     url = url or (None if profile else environ.get(URL_VARIABLE))
     if url:
-        return QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
+        found = QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
+        return _with_account_profiles(found, environ)
     table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
     found = _parse_queue(table, where, environ.get(URL_VARIABLE) or None)
-    return replace(found, api_id=api_id or found.api_id, region=region or found.region)
+    found = replace(found, api_id=api_id or found.api_id, region=region or found.region)
+    return _with_account_profiles(found, environ)
+
+
+def _with_account_profiles(config: QueueConfig, environ: Mapping[str, str]) -> QueueConfig:
+    """Return the configuration with the environment's profiles of accounts, if there are any."""
+    named = environ.get(ACCOUNT_PROFILES_VARIABLE)
+    if not named:
+        return config
+    try:
+        return replace(config, account_profiles=named)
+    except ConfigError as error:
+        raise ConfigError(f"{ACCOUNT_PROFILES_VARIABLE}: {error}") from error
 
 
 def find_defaults(

@@ -9,8 +9,9 @@ The text is TOML, with the same names as in a profile::
     [data]
     "data/imagenet" = "s3://datasets/imagenet"
 
-Personal settings (``aws_profile``, ``columns``, notices) and settings that can contain secrets (``env``, ``request``)
-are neither exported nor imported. The text comes from another person, so each imported value is checked.
+Personal settings (``aws_profile``, ``account_profiles``, ``columns``, notices) and settings that can contain secrets
+(``env``, ``request``) are neither exported nor imported. The text comes from another person, so each imported value is
+checked.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from nicegui import ui
 
 from api_contract.models import JobSummary, PoolStatus
 from sagemaker_queue.jobs.formatting import age, amount, gpus, is_not_estimated_yet, moment, visible
+from sagemaker_queue.presentation.tables.fleet_tables import site_text
 from sagemaker_queue.ui.elements import (
     getting_started,
     grid,
@@ -84,6 +85,8 @@ def _pool_card(pool: PoolStatus, remarks: Sequence[str], drains: DrainButtons) -
     with ui.column().classes("smq-card gap-0"):
         ui.label(pool.name).classes("font-medium")
         ui.label(pool.instance_type or "any type").classes("text-sm smq-faint")
+        if site := site_text(pool.region, pool.account):
+            ui.label(site).classes("text-sm smq-faint")
         ui.linear_progress(busy / pool.capacity if pool.capacity else 0, show_value=False, size="10px").classes("my-2")
         ui.label(f"{busy} of {amount(pool.capacity, 'instance')} in use, {pool.free} free")
         for remark in remarks:

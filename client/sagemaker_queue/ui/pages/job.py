@@ -45,8 +45,8 @@ from sagemaker_queue.ui.parts.job_checkpoints import checkpoints_button
 from sagemaker_queue.ui.parts.job_log import fit, show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
+from sagemaker_queue.workflows.attempt_storage import address_there, last_launched, storage_there
 from sagemaker_queue.workflows.results import checkpoints_of, results_of
-from sagemaker_queue.workflows.submission import storage_of
 
 _FILES = 200  # maximum number of files that are listed in the results
 _AHEAD = 10  # number of jobs ahead that are listed by name
@@ -227,9 +227,9 @@ def _history(job: JobDetail) -> None:
 
 def _results(tab: Tab, job: JobDetail) -> None:
     get = f"smq get {job.job}"
-    _place(tab, "Results", _found(results_of, job), get, "Results are available after its end.")
+    _place(tab, job, "Results", _found(results_of, job), get, "Results are available after its end.")
     saved = _found(checkpoints_of, job)
-    _place(tab, "Checkpoints", saved, f"{get} --checkpoints", "The job saves no checkpoints.")
+    _place(tab, job, "Checkpoints", saved, f"{get} --checkpoints", "The job saves no checkpoints.")
     if saved is not None:
         checkpoints_button(tab, job.job)
 
@@ -241,7 +241,7 @@ def _found(where: Callable[[JobDetail], S3Address], job: JobDetail) -> S3Address
         return None
 
 
-def _place(tab: Tab, title: str, address: S3Address | None, command: str, nothing: str) -> None:
+def _place(tab: Tab, job: JobDetail, title: str, address: S3Address | None, command: str, nothing: str) -> None:
     heading(title, 2)
     if address is None:
         ui.label(nothing).classes("smq-faint")
@@ -253,7 +253,7 @@ def _place(tab: Tab, title: str, address: S3Address | None, command: str, nothin
     place = ui.column().classes("gap-0")
 
     async def look() -> None:
-        found = await tab.ask(_files, tab, address)
+        found = await tab.ask(_files, tab, job, address)
         place.clear()
         with place:
             for stored in found or []:
@@ -265,5 +265,7 @@ def _place(tab: Tab, title: str, address: S3Address | None, command: str, nothin
     ui.button("List files", on_click=look).props("flat no-caps dense")
 
 
-def _files(tab: Tab, address: S3Address) -> list[Stored]:
-    return list(islice(storage_of(tab.queue).objects(address), _FILES))
+def _files(tab: Tab, job: JobDetail, address: S3Address) -> list[Stored]:
+    place = last_launched(job)
+    there = address_there(tab.queue, job, place, address)
+    return list(islice(storage_there(tab.queue, job, place, there).objects(there), _FILES))

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.errors import Unavailable
+from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.pace import POLL_SECONDS, PollingPace, first_pause
 from sagemaker_queue.workflows.job_logs.attempt_logs import AttemptLog, LogLine
@@ -60,6 +61,8 @@ JobEvent = Union[StateReport, Outage, AttemptEnded, LogLine]
 class Follower:
     """A reader of one job's events. ``logs`` is a boto3 client of CloudWatch Logs, or None to leave out log lines.
 
+    ``logs`` reads the attempts in the queue's region and account. For attempts elsewhere, clients are created.
+
     ``lines`` selects log lines, and possibly a single attempt. The queue is polled at the pace of ``config.pace``,
     with pauses of at least ``poll`` seconds. While the job runs, its log is read about every ``poll`` seconds.
     ``pause`` sleeps for a number of seconds.
@@ -75,7 +78,7 @@ class Follower:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._queue = queue
-        self._logs = logs
+        self._clients = AttemptClients(queue, "logs", logs) if logs is not None else None
         self._pace = PollingPace(poll, pause, first=first_pause(poll))
         self._log_looks = 0  # remaining reads of the log before the next request to the queue
         self._log_pause = 0.0  # seconds between two reads of the log
@@ -91,8 +94,8 @@ class Follower:
     def follow(self, name: str) -> Iterator[JobEvent]:
         """Yield the job's events until the job has finished.
 
-        Raises NotFound; ClientError if access to the logs is denied; and the last error after more than
-        OUTAGES_ENDURED consecutive failures.
+        Raises NotFound; NoAccountProfile if an attempt is in an account without a profile; ClientError if access to
+        the logs is denied; and the last error after more than OUTAGES_ENDURED consecutive failures.
         """
         yield from polled(partial(self._look, name), OUTAGES_ENDURED, self._rest, self._pace.failed)
 
@@ -100,7 +103,7 @@ class Follower:
         """Pause until the next request to the queue, or the next read of a running job's log."""
         if self._log_looks == 0:
             seconds = self._pace.seconds()
-            reads_on = self._running and self._logs is not None and self._pace.least > 0
+            reads_on = self._running and self._clients is not None and self._pace.least > 0
             looks = max(1, round(seconds / self._pace.least)) if reads_on else 1
             self._log_looks, self._log_pause = looks, seconds / looks
         self._log_looks -= 1
@@ -158,7 +161,7 @@ class Follower:
                 return
             # With ``tail``, only the present attempt's lines matter: do not wait for an earlier attempt's last lines.
             over = _long_ago(attempt) or (self._tail is not None and attempt != job.attempts[-1])
-            if not self._awaits_last_lines and self._logs is not None and not over:
+            if not self._awaits_last_lines and self._clients is not None and not over:
                 self._awaits_last_lines = True
                 return
             self._awaits_last_lines, self._done = False, attempt.attempt
@@ -168,13 +171,14 @@ class Follower:
         return [attempt for attempt in job.attempts if self._only in (None, attempt.attempt)]
 
     def _lines(self, job: JobDetail, attempt: Attempt) -> list[LogLine]:
-        if self._logs is None or attempt.training_job_name is None:
+        if self._clients is None or attempt.training_job_name is None:
             return []
         # A launch that SageMaker refuses leaves no attempt behind, and the next attempt may have the same number.
         # So attempts are distinguished by their names.
         if self._read is None or self._read.training_job != attempt.training_job_name:
             instances = attempt.instances or job.instances
-            self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, instances, attempt.carrier)
+            client = self._clients.of(attempt, job.job)
+            self._read = AttemptLog(client, attempt.attempt, attempt.training_job_name, instances, attempt.carrier)
         return [line for line in self._read.new_lines() if line in self._choice]
 
 

@@ -14,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from api_contract.models import FINISHED, Attempt, JobDetail
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
+from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.queue.config.pace import PollingPace
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand
@@ -47,6 +48,7 @@ class JobSessions:
     def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
         self._queue = queue
         self._opener = SessionOpener(queue, plugin)
+        self._sagemaker = AttemptClients(queue, "sagemaker")
         self.name = name
         # Why the latest session's attempt is being stopped; None: the attempt is not being stopped.
         self.stop_cause: str | None = None
@@ -133,8 +135,9 @@ class JobSessions:
 
     def _described(self, target: SessionTarget) -> dict[str, Any]:
         """Return SageMaker's description of the attempt; empty if Describe is denied or fails."""
+        client = self._sagemaker.of(target.attempt, target.job)
         try:
-            return dict(self._queue.aws_client("sagemaker").describe_training_job(TrainingJobName=target.training_job))
+            return dict(client.describe_training_job(TrainingJobName=target.training_job))
         except (ClientError, BotoCoreError):
             return {}
 

@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from api_contract.models import Attempt
 from sagemaker_queue.errors import Forbidden, QueueError
+from sagemaker_queue.queue.attempt_clients import AttemptClients
 from sagemaker_queue.queue.client import QueueClient
 from sagemaker_queue.workflows.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
 from sagemaker_queue.workflows.remote_shell.plugin import Plugin
@@ -74,13 +75,14 @@ class SessionOpener:
     def __init__(self, queue: QueueClient, plugin: Plugin) -> None:
         self._queue = queue
         self._plugin = plugin
-        self._ssm = queue.aws_client("ssm")
+        self._clients = AttemptClients(queue, "ssm")
 
     def open(self, target: SessionTarget, what: MarkedCommand | Port | None) -> Session:
         """Open a session. Raises NotConnected, Forbidden or QueueError."""
         request = request_of(target, what)
+        ssm = self._clients.of(target.attempt, target.job)
         try:
-            response = self._ssm.start_session(**request)
+            response = ssm.start_session(**request)
         except ClientError as error:
             code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
             if code == "TargetNotConnected":
@@ -96,15 +98,21 @@ class SessionOpener:
         arguments, environment = self._plugin.command(
             response,
             request,
-            region=self._queue.region,
-            profile=self._queue.config.aws_profile,
-            endpoint=self._ssm.meta.endpoint_url,
+            region=target.attempt.region or self._queue.region,
+            profile=self._profile(target),
+            endpoint=ssm.meta.endpoint_url,
         )
-        return Session(arguments, environment, what, lambda: self._terminate(response["SessionId"]))
+        return Session(arguments, environment, what, lambda: _terminate(ssm, response["SessionId"]))
 
-    def _terminate(self, session_id: str) -> None:
-        with suppress(ClientError, BotoCoreError):  # without this call, the session ends after a timeout
-            self._ssm.terminate_session(SessionId=session_id)
+    def _profile(self, target: SessionTarget) -> str | None:
+        """Return the AWS profile with which the plugin resumes a session."""
+        config, account = self._queue.config, target.attempt.account
+        return config.aws_profile if account is None else config.profile_by_account.get(account)
+
+
+def _terminate(ssm: Any, session_id: str) -> None:
+    with suppress(ClientError, BotoCoreError):  # without this call, the session ends after a timeout
+        ssm.terminate_session(SessionId=session_id)
 
 
 class Session:

@@ -17,6 +17,7 @@ from sagemaker_queue.workflows.usage.causes import Cause, divided
 
 MARKETS = ("on_demand", "spot", "training_plan")
 HOUR = 3600
+HOME = "(the queue's)"  # the key of attempts in the queue's region or account
 NONE = "(none)"  # the key of attempts without a project, owner and so on
 
 Parts = Iterator[tuple[str, float]]
@@ -40,6 +41,8 @@ KEYS: Mapping[str, Callable[[PastAttempt], Parts]] = {
     "group": _whole(lambda attempt: attempt.group),
     "pool": _pools,
     "department": _whole(lambda attempt: attempt.department),
+    "region": _whole(lambda attempt: attempt.region or HOME),
+    "account": _whole(lambda attempt: attempt.account or HOME),
     "day": _whole(lambda attempt: attempt.ended.strftime("%Y-%m-%d") if attempt.ended else None),
 }
 

@@ -1,6 +1,7 @@
 """CloudWatch Logs Insights for jobs of the queue: a query for a job's log streams finds its attempts' log streams.
 
 The rows of the answer come from CloudWatch unchanged. So a field ``@logStream`` has the name of an attempt's stream.
+A query runs in one region and account, and finds only the attempts there: those in the queue's region and account.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 
 from api_contract.models import JobDetail
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
-from sagemaker_queue.integrations.boto.cloudwatch.logs import attempts_of
+from sagemaker_queue.integrations.boto.cloudwatch.logs import launched_attempts
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.queue.attempt_clients import is_elsewhere
 from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP, instance_of, list_streams
 
 _NAME = r"(?P<name>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})"
@@ -55,9 +57,10 @@ def _translated(jobs: JobLookup, call: Call, condition: re.Match[str]) -> str | 
     in_text = condition["text"] is not None
     found = _IN_TEXT.fullmatch(condition["text"]) if in_text else _IN_PATTERN.match(condition["pattern"])
     job = jobs.find_recent(found["name"]) if found else None
-    if found is None or job is None or not attempts_of(job):
+    names = [name for attempt, name in launched_attempts(job) if not is_elsewhere(attempt)] if job else []
+    if found is None or job is None or not names:
         return None
-    either = f"(?:{'|'.join(attempts_of(job))})\\/"  # names contain no special characters of patterns
+    either = f"(?:{'|'.join(names)})\\/"  # names contain no special characters of patterns
     field = condition["field"]
     if condition["operator"] == "=":
         streams = _streams(call, job, condition["text"]) if in_text else []
@@ -72,8 +75,9 @@ def _streams(call: Call, job: JobDetail, stream: str) -> list[str]:
     client, instance = call.client(), instance_of(stream)
     return [
         found["logStreamName"]
-        for attempt in attempts_of(job)
-        for found in list_streams(client, attempt, instance)
+        for attempt, name in launched_attempts(job)
+        if not is_elsewhere(attempt)
+        for found in list_streams(client, name, instance)
         if instance_of(found["logStreamName"]) == instance
     ]
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from api_contract.models import JobDetail
+from api_contract.models import Attempt, JobDetail
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.queue.attempt_clients import is_elsewhere
 from sagemaker_queue.workflows.job_logs.attempt_logs import LOG_GROUP, LogSource, instance_of, list_streams
 
 _MOST_EVENTS = 10_000  # CloudWatch's maximum number of events on a page
@@ -26,10 +27,9 @@ def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
     job = job_of_group(jobs, call.parameters, name)
     if job is None:
         return None
-    client = call.client()
     streams: dict[str, dict[str, Any]] = {}  # by instance
-    for source in _sources(job):
-        for stream in list_streams(client, source.folder):
+    for attempt, source in _sources(job):
+        for stream in list_streams(call.client_of(attempt, job.job), source.folder):
             instance = instance_of(stream["logStreamName"])
             latest = {key: stream[key] for key in ("lastEventTimestamp", "lastIngestionTime") if key in stream}
             first = streams.get(instance) or {**stream, "logStreamName": _of_job(job, stream["logStreamName"])}
@@ -77,17 +77,17 @@ def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
     wanted = {instance_of(stream) for stream in named}
     room = int(call.parameters.get("limit", _MOST_EVENTS))
     events: list[dict[str, Any]] = []
-    client = call.client()
     for _ in range(_MOST_CALLS):
         if at >= len(sources) or room <= 0:
             break
-        more, folder = {"nextToken": token} if token else {}, sources[at].folder
-        page = client.filter_log_events(
-            **same, **more, logStreamNamePrefix=f"{folder}/{rest if prefix else ''}", limit=room
+        attempt, source = sources[at]
+        more, folder = {"nextToken": token} if token else {}, source.folder
+        page = call.client_of(attempt, job.job).filter_log_events(
+            **_there(same, attempt), **more, logStreamNamePrefix=f"{folder}/{rest if prefix else ''}", limit=room
         )
         found = [
             {**event, "logStreamName": _of_job(job, event["logStreamName"])}
-            for event in sources[at].own(page["events"])
+            for event in source.own(page["events"])
             if event["logStreamName"].startswith(f"{folder}/")
             and (not wanted or instance_of(event["logStreamName"]) in wanted)
         ]
@@ -113,7 +113,8 @@ class _Pages:
 
     def __init__(self, call: Call, job: JobDetail, instance: str) -> None:
         self._sources = _sources(job)
-        self._client = call.client()
+        self._call = call
+        self._job = job.job
         self._instance = instance
         self._same = {
             key: value
@@ -136,10 +137,12 @@ class _Pages:
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
         room, empty = self._limit, True
         for index in range(at, self.last + 1) if forward else range(at, -1, -1):
-            stream = self._stream(self._sources[index])
+            attempt, source = self._sources[index]
+            client = self._call.client_of(attempt, self._job)
+            stream = self._stream(client, source)
             reached = token if index == at else None
             while stream and room > 0:
-                page = self._page(self._sources[index], stream, reached, room, forward=forward)
+                page = self._page(client, self._sources[index], stream, reached, room, forward=forward)
                 events = answer["events"]
                 answer["events"] = events + page["events"] if forward else page["events"] + events
                 tokens = {key: f"{index}@{page[key]}" for key in answer if key != "events"}
@@ -151,17 +154,27 @@ class _Pages:
                 reached = page[leads_on]
         return answer
 
-    def _stream(self, source: LogSource) -> str | None:
+    def _stream(self, client: Any, source: LogSource) -> str | None:
         """Return the instance's stream in an attempt; None if the instance has written nothing in that attempt."""
-        for stream in list_streams(self._client, source.folder, self._instance):
+        for stream in list_streams(client, source.folder, self._instance):
             if instance_of(stream["logStreamName"]) == self._instance:
                 return str(stream["logStreamName"])
         return None
 
-    def _page(self, source: LogSource, stream: str, token: str | None, limit: int, *, forward: bool) -> Answer:
+    def _page(
+        self,
+        client: Any,
+        of: tuple[Attempt, LogSource],
+        stream: str,
+        token: str | None,
+        limit: int,
+        *,
+        forward: bool,
+    ) -> Answer:
+        attempt, source = of
         more = {"nextToken": token} if token else {}
-        page: Answer = self._client.get_log_events(
-            **self._same, **more, logStreamName=stream, limit=limit, startFromHead=forward
+        page: Answer = client.get_log_events(
+            **_there(self._same, attempt), **more, logStreamName=stream, limit=limit, startFromHead=forward
         )
         return {**page, "events": list(source.own(page["events"]))}
 
@@ -172,13 +185,21 @@ def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> J
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 
 
-def attempts_of(job: JobDetail) -> list[str]:
-    """Return the names of a job's attempts in SageMaker."""
-    return [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
+def _there(parameters: Mapping[str, Any], attempt: Attempt) -> Mapping[str, Any]:
+    """Return the parameters of a call for an attempt, with the log group's name, since its ARN has a region."""
+    if not is_elsewhere(attempt) or "logGroupIdentifier" not in parameters:
+        return parameters
+    others = {name: value for name, value in parameters.items() if name != "logGroupIdentifier"}
+    return {**others, "logGroupName": LOG_GROUP}
 
 
-def _sources(job: JobDetail) -> list[LogSource]:
-    return [LogSource(each.training_job_name, each.carrier) for each in job.attempts if each.training_job_name]
+def launched_attempts(job: JobDetail) -> list[tuple[Attempt, str]]:
+    """Return a job's attempts that have a training job, each with the name of its training job."""
+    return [(attempt, attempt.training_job_name) for attempt in job.attempts if attempt.training_job_name]
+
+
+def _sources(job: JobDetail) -> list[tuple[Attempt, LogSource]]:
+    return [(attempt, LogSource(name, attempt.carrier)) for attempt, name in launched_attempts(job)]
 
 
 def _of_job(job: JobDetail, stream: str) -> str:

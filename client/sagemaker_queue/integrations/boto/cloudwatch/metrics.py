@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean
 from typing import Any
 
 from sagemaker_queue.errors import InvalidRequest
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
-from sagemaker_queue.integrations.boto.cloudwatch.logs import attempts_of
+from sagemaker_queue.integrations.boto.cloudwatch.logs import launched_attempts
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.queue.attempt_clients import Place, is_elsewhere
 
 _NAMESPACES = frozenset({"/aws/sagemaker/TrainingJobs"})
 _DIMENSIONS = frozenset({"TrainingJobName", "Host"})  # a Host is <training job>/algo-<number>
@@ -33,6 +35,39 @@ _JOIN: Mapping[str, Callable[[Iterable[float]], float]] = {
 _MATH = {"Sum": "SUM", "SampleCount": "SUM", "Minimum": "MIN", "Maximum": "MAX", "Average": "AVG"}
 
 
+_SEVERAL_PLACES = (
+    "An expression of CloudWatch uses the metrics of one region and account, and these jobs ran in several."
+    " Ask for the metrics without the expression."
+)
+
+
+@dataclass(frozen=True)
+class _JobAttempt:
+    """An attempt of a job."""
+
+    job: str
+    training_job: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class _Query:
+    """A query for CloudWatch, and an attempt that it reads; None for a query that reads no attempt."""
+
+    query: Mapping[str, Any]
+    of: _JobAttempt | None
+
+    @property
+    def key(self) -> tuple[str | None, str | None]:
+        """The region and account in which the query runs; None stands for the queue's."""
+        return (self.of.place.region, self.of.place.account) if self.of else (None, None)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the query runs in another region or account than the queue's."""
+        return self.key != (None, None)
+
+
 def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer GetMetricStatistics with the datapoints of all attempts."""
     attempts = _attempts(jobs, call.parameters)
@@ -41,8 +76,9 @@ def get_statistics(jobs: JobLookup, call: Call) -> Answer | None:
     asked = list(call.parameters.get("Statistics", []))
     more = {"Statistics": [*asked, "SampleCount"]} if "Average" in asked and "SampleCount" not in asked else {}
     points: dict[datetime, list[Mapping[str, Any]]] = {}
-    for name, attempt in attempts:
-        page = call.client().get_metric_statistics(**_translated({**call.parameters, **more}, name, attempt))
+    for found in attempts:
+        client = call.client_of(found.place, found.job)
+        page = client.get_metric_statistics(**_translated({**call.parameters, **more}, found))
         for point in page["Datapoints"]:
             points.setdefault(point["Timestamp"], []).append(point)
     joined = [_one(parts) for _, parts in sorted(points.items())]
@@ -55,28 +91,29 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
     """Answer GetMetricData. A query that names a job is replaced by one query for each attempt of the job.
 
     The results of the new queries are combined here. If an expression of the call uses the query, an expression that
-    combines the results in CloudWatch is added.
+    combines the results in CloudWatch is added. Attempts in other regions and accounts are queried there. Raises
+    InvalidRequest if an expression uses attempts that are not all in one region and account.
     """
     asked = list(call.parameters.get("MetricDataQueries", []))
     expressions = " ".join(str(query.get("Expression", "")) for query in asked)
-    queries: list[Mapping[str, Any]] = []
+    queries: list[_Query] = []
     parts: dict[str, str] = {}  # id of each query whose results are combined here -> its statistic
     for query in asked:
         metric = query.get("MetricStat", {}).get("Metric", {})
         attempts = _attempts(jobs, metric) or []
         if not attempts:
-            queries.append(query)
+            queries.append(_Query(query, None))
         elif len(attempts) == 1:
-            queries.append(_for_attempt(query, *attempts[0]))
+            queries.append(_Query(_for_attempt(query, attempts[0]), attempts[0]))
         elif re.search(rf"\b{re.escape(query['Id'])}\b", expressions):
-            queries += _by_expression(query, attempts)
+            queries += [_Query(each, attempts[0]) for each in _by_expression(query, attempts)]
         else:
             parts[query["Id"]] = query["MetricStat"]["Stat"]
             queries += [
-                {**_for_attempt(query, *attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}"}
+                _Query({**_for_attempt(query, attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}"}, attempt)
                 for number, attempt in enumerate(attempts)
             ]
-    if queries == asked:
+    if [each.query for each in queries] == asked:
         return None
     if len(queries) > _MOST_QUERIES:
         raise InvalidRequest(
@@ -84,7 +121,7 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
             f"{_MOST_QUERIES} in one call. Ask for fewer jobs at once.",
             "MetricDataQueries",
         )
-    answer: Answer = call.client().get_metric_data(**{**call.parameters, "MetricDataQueries": queries})
+    answer = _asked_everywhere(call, queries, with_expressions=bool(expressions))
     descending = call.parameters.get("ScanBy", "TimestampDescending") == "TimestampDescending"
     return {**answer, "MetricDataResults": _put_together(answer["MetricDataResults"], parts, descending=descending)}
 
@@ -92,15 +129,48 @@ def get_data(jobs: JobLookup, call: Call) -> Answer | None:
 HANDLERS: Mapping[str, Handler] = {"GetMetricStatistics": get_statistics, "GetMetricData": get_data}
 
 
-def _for_attempt(query: Mapping[str, Any], name: str, attempt: str) -> dict[str, Any]:
-    translated = _translated(query["MetricStat"]["Metric"], name, attempt)
+def _asked_everywhere(call: Call, queries: Sequence[_Query], *, with_expressions: bool) -> Answer:
+    """Send each query to the region and account of its attempt, and return all results in one answer.
+
+    The pages of other regions and accounts are all read with the first page of the queue's region and account.
+    """
+    places = {each.key: each.of for each in queries}
+    if len(places) == 1 or not any(each.is_elsewhere for each in queries):
+        only = next((each.of for each in queries if each.of), None)
+        client = call.client_of(only.place, only.job) if only else call.client()
+        answer: Answer = client.get_metric_data(
+            **{**call.parameters, "MetricDataQueries": [each.query for each in queries]}
+        )
+        return answer
+    if with_expressions:
+        raise InvalidRequest(_SEVERAL_PLACES, "MetricDataQueries")
+    answer = {"MetricDataResults": [], "Messages": []}
+    first_page = {name: value for name, value in call.parameters.items() if name != "NextToken"}
+    for key, of in places.items():
+        own = [each.query for each in queries if each.key == key]
+        if of is None or not is_elsewhere(of.place):
+            page = call.client().get_metric_data(**{**call.parameters, "MetricDataQueries": own})
+            answer = {**page, "MetricDataResults": [*answer["MetricDataResults"], *page["MetricDataResults"]]}
+        elif "NextToken" not in call.parameters:
+            pages = call.client_of(of.place, of.job).get_paginator("get_metric_data")
+            for page in pages.paginate(**{**first_page, "MetricDataQueries": own}):
+                answer["MetricDataResults"] = [*answer["MetricDataResults"], *page["MetricDataResults"]]
+    order = [each.query["Id"] for each in queries]
+    answer["MetricDataResults"].sort(key=lambda result: order.index(result["Id"]))
+    return answer
+
+
+def _for_attempt(query: Mapping[str, Any], attempt: _JobAttempt) -> dict[str, Any]:
+    translated = _translated(query["MetricStat"]["Metric"], attempt)
     return {**query, "MetricStat": {**query["MetricStat"], "Metric": translated}}
 
 
-def _by_expression(query: Mapping[str, Any], attempts: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def _by_expression(query: Mapping[str, Any], attempts: Sequence[_JobAttempt]) -> list[dict[str, Any]]:
     """Return a query for each attempt, and finally an expression, with the original id, that combines their results."""
+    if len({(attempt.place.region, attempt.place.account) for attempt in attempts}) > 1:
+        raise InvalidRequest(_SEVERAL_PLACES, "MetricDataQueries")
     each = [
-        {**_for_attempt(query, *attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}", "ReturnData": False}
+        {**_for_attempt(query, attempt), "Id": f"{query['Id']}{_OF_ATTEMPT}{number}", "ReturnData": False}
         for number, attempt in enumerate(attempts)
     ]
     function = _MATH.get(query["MetricStat"]["Stat"], "MAX")
@@ -150,8 +220,8 @@ def _last(values: Iterable[float]) -> float:
     return list(values)[-1]
 
 
-def _attempts(jobs: JobLookup, metric: Mapping[str, Any]) -> list[tuple[str, str]] | None:
-    """Return (job, attempt) for each attempt of the job that the dimensions name; None if the queue has no such job."""
+def _attempts(jobs: JobLookup, metric: Mapping[str, Any]) -> list[_JobAttempt] | None:
+    """Return the attempts of the job that the dimensions name; None if the queue has no such job."""
     if metric.get("Namespace") not in _NAMESPACES:
         return None
     for dimension in metric.get("Dimensions", []):
@@ -159,13 +229,14 @@ def _attempts(jobs: JobLookup, metric: Mapping[str, Any]) -> list[tuple[str, str
             name = str(dimension["Value"]).partition("/")[0]
             job = jobs.find_recent(name)
             if job is not None:
-                return [(name, attempt) for attempt in attempts_of(job)]
+                return [_JobAttempt(name, own, attempt) for attempt, own in launched_attempts(job)]
     return None
 
 
-def _translated(metric: Mapping[str, Any], name: str, attempt: str) -> dict[str, Any]:
+def _translated(metric: Mapping[str, Any], attempt: _JobAttempt) -> dict[str, Any]:
     def value(dimension: Mapping[str, str]) -> str:
         first, slash, rest = dimension["Value"].partition("/")
-        return f"{attempt}{slash}{rest}" if dimension["Name"] in _DIMENSIONS and first == name else dimension["Value"]
+        is_job = dimension["Name"] in _DIMENSIONS and first == attempt.job
+        return f"{attempt.training_job}{slash}{rest}" if is_job else dimension["Value"]
 
     return {**metric, "Dimensions": [{**dimension, "Value": value(dimension)} for dimension in metric["Dimensions"]]}
