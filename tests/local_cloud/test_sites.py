@@ -137,6 +137,16 @@ def test_the_environment_names_the_sites(cloud: LocalCloud) -> None:
     assert FAR.role_arn == "arn:aws:iam::111111111111:role/sagemaker-queue-satellite-us-east-2"
 
 
+def test_jobs_may_have_the_role_of_each_account(cloud: LocalCloud) -> None:
+    (stack,) = cloud.client("cloudformation").describe_stacks(StackName="sagemaker-queue")["Stacks"]
+    given = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
+    roles = [f"arn:aws:iam::{account}:role/sagemaker-training" for account in (HOME.account, OTHER.account)]
+    assert given["AllowedRoleArns"].split(",") == roles
+    assert [
+        root(cloud, site, "iam").get_role(RoleName="sagemaker-training")["Role"]["Arn"] for site in (HOME, FAR)
+    ] == roles
+
+
 def test_lines_for_a_policy_and_about_faults_name_the_sites(cloud: LocalCloud) -> None:
     lines = pool_lines(cloud)
     place = f"region: us-east-2, role: {FAR.role_arn}"
