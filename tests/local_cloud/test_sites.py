@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 
 from local_cloud.aws.deployment import create_bucket
 from local_cloud.aws.stack import PROJECT, LocalCloud
-from local_cloud.commands.up_and_exec import fault_lines, pool_lines
+from local_cloud.commands.up_and_exec import fault_lines, pool_lines, usage
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.job_processes.log_streams import written_lines
 from local_cloud.sites.emulated_site import EmulatedSite
@@ -154,6 +154,7 @@ def test_lines_for_a_policy_and_about_faults_name_the_sites(cloud: LocalCloud) -
     assert lines[1:3] == ["pools:", "  - {name: home, instance_type: ml.m5.large, capacity: 2}"]
     assert lines[-1] == f"  - {far}"
     assert len(lines) == 2 + len(SITES)
+    assert "\n".join(lines) in usage(cloud, None)
     assert fault_lines(cloud) == []
 
 
