@@ -67,7 +67,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
     (project / "job_queue").mkdir()
     (project / "job_queue" / "__init__.py").touch()
     (project / "job_queue" / "lambda_function.py").write_text(WORKER)
-    shutil.copy(PROJECT / "template.yaml", project)
+    for template in (PROJECT / "template.yaml", *PROJECT.glob("satellite.yaml")):
+        shutil.copy(template, project)
     options: dict[str, Any] = {"regions": ("us-east-1", "us-east-2"), "accounts": 2, "instances": {"ml.m5.large": 1}}
     with LocalCloud(2, project=project, intercept=MEETING, **options) as cloud:
         for site in SITES:
@@ -339,15 +340,14 @@ def test_arguments_of_assume_role_are_checked(
         as_queue.assume_role(**(given | change))
 
 
-def test_a_session_is_of_one_site_and_expires(cloud: LocalCloud, as_queue: Any) -> None:
+def test_a_session_passes_no_role_of_another_account_and_expires(cloud: LocalCloud, as_queue: Any) -> None:
     given = {"RoleArn": FAR.role_arn, "RoleSessionName": "queue", "ExternalId": cloud.external_id}
     keys = as_queue.assume_role(**given)["Credentials"]
     far = client_of(cloud, keys, "sagemaker", FAR.region)
     far.list_training_jobs()
-    with pytest.raises(ClientError, match="AccessDenied"):  # the role is for us-east-2
-        client_of(cloud, keys, "sagemaker", "us-east-1").list_training_jobs()
+    tags = [{"Key": "queue-name", "Value": "sagemaker-queue"}]
     with pytest.raises(ClientError, match="iam:PassRole"):  # a role of the home account
-        far.create_training_job(**request("with-a-foreign-role", RoleArn=cloud.role))
+        far.create_training_job(**request("foreign-qstamp-1", RoleArn=cloud.role, Tags=tags))
     cloud.expire_sessions()
     with pytest.raises(ClientError, match="ExpiredToken"):
         far.list_training_jobs()
