@@ -125,10 +125,10 @@ lint: $(STAMP)  ## Check style, types and the templates, by cfn-lint
 	$(BIN)/mypy
 	$(BIN)/sam validate --lint
 	$(BIN)/sam validate --lint --template-file satellite.yaml
-	$(BIN)/cfn-lint --include-checks I -- template.yaml satellite.yaml
+	$(BIN)/cfn-lint --include-checks I -- template.yaml satellite.yaml examples/step_functions/template.yaml
 
 audit: $(STAMP) $(STAMP_AUDIT)  ## Check the templates, the files for secrets, and the libraries for known holes, in .venv-audit
-	$(VENV_AUDIT)/bin/checkov --framework cloudformation --file template.yaml satellite.yaml --compact --quiet --skip-download
+	$(VENV_AUDIT)/bin/checkov --framework cloudformation --file template.yaml satellite.yaml examples/step_functions/template.yaml --compact --quiet --skip-download
 	mkdir -p build && cp .secrets.baseline build/secrets.baseline
 	$(BIN)/detect-secrets-hook --cores $(WORKERS) --baseline build/secrets.baseline $$(git ls-files ':!.secrets.baseline') \
 	  || test $$? -eq 3  # something known stands in another line

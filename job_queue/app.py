@@ -28,13 +28,14 @@ from job_queue.adapters.observers import log_event, notify_all
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.adapters.sites import SiteClients
+from job_queue.adapters.sites.clients import SiteClients
 from job_queue.adapters.telemetry import log
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.domain_events import Notify
 from job_queue.domain.errors import QueueError
+from job_queue.domain.fleet.sites import HOME, Origin
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.drains import DrainService
@@ -94,7 +95,7 @@ class App:
         unshared = DynamoDBTables(dynamodb, consistent=False)
         shared = SharedReads(unshared, time.monotonic)
         shared_rows, fresh_rows = _repository(shared, settings), _repository(unshared, settings)
-        clients = SiteClients(settings.satellite_external_id)
+        clients = SiteClients(settings.satellite_external_id, time.monotonic)
         training = Training(
             boto3.client("sagemaker", config=with_retries),
             boto3.client("sagemaker", config=no_retries),
@@ -173,16 +174,14 @@ class App:
         self._invocation = _invocation(context, API_CYCLE_SECONDS)
         return self._api.resolve(event, context)
 
-    def training_job_changed(
-        self, detail: Mapping[str, Any], context: LambdaContext, place: tuple[str | None, str | None] = (None, None)
-    ) -> None:
+    def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext, origin: Origin = HOME) -> None:
         """Apply an event of SageMaker. Run a cycle if the event may have made something new possible.
 
         :param detail: the detail of SageMaker's event "Training Job State Change".
-        :param place: the account and the region of the event, each None if it is the function's own.
+        :param origin: the account and region of the event.
         """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
-        self._controller.training_job_changed(detail, self._invocation, place)
+        self._controller.training_job_changed(detail, self._invocation, origin)
 
     def mailboxes_changed(self, reported: Sequence[tuple[str, str | None]], context: LambdaContext) -> None:
         """Apply the reports that agents of carriers have written into their mailboxes.

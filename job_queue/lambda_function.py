@@ -6,7 +6,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from job_queue.adapters.carriers.mailbox import reported_attempts
 from job_queue.adapters.eventbridge import woken_by
-from job_queue.adapters.sagemaker import place_of, training_job_detail
+from job_queue.adapters.sagemaker import origin_of, training_job_detail
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.app import App
@@ -38,7 +38,7 @@ def _dispatch(app: App, event: dict[str, Any], context: LambdaContext) -> dict[s
         return app.answer(event, context)
     if event.get("source") == "aws.sagemaker" and (detail := training_job_detail(event)):
         log.info("training job", attempt=detail["TrainingJobName"], status=detail["TrainingJobStatus"])
-        app.training_job_changed(detail, context, place_of(event, context.invoked_function_arn))
+        app.training_job_changed(detail, context, origin_of(event, context.invoked_function_arn))
     elif "Records" in event:
         reported = reported_attempts(event)
         log.info("mailboxes", reported=reported)

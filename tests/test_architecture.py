@@ -51,6 +51,7 @@ AWS_MODULES = {
     "job_queue.adapters.carriers.agent_log", "job_queue.adapters.carriers.mailbox",
     "job_queue.adapters.carriers.order_key", "job_queue.adapters.condition_expressions",
     "job_queue.adapters.dynamodb", "job_queue.adapters.lookups", "job_queue.adapters.sagemaker",
+    "job_queue.adapters.sites.clients",
 }  # fmt: skip
 ADAPTERS = AWS_MODULES | {
     "job_queue.adapters.carriers.training",
@@ -433,6 +434,7 @@ def test_all_packages_are_looked_at() -> None:
         "InstanceMetrics",
         "LogActivity",
         "NewestObject",
+        "SiteClients",
         "Training",
     }
 

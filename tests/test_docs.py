@@ -63,7 +63,14 @@ def test_the_pages_that_the_code_names_exist() -> None:
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     named = {
         (page, path.relative_to(ROOT))
-        for path in (*files, ROOT / "template.yaml", ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "setup.py")
+        for path in (
+            *files,
+            ROOT / "template.yaml",
+            ROOT / "satellite.yaml",
+            ROOT / "Makefile",
+            ROOT / "pyproject.toml",
+            ROOT / "setup.py",
+        )
         for page in re.findall(r"\bdocs/[\w/-]{3,}\.(?:md|yaml)\b", path.read_text())
     }
     assert len(named) > 20

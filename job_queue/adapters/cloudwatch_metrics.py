@@ -20,6 +20,7 @@ from job_queue.domain.domain_events import (
     IdleInstances,
     JobEvent,
     LeaseConflict,
+    SilentSites,
     UnrecordedJob,
     job_event,
 )
@@ -51,6 +52,7 @@ class Metric(Enum):
     UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # attempts that the queue may not stop
     UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # jobs whose rows cannot be written; plans leave them out
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
+    SILENT_SITES = ("SilentSites", MetricUnit.Count)  # other sites of which events did not tell the end of an attempt
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
 
@@ -84,6 +86,8 @@ class QueueMetrics:
                 self.add(Metric.CYCLE_TIME, 1000 * seconds)
             case ComparisonAge(seconds):
                 self.add(Metric.RECONCILIATION_AGE, round(seconds / 60, 2))
+            case SilentSites(count):
+                self.add(Metric.SILENT_SITES, count)
             case IdleInstances(counts):
                 for pool, count in counts.items():
                     self.add(Metric.IDLE_INSTANCES, count, pool=pool)

@@ -11,9 +11,9 @@ from msgspec import convert
 
 from job_queue.adapters.lookups.plan_lookup import plan_parts
 from job_queue.adapters.lookups.training_list import TrainingJobList
-from job_queue.adapters.sites import SiteUnreachableError
+from job_queue.adapters.sites.clients import SiteUnreachableError
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.sites import Site, key_of, same_place
+from job_queue.domain.fleet.sites import Origin, Site, key_of, same_place
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import (
@@ -321,15 +321,11 @@ def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
     return detail if _are_fit(detail) else needed
 
 
-def place_of(event: Mapping[str, Any], function_arn: str) -> tuple[str | None, str | None]:
-    """Return the account and the region of an event, each None if it is that of the function."""
+def origin_of(event: Mapping[str, Any], function_arn: str) -> Origin:
+    """Return the account and region of an event, and those of the function."""
     parts = function_arn.split(":")
     region, account = (parts[3], parts[4]) if len(parts) > 4 else (None, None)
-    elsewhere = [event.get("account"), event.get("region")]
-    return (
-        None if elsewhere[0] in (None, account) else str(elsewhere[0]),
-        None if elsewhere[1] in (None, region) else str(elsewhere[1]),
-    )
+    return Origin(event.get("account", account), event.get("region", region), account, region)
 
 
 def _are_fit(fields: Mapping[str, object]) -> bool:

@@ -35,9 +35,9 @@ from job_queue.controller.waiting.deadlines import MissedStarts, next_deadlines
 from job_queue.controller.waiting.dependencies import Dependencies, has_dependents
 from job_queue.controller.waiting.parking import Parking
 from job_queue.domain.cluster_state import ClusterState, Metadata
-from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, UnrecordedJob
+from job_queue.domain.domain_events import ComparisonAge, CycleEnded, LeaseConflict, SilentSites, UnrecordedJob
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.sites import Site, site_of_event
+from job_queue.domain.fleet.sites import HOME, Origin, Site, site_of_event
 from job_queue.domain.fleet.warm_pools import Placement, claims_of, in_drained_pools, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
@@ -126,19 +126,19 @@ class Controller(ControllerPart):
         self,
         detail: Mapping[str, Any],
         invocation: Invocation,
-        place: tuple[str | None, str | None] = (None, None),
+        origin: Origin = HOME,
     ) -> None:
         """Apply a `SageMaker Training Job State Change`, and run cycles if there may be more to do now.
 
-        :param place: the account and the region of the event, each None if it is the queue's. An event of a place
-            without a pool is ignored.
+        :param origin: the account and region of the event. An event from elsewhere than the home site and the sites of
+            the policy's pools is ignored.
         """
         metadata, known, site = None, None, None
-        if place != (None, None):
+        if not origin.is_home:
             metadata = self._repository.metadata()
-            site = site_of_event(self._policies.of(metadata.policy).policy, *place)
+            site = site_of_event(self._policies.of(metadata.policy).policy, origin)
             if site is None:
-                log.warning("event of a place without a pool", account=place[0], region=place[1])
+                log.warning("event of a site without a pool", account=origin.account, region=origin.region)
                 return
         if (name := self.reconciler.job_of(detail, site)) is not None:
             record, metadata = self._parallel([partial(self._repository.record, name), self._repository.metadata])
@@ -181,6 +181,8 @@ class Controller(ControllerPart):
             log.exception("reconciliation failed", exc_info=error)
         if compared.reconciled is not None:
             self._repository.notify(ComparisonAge(max(0.0, self._clock() - compared.reconciled)))
+        if compared.silent_sites is not None:
+            self._repository.notify(SilentSites(compared.silent_sites))
         self._run(invocation, None, compared.adoptions)
         if compared.has_carriers and self._listen(invocation):
             self._run(invocation, None, [])

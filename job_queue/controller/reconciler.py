@@ -3,7 +3,7 @@
 Events may be late, repeated, out of order or lost. No result depends on their order. Ends are final.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -84,6 +84,8 @@ class Comparison:
     adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record these
     has_carriers: bool = True  # whether there may be mailboxes to read
     reconciled: int | None = None  # epoch seconds of the last successful comparison; None: there was none
+    missed_ends: int = 0  # attempts whose end the comparison has found, and of which no event has told the queue
+    silent_sites: int | None = None  # other sites with missed ends; None: there is no other site
 
 
 class Reconciler(ControllerPart):
@@ -253,7 +255,12 @@ class Reconciler(ControllerPart):
         if isinstance(home, Exception):
             raise home
         comparison: Comparison = home
-        return replace(comparison, adoptions=[*comparison.adoptions, *chain.from_iterable(compared)])
+        found: list[Comparison] = compared
+        return replace(
+            comparison,
+            adoptions=[*comparison.adoptions, *chain.from_iterable(it.adoptions for it in found)],
+            silent_sites=sum(it.missed_ends > 0 for it in found) if found else None,
+        )
 
     def _other_sites(self, policy: Policy, metadata: Metadata) -> tuple[Site, ...]:
         """Return the sites of the policy, and those that have been compared before and still have jobs or list."""
@@ -269,17 +276,17 @@ class Reconciler(ControllerPart):
         except Exception as error:
             return error
 
-    def _compare_other(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Sequence[Adoption]:
+    def _compare_other(self, site: Site, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
         """Compare another site, and end the backoffs that began because it did not respond."""
         try:
             found = self._compare_at(site, metadata, enough_time)
         except Exception as error:
             log.warning("site not compared", site=site.key, why=str(error))
-            return ()
+            return Comparison()
         for backoff in metadata.capacity_backoffs.values():
             if backoff.unreachable and self._is_at(backoff, site, metadata):
                 self._repository.end_capacity_backoff(backoff)
-        return found.adoptions
+        return found
 
     def _is_at(self, backoff: CapacityBackoff, site: Site, metadata: Metadata) -> bool:
         pool = backoff.capacity_key.partition("/")[0]
@@ -311,9 +318,9 @@ class Reconciler(ControllerPart):
         known = {job.training_job for job in active if job.carrier_attempt is None} | {job.name for job in same}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
-        logs = _Reads(MOST_LOGS)
+        logs, missed = _Reads(MOST_LOGS), list[str]()
         unclear = [job for job in active if job.allocation is None and _must_be_described(job, walk, refused_since)]
-        steps += [(job.name, partial(self._check, job, metadata, logs)) for job in self._batch(unclear)]
+        steps += [(job.name, partial(self._check, job, metadata, logs, missed)) for job in self._batch(unclear)]
         accepted = {job.training_job for job in active if _is_accepted(job)}
         gone = [
             job
@@ -334,7 +341,8 @@ class Reconciler(ControllerPart):
         self._note_listed_stages(active, walk, enough_time)
         reconciled = int(now) if progress else before
         self._repository.note_listing(walk.result(left), reconciled, site)
-        return Comparison(adoptions, any(job.carries is not None for job in everywhere), reconciled)
+        has_carriers = any(job.carries is not None for job in everywhere)
+        return Comparison(adoptions, has_carriers, reconciled, len(missed))
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
         """Record the attempts that a comparison has left for the holder of the lease."""
@@ -366,7 +374,8 @@ class Reconciler(ControllerPart):
             log.exception("not reconciled", job=name, exc_info=error)
             return False, None
 
-    def _check(self, job: Job, metadata: Metadata, logs: "_Reads") -> None:
+    def _check(self, job: Job, metadata: Metadata, logs: "_Reads", missed: list[str]) -> None:
+        """Describe an attempt, and record its end or its progress. Add it to `missed` if its end is recorded here."""
         found = self._training.describe_attempt(job)
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
@@ -382,7 +391,8 @@ class Reconciler(ControllerPart):
             return
         self._end_capacity_backoffs(found)
         if found.ended:
-            self.end(record, found, logs=logs)
+            if self.end(record, found, logs=logs):
+                missed.append(found.name)
         elif job.missing_since:
             self._note(state_machine.found_again(record.job, self._clock()))
         elif found.modified is not None and (noted := self._progressed(record.job, found.secondary, found.modified)):

@@ -36,6 +36,13 @@ class ComparisonAge:
 
 
 @dataclass(frozen=True, slots=True)
+class SilentSites:
+    """The number of other sites in which the comparison has found ends that no event has told, sent once per tick."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class IdleInstances:
     """The event that idle jobs were looked up."""
 
@@ -101,6 +108,7 @@ DomainEvent = (
     | JobTransition  # a transition of a job, after it is recorded
     | CycleEnded
     | ComparisonAge
+    | SilentSites
     | IdleInstances
     | UnsavedJob
     | PolicyApplied

@@ -105,7 +105,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Portability:
-    """What decides whether a job can run in other regions and accounts, from its request."""
+    """The parts of a request that decide whether its job can run in other regions and accounts."""
 
     buckets: tuple[str, ...] = ()  # the buckets of all its addresses in S3
     checkpoints: bool = False  # whether it writes checkpoints, so that it resumes only where these are

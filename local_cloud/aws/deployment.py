@@ -60,10 +60,17 @@ def create_training_role(client: ClientFactory) -> str:
     return str(role["Role"]["Arn"])
 
 
+def create_bucket(s3: Any, name: str) -> None:
+    """Create a bucket in the region of this client of S3. Only us-east-1 is not named as a location."""
+    region = s3.meta.region_name
+    place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    s3.create_bucket(Bucket=name, **place)
+
+
 def create_work_bucket(client: ClientFactory) -> str:
     """Create the bucket for jobs that share instances (docs/operate/share-instances.md), and return its name."""
     s3 = client("s3")
-    s3.create_bucket(Bucket=WORK_BUCKET)
+    create_bucket(s3, WORK_BUCKET)
     s3.put_bucket_notification_configuration(
         Bucket=WORK_BUCKET, NotificationConfiguration={"EventBridgeConfiguration": {}}
     )
@@ -76,7 +83,7 @@ def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) 
     Raise LocalCloudError, which names the faulty resources, if CloudFormation refuses the template.
     """
     s3 = client("s3")
-    s3.create_bucket(Bucket=BUCKET)
+    create_bucket(s3, BUCKET)
     s3.put_object(Bucket=BUCKET, Key="job_queue.zip", Body=function_code(project))
     template = packaged_template(project)
     # Lambda workers run under the interpreter that runs ministack, whatever the template's default is.

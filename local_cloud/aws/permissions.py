@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from local_cloud.aws.questions import AUTHORIZE, Questions
 from local_cloud.sagemaker.wire import EmulatedError, SignedCall
+from local_cloud.sites.questions import AUTHORIZE, Questions
 
 Request = Mapping[str, Any]
 Tags = Mapping[str, str]

@@ -37,12 +37,13 @@ sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import bus_policy, limits, log_filters, questions  # noqa: E402
+from local_cloud.aws import limits  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
 from local_cloud.dynamodb import table_keys  # noqa: E402
 from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
 from local_cloud.dynamodb.requests import MEASURED, MeteredCalls  # noqa: E402
-from local_cloud.sites import assumed_roles, event_buses, server_side  # noqa: E402
+from local_cloud.services import event_buses, log_filters, task_tokens  # noqa: E402
+from local_cloud.sites import assumed_roles, questions, server_side  # noqa: E402
 from local_cloud.sites.server_side import ServerSites  # noqa: E402
 
 ENCRYPTION = b"x-amz-server-side-encryption"
@@ -321,7 +322,7 @@ def main(descriptor: int, crashes: Crashes) -> None:
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
     limits.install()
-    bus_policy.install()
+    task_tokens.install()
     # ministack creates a session for each lookup of a service's model; one shared session is enough.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()

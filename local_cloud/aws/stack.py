@@ -19,7 +19,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local_cloud.aws import deployment
 from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
-from local_cloud.aws.questions import EXPIRE, Questions
 from local_cloud.aws.session import AccountKeys, RootKey, local_session
 from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyLimits
 from local_cloud.faults.injection import Faults
@@ -30,6 +29,7 @@ from local_cloud.sagemaker.training_service import TrainingService
 from local_cloud.sites import satellites
 from local_cloud.sites.emulated_site import HOME_ACCOUNT, HOME_REGION, EmulatedSite, all_sites
 from local_cloud.sites.other_sites import OtherSites
+from local_cloud.sites.questions import EXPIRE, Questions
 from local_cloud.user_errors import LocalCloudError
 from sagemaker_queue import QueueClient, QueueError
 
@@ -75,6 +75,7 @@ class LocalCloud:
     :param accounts: the number of accounts that have SageMaker. The queue is in the first one, 000000000000; the others
         are 111111111111 and so on. Each pair of account and region is a site. `slots`, `instances` and `account` apply
         to each site.
+    :param site_faults: faults of some sites in place of `faults`, such as a throttled region. They begin with `faults`.
     """
 
     always_strict = False  # set by pytest --strict-cloud
@@ -99,6 +100,7 @@ class LocalCloud:
         project: Path = PROJECT,
         regions: Sequence[str] = (HOME_REGION,),
         accounts: int = 1,
+        site_faults: Mapping[EmulatedSite, Faults] | None = None,
     ) -> None:
         if self.always_strict if strict is None else strict:
             account, times = strict_account(account or Account()), STRICT_TIMES
@@ -116,6 +118,7 @@ class LocalCloud:
         unpaced = {} if account and account.create_rate else {"CreateRate": "100", "CreateBurst": "100"}
         self._parameters = {**unpaced, **(parameters or {})}
         self.faults = faults or Faults()
+        self._site_faults = dict(site_faults or {})
         self._project = project
         self._training_options: dict[str, Any] = {
             "instances": instances,
@@ -194,7 +197,8 @@ class LocalCloud:
             self._others.start()
             cleanup.callback(self._others.stop)
         self.ready_after = time.monotonic() - began  # seconds
-        self.faults.begin()
+        for faults in (self.faults, *self._site_faults.values()):
+            faults.begin()
         self._ministack.begin_crashes()
 
     def _training_service(self, site: EmulatedSite, keys: AccountKeys, options: Mapping[str, Any]) -> TrainingService:
@@ -206,7 +210,7 @@ class LocalCloud:
             workdir=self.folder / "training" if home else self.folder / f"training-{site.account}-{site.region}",
             region=site.region,
             account=site.account,
-            faults=self.faults,
+            faults=self._site_faults.get(site, self.faults),
             job_environment=self.mark,
             auth=self._auth,
             check_roles=True,
@@ -281,6 +285,7 @@ class LocalCloud:
                 self._function["Role"],
                 self.external_id,
                 roles[site.account],
+                self._parameters,
             )
 
     def _apply(self, policy: Mapping[str, Any]) -> None:

@@ -4,9 +4,9 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
-from local_cloud.aws.questions import ACCOUNT, FORWARD, OUTAGES, Questions
 from local_cloud.faults.injection import Faults
 from local_cloud.faults.outages import Outages, Partition
 from local_cloud.sagemaker.events import Event, Target
@@ -14,6 +14,7 @@ from local_cloud.sagemaker.remote_debug.service import SessionService
 from local_cloud.sagemaker.training_service import TrainingService
 from local_cloud.sagemaker.wire import Api, ConnectionAbort, EmulatedError, SignedCall
 from local_cloud.sites.emulated_site import EmulatedSite
+from local_cloud.sites.questions import ACCOUNT, FORWARD, OUTAGES, Questions
 
 _CREDENTIAL = re.compile(r"Credential=([^/,]+)/[0-9]{8}/([^/]+)/")
 # As AWS answers in a region that an account has not enabled.
@@ -131,7 +132,11 @@ class OtherSites:
         with self._lock:
             if known := self._accounts.get(key):
                 return known
-        answer = self._questions.ask(ACCOUNT, {"key": key})
+        try:
+            answer = self._questions.ask(ACCOUNT, {"key": key})
+        except OSError as error:  # ministack is overloaded, as AWS can be
+            message = f"The account of the access key cannot be found: {error}"
+            raise EmulatedError("ServiceUnavailable", message, HTTPStatus.SERVICE_UNAVAILABLE) from error
         if answer["known"]:
             with self._lock:
                 self._accounts[key] = answer["account"]

@@ -18,6 +18,7 @@ from local_cloud.user_errors import LocalCloudError
 
 TEMPLATE = "satellite.yaml"
 STACK = "sagemaker-queue-satellite"
+SHARED_PARAMETERS = ("CheckpointBuckets", "FailureLogs", "TrainingPlanArns")
 FORWARDER = "sagemaker-queue-forwarder"
 RULE = "sagemaker-queue-forward"
 _SERVICES = ("cloudwatch", "logs", "s3", "sagemaker")
@@ -33,6 +34,7 @@ def prepare(
     queue_role: str,
     external_id: str,
     job_role: str,
+    parameters: Mapping[str, str],
 ) -> None:
     """Prepare a site. Raise LocalCloudError if satellite.yaml cannot be deployed.
 
@@ -40,15 +42,18 @@ def prepare(
     :param queue_role: the role of the queue's function, which may assume the satellite's role.
     :param external_id: the external id that AssumeRole requires.
     :param job_role: the role of training jobs in the site's account.
+    :param parameters: the parameters of the queue's stack, some of which apply to the satellite's stack.
     """
     if (project / TEMPLATE).exists():
-        parameters = {
+        given = {
+            **{name: value for name, value in parameters.items() if name in SHARED_PARAMETERS},
             "QueueRoleArn": queue_role,
             "ExternalId": external_id,
             "AllowedRoleArns": job_role,
+            "HomeAccount": home.account,
             "HomeRegion": home.region,
         }
-        deploy(client, project / TEMPLATE, site, parameters)
+        deploy(client, project / TEMPLATE, site, given)
     else:
         _create_role(client, site, queue_role, external_id, job_role)
         _create_forwarding(client, home, site)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from job_queue.adapters.carriers.mailbox import Heard, Introduction, Mailboxes
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult, TrainingJob
-from job_queue.adapters.sites import SiteClients
+from job_queue.adapters.sites.clients import SiteClients
 from job_queue.domain.fleet.sites import Site
 from job_queue.domain.job import Job
 
@@ -30,11 +30,11 @@ class Training(SageMakerTraining):
     ) -> None:
         super().__init__(client, launcher, sleep)
         self.mailboxes = mailboxes
-        self._clients = clients or SiteClients()
+        self._clients = clients
 
     def at(self, site: Site | None) -> SageMakerTraining:
         """Return the training API of a site; None: that of the home site."""
-        if site is None:
+        if site is None or self._clients is None:
             return self
         reading, launching = (self._clients.client("sagemaker", site, launching=it) for it in (False, True))
         return SageMakerTraining(reading, launching, self._sleep, site)

@@ -77,10 +77,29 @@ def sites_of(policy: Policy, others: Iterable[Site | None] = ()) -> tuple[Site, 
     return tuple({site.key: site for site in reversed(found) if site}.values())[::-1]
 
 
-def site_of_event(policy: Policy, account: str | None, region: str | None) -> Site | None:
-    """Return the site of the policy's pools that an event names, or None if no pool is there.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The account and region of an event, and those of the queue's stack; None: not known."""
 
-    :param account: the account of the event; None: that of the stack.
-    :param region: the region of the event; None: that of the stack.
-    """
-    return next((site for site in sites_of(policy) if (site.account, site.region) == (account, region)), None)
+    account: str | None = None
+    region: str | None = None
+    home_account: str | None = None
+    home_region: str | None = None
+
+    @property
+    def is_home(self) -> bool:
+        """Whether the event is of the home site. An event without account or region is."""
+        here = (self.home_account, self.home_region)
+        return (self.account or self.home_account, self.region or self.home_region) == here
+
+
+HOME = Origin()
+
+
+def site_of_event(policy: Policy, origin: Origin) -> Site | None:
+    """Return the site of the policy's pools from which an event comes, or None if no pool is there."""
+    place = (origin.account, origin.region)
+    sites = sites_of(policy)
+    return next(
+        (it for it in sites if (it.account or origin.home_account, it.region or origin.home_region) == place), None
+    )

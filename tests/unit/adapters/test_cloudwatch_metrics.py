@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric, QueueMetrics
-from job_queue.domain.domain_events import ForgedAttempt, IdleInstances, LeaseConflict, UnrecordedJob
+from job_queue.domain.domain_events import ForgedAttempt, IdleInstances, LeaseConflict, SilentSites, UnrecordedJob
 from job_queue.domain.job import STOP_DENIED_SECONDS, waiting_queue
 from tests.jobs import P5, a_job
 from tests.queue_harness import Harness
@@ -51,6 +51,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
     queue.end("high-qstamp-1", "Failed", failure="CapacityError: none left")
     for event in (ForgedAttempt("theirs", "low"), UnrecordedJob("low"), LeaseConflict(), IdleInstances({"p5": 3})):
         measured.metrics.notify(event)
+    measured.metrics.notify(SilentSites(1))
     measured.metrics.add(Metric.LOST_NOTIFICATIONS, 3)
     seen: Json = {}
     queue.training.down = True
@@ -82,6 +83,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         "UnstoppableAttempts": ("Count", False),
         "UnrecordedJobs": ("Count", False),
         "LeaseConflicts": ("Count", False),
+        "SilentSites": ("Count", False),
         "LostNotifications": ("Count", False),
         "IdleInstances": ("Count", False),
     }

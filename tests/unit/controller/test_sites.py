@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from job_queue.domain.domain_events import DomainEvent, SilentSites
 from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.fleet.sites import Site
+from job_queue.domain.fleet.sites import Origin, Site
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import WaitReason
 from tests.fake_sagemaker import FakeTraining
@@ -17,7 +18,7 @@ OHIO = Site("us-east-2")
 ROLE_OF_LAB = "arn:aws:iam::222222222222:role/sagemaker-queue-satellite-us-east-2"
 LAB = Site("us-east-2", ROLE_OF_LAB)
 BUCKETS = {"us-east-1": "bucket", "us-east-2": "bucket-ohio"}
-CALLER = "arn:aws:iam::123456789012:user/ada"
+ACCOUNT = "123456789012"
 
 
 def a_policy(home: int = 1, ohio: int = 1, role: str | None = None, **project: Any) -> dict[str, Any]:
@@ -40,11 +41,15 @@ def ohio_of(queue: Harness, site: Site = OHIO) -> FakeTraining:
     return queue.training.at(site)
 
 
+def origin(account: str | None, region: str | None) -> Origin:
+    return Origin(account or ACCOUNT, region or "us-east-1", ACCOUNT, "us-east-1")
+
+
 def event(queue: Harness, attempt: str, site: Site = OHIO) -> None:
     """An event of another site arrives."""
     queue.now += 1
     detail = ohio_of(queue, site).event(attempt)
-    queue.controller.training_job_changed(detail, queue.invocation(), (site.account, site.region))
+    queue.controller.training_job_changed(detail, queue.invocation(), origin(site.account, site.region))
 
 
 def why(queue: Harness, name: str) -> tuple[WaitReason, str]:
@@ -102,7 +107,7 @@ def test_an_event_of_another_place_ends_nothing(place: tuple[str | None, str | N
     queue.submit("job1")
     queue.submit("job2")
     forged = {**ohio_of(queue).event("job2-qstamp-1"), "TrainingJobStatus": "Completed", "SecondaryStatus": "Completed"}
-    queue.controller.training_job_changed(forged, queue.invocation(), place)
+    queue.controller.training_job_changed(forged, queue.invocation(), origin(*place))
     assert queue.state("job2") == "running"
 
 
@@ -286,3 +291,30 @@ def test_projects_may_not_map_two_buckets_to_one() -> None:
     policy["projects"].append({"name": "others", "bucket_by_region": other})
     with pytest.raises(InvalidRequest, match="jobs of both could write to one place"):
         parse_policy(policy)
+
+
+# --- events that do not come -------------------------------------------------------------------------
+
+
+def test_ends_without_an_event_are_counted_by_site() -> None:
+    told: list[DomainEvent] = []
+    queue = Harness(slots=10, notify=told.append)
+    queue.repository.apply_policy(json.dumps(a_policy(1, 2)), 0, "ada", queue.now)
+    for number in range(3):
+        queue.submit(f"job{number}")
+    queue.tick()
+    ohio_of(queue).end("job1-qstamp-1")
+    queue.tick()
+    ohio_of(queue).end("job2-qstamp-1")
+    event(queue, "job2-qstamp-1")
+    queue.tick()
+    assert [it.count for it in told if isinstance(it, SilentSites)] == [0, 1, 0]
+
+
+def test_without_other_sites_nothing_is_counted() -> None:
+    told: list[DomainEvent] = []
+    queue = Harness(notify=told.append)
+    queue.submit("job1")
+    queue.training.end("job1-qstamp-1")
+    queue.tick()
+    assert not [it for it in told if isinstance(it, SilentSites)]

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 _PIPELINE = (
     "The pipeline",
     "To queue its training, call estimator.fit(), ModelTrainer.train() or @remote functions from a script of your own, "
-    "instead of TrainingStep.",
+    "or wait for a job in a CallbackStep (docs/run/pipelines.md), instead of TrainingStep.",
 )
 _AUTOML = (
     "The AutoML job",

@@ -1,6 +1,5 @@
 """AWS clients for each site. A site that does not respond is left alone for a while, so that it delays no other one."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +42,7 @@ class SiteClients:
     :param clock: returns a time in seconds that never goes back.
     """
 
-    def __init__(self, external_id: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, external_id: str, clock: Callable[[], float]) -> None:
         self._external_id = external_id
         self._clock = clock
         self._sessions: dict[Site, Session] = {}

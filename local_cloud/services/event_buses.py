@@ -1,4 +1,4 @@
-"""AWS::Events::EventBusPolicy in CloudFormation, which ministack lacks."""
+"""Policies of event buses: AWS::Events::EventBusPolicy, which ministack lacks, and PutPermission for an account."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,15 @@ Properties = Mapping[str, Any]
 
 
 def install() -> None:
-    """Add the resource type."""
+    """Add the resource type, and store an account's number as the principal that AWS stores."""
+    put_permission = eventbridge._put_permission
+
+    def put(data: dict[str, Any]) -> Any:
+        principal = str(data.get("Principal", "*"))
+        account = {"AWS": f"arn:aws:iam::{principal}:root"}
+        return put_permission({**data, "Principal": account if principal.isdecimal() else principal})
+
+    eventbridge._put_permission = put
     provisioners._RESOURCE_HANDLERS["AWS::Events::EventBusPolicy"] = {
         "create": _create,
         "update": _update,

@@ -1,0 +1,1 @@
+"""Parts of AWS services that ministack lacks: filters of logs, tokens of Step Functions, policies of event buses."""
